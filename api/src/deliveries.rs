@@ -164,20 +164,26 @@ pub struct Attempt {
     /// When the attempt started.
     pub at: Timestamp,
     /// `delivered`, or the reason for the failure.
-    #[schemars(extend("examples" = ["status_5xx"]))]
+    #[schemars(extend("examples" = ["redirect"]))]
     pub outcome: Cow<'static, str>,
     /// The HTTP status of the response; absent if the receiver did not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u16")]
-    #[schemars(extend("examples" = [503]))]
+    #[schemars(extend("examples" = [308]))]
     pub status_code: Option<u16>,
+    /// The cause of the failure, in words for people, as far as it is known: such as an expired certificate, or the URL
+    /// that a redirect leads to. The words may change; `outcome` does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["The receiver redirected the request to https://example.com/new"]))]
+    pub detail: Option<String>,
     /// The duration of the attempt, in milliseconds.
     pub duration_ms: u32,
     /// The first 1,024 bytes of the response to a failed attempt; absent if there was none. `[secret]` replaces each
     /// word of eight characters or more that the response repeats from the values of the endpoint's headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
-    #[schemars(extend("examples" = ["try again later"]))]
+    #[schemars(extend("examples" = ["Moved to /new"]))]
     pub response: Option<String>,
     /// The reason for the attempt.
     pub trigger: Trigger,

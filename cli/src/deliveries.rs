@@ -29,7 +29,7 @@ const LISTED: Columns = Columns {
     can_drop: true,
 };
 const ATTEMPTS: Columns = Columns {
-    titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ANSWER"],
+    titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ERROR OR ANSWER"],
     shrinks: 5,
     state: Some(1),
     can_drop: false,
@@ -144,7 +144,7 @@ fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Result<(), 
                 cell_of(attempt.status_code),
                 cell(&attempt.duration_ms),
                 cell(&attempt.trigger),
-                cell_of(attempt.response.as_ref()),
+                cell_of(attempt.detail.as_ref().or(attempt.response.as_ref())),
             ]
         });
         say("")?;

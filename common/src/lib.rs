@@ -21,6 +21,7 @@ pub mod error;
 pub mod http;
 pub mod id;
 pub mod issue;
+mod json_members;
 pub mod name;
 pub mod paging;
 pub mod patch;

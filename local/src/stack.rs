@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, LazyLock, atomic::Ordering},
     time::Duration,
 };
@@ -443,11 +443,16 @@ pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// The files of the tables and of the queues.
+/// The files of the tables and of the queues. Creates them, since SQLite tells no reason why it cannot open a file.
 fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
     let Data::Directory(directory) = data else { return Ok([None, None]) };
-    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    Ok(["dynamodb.sqlite", "sqs.sqlite"].map(|name| Some(directory.join(name))))
+    let unusable = |path: &Path| format!("cannot write to {}: make it writable, or add --memory", path.display());
+    fs::create_dir_all(directory).with_context(|| unusable(directory))?;
+    let files = ["dynamodb.sqlite", "sqs.sqlite"].map(|name| directory.join(name));
+    for file in &files {
+        fs::OpenOptions::new().append(true).create(true).open(file).with_context(|| unusable(file))?;
+    }
+    Ok(files.map(Some))
 }
 
 fn clients(

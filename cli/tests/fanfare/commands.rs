@@ -122,6 +122,20 @@ async fn control_characters_of_others_do_not_reach_the_terminal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_shows_the_cause_of_its_failure() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(302, &[("location", "https://example.com/new?key=canary")])]).await;
+    let machine = Machine::new(&world);
+    machine.signs_in(&tenant).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "job-1")).await;
+    let shown = machine.run(&["deliveries", "get", "--job", "job-1"]).await;
+    assert!(shown.out.contains("redirected the request to https://example.com/new"), "{shown:?}");
+    assert!(!shown.out.contains("canary"), "{shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_names_its_delivery_and_stats_count_failures_by_reason() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[]), (500, &[])]).await);

@@ -41,6 +41,9 @@ pub struct Fields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
+/// The problem of a text with half of a surrogate pair.
+const NOT_UNICODE: &str = "Must be Unicode, without half of a surrogate pair";
+
 impl Fields {
     /// Reads an input from `values`.
     pub(super) fn read<I>(values: Object, read: impl FnOnce(&mut Self) -> Result<I, Rejected>) -> Result<I> {
@@ -146,6 +149,7 @@ impl Fields {
         let parsed = elements.iter().enumerate().filter_map(|(index, element)| {
             let parsed = match element {
                 Json::Text(text) => parse(text),
+                Json::Garbled => Err(vec![Problem::format(NOT_UNICODE)]),
                 _ => Err(vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]),
             };
             let issue =
@@ -302,7 +306,11 @@ impl Fields {
         value: &Json,
         parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<T, Rejected> {
-        let Json::Text(text) = value else { return Err(self.wrong_type(name, "Must be a string")) };
+        let text = match value {
+            Json::Text(text) => text,
+            Json::Garbled => return Err(self.reject(name, Problem::format(NOT_UNICODE))),
+            _ => return Err(self.wrong_type(name, "Must be a string")),
+        };
         parse(text).map_err(|problems| {
             for problem in problems {
                 self.reject(name, problem);
@@ -328,10 +336,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::name::{Name, Slug};
+    use crate::{
+        http::json::Document,
+        name::{Name, Slug},
+    };
 
     fn values(value: serde_json::Value) -> Object {
-        serde_json::from_value::<std::collections::HashMap<_, _>>(value).expect("an object")
+        match serde_json::from_str(&value.to_string()).expect("JSON") {
+            Document::Object(object) => object,
+            other => unreachable!("{other:?}"),
+        }
     }
 
     #[test]

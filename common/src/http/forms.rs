@@ -90,8 +90,9 @@ impl From<Delivery> for deliveries::Delivery {
 
 impl From<Attempt> for deliveries::Attempt {
     fn from(attempt: Attempt) -> Self {
-        let Attempt { at, outcome, status_code, duration_ms, response, trigger } = attempt;
-        Self { at: at.into(), outcome, status_code, duration_ms, response, trigger }
+        let Attempt { at, outcome, status_code, detail, duration_ms, response, trigger } = attempt;
+        let detail = detail.map(|detail| detail.as_str().to_owned());
+        Self { at: at.into(), outcome, status_code, detail, duration_ms, response, trigger }
     }
 }
 

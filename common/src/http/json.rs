@@ -2,15 +2,15 @@
 //!
 //! Does not use `serde_json::Value`: with the feature `raw_value`, an object whose only key is serde_json's own marker
 //! for raw values is parsed as JSON inside a string, and such strings can be nested until the stack overflows. Values
-//! that no field accepts are skipped here, which takes no stack.
+//! are read from their text when a field may need them, at most three levels deep, and all others are skipped.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use api::MAX_ELEMENTS;
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::json_members::Members;
 
 /// A JSON value. It is serialized only for hashing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,6 +18,8 @@ pub(super) enum Json {
     Null,
     Bool(bool),
     Text(String),
+    /// A text that is not Unicode: it has half of a surrogate pair.
+    Garbled,
     /// A whole number; `2.0` and `2e0` are accepted. Numbers that are out of range become this type's maximum or minimum.
     Number(i64),
     /// An array. Its objects are read, nested arrays are [`Json::Other`]. At most [`MAX_ELEMENTS`] + 1 elements are
@@ -45,16 +47,6 @@ pub(super) enum Document {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Envelope(pub(super) Document);
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor { inside: Inside::Nothing })
-    }
-}
-
-struct JsonVisitor {
-    inside: Inside,
-}
-
 /// The container of a value. It bounds the recursion, so that nesting of any depth takes no stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
@@ -63,147 +55,68 @@ enum Inside {
     Object,
 }
 
-impl<'de> DeserializeSeed<'de> for JsonVisitor {
-    type Value = Json;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        deserializer.deserialize_any(self)
+impl Json {
+    /// Reads a value whose syntax has been checked.
+    fn read(value: &RawValue, inside: Inside) -> Self {
+        let text = value.get();
+        match text.as_bytes().first() {
+            Some(b'n') => Self::Null,
+            Some(b't') => Self::Bool(true),
+            Some(b'f') => Self::Bool(false),
+            Some(b'"') => serde_json::from_str(text).map_or(Self::Garbled, Self::Text),
+            Some(b'[') if inside == Inside::Nothing => {
+                let elements: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+                let kept = elements.into_iter().take(MAX_ELEMENTS + 1);
+                Self::List(kept.map(|element| Self::read(element, Inside::Array)).collect())
+            }
+            Some(b'{') if inside != Inside::Object => {
+                let kept = members(value).into_iter().take(MAX_ELEMENTS + 1);
+                let mut kept: Vec<_> = kept.map(|(name, value)| (name, Self::read(value, Inside::Object))).collect();
+                kept.sort_by(|(one, _), (other, _)| one.cmp(other));
+                Self::Members(kept)
+            }
+            Some(b'[' | b'{') | None => Self::Other,
+            Some(_) => number(text),
+        }
     }
 }
 
-impl<'de> Visitor<'de> for JsonVisitor {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
+/// The conversion saturates numbers that are out of range.
+fn number(text: &str) -> Json {
+    match (text.parse(), text.parse::<f64>()) {
+        (Ok(number), _) => Json::Number(number),
+        (_, Ok(number)) if number.is_infinite() || number.fract() == 0.0 => Json::Number(number as i64),
+        _ => Json::Other,
     }
+}
 
-    fn visit_unit<E: Error>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
+fn members(object: &RawValue) -> Vec<(String, &RawValue)> {
+    serde_json::from_str(object.get()).map_or_else(|_not_an_object| Vec::new(), |Members(members)| members)
+}
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Bool(value))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::Text(value.to_owned()))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Number(value))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Json, E> {
-        Ok(Json::Number(i64::try_from(value).unwrap_or(i64::MAX)))
-    }
-
-    /// The conversion saturates numbers that are out of range.
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
-        Ok(if value.fract() == 0.0 { Json::Number(value as i64) } else { Json::Other })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
-        let (mut list, is_read) = (Vec::new(), self.inside == Inside::Nothing);
-        while is_read && list.len() <= MAX_ELEMENTS {
-            let Some(element) = items.next_element_seed(Self { inside: Inside::Array })? else {
-                return Ok(Json::List(list));
-            };
-            list.push(element);
+impl Document {
+    fn read(value: &RawValue) -> Self {
+        match value.get().as_bytes().first() {
+            Some(b'n') => Self::Null,
+            Some(b'{') => Self::Object(
+                members(value).into_iter().map(|(name, value)| (name, Json::read(value, Inside::Nothing))).collect(),
+            ),
+            _ => Self::Other,
         }
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(if is_read { Json::List(list) } else { Json::Other })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
-        let (mut kept, is_read) = (Vec::new(), self.inside != Inside::Object);
-        while is_read && kept.len() <= MAX_ELEMENTS {
-            let Some(name) = members.next_key::<String>()? else { break };
-            kept.push((name, members.next_value_seed(Self { inside: Inside::Object })?));
-        }
-        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        kept.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(if is_read { Json::Members(kept) } else { Json::Other })
     }
 }
 
 impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(DocumentVisitor)
-    }
-}
-
-struct DocumentVisitor;
-
-impl<'de> Visitor<'de> for DocumentVisitor {
-    type Value = Document;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Document, E> {
-        Ok(Document::Null)
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Document, E> {
-        Ok(Document::Other)
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<Document, E> {
-        Ok(Document::Other)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Document, E> {
-        Ok(Document::Other)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Document, E> {
-        Ok(Document::Other)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Document, E> {
-        Ok(Document::Other)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Document, A::Error> {
-        JsonVisitor { inside: Inside::Object }.visit_seq(items).map(|_| Document::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Document, A::Error> {
-        let mut object = Object::new();
-        while let Some((name, value)) = members.next_entry()? {
-            object.insert(name, value);
-        }
-        Ok(Document::Object(object))
+        Ok(Self::read(<&RawValue>::deserialize(deserializer)?))
     }
 }
 
 impl<'de> Deserialize<'de> for Envelope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EnvelopeVisitor)
-    }
-}
-
-struct EnvelopeVisitor;
-
-impl<'de> Visitor<'de> for EnvelopeVisitor {
-    type Value = Envelope;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with the member \"json\"")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Envelope, A::Error> {
-        let mut document = Document::Null;
-        while let Some(name) = members.next_key::<String>()? {
-            if name == "json" {
-                document = members.next_value()?;
-            } else {
-                members.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(Envelope(document))
+        let Members(members) = Members::deserialize(deserializer)?;
+        let json = members.iter().rev().find(|(name, _)| name == "json");
+        Ok(Self(json.map_or(Document::Null, |(_, value)| Document::read(value))))
     }
 }
 
@@ -280,10 +193,33 @@ mod tests {
 
     #[test]
     fn a_number_that_is_too_large_is_the_largest() {
-        for text in ["18446744073709551615", "18446744073709551616", "9223372036854775808.0", "1e300"] {
+        for text in ["18446744073709551615", "18446744073709551616", "9223372036854775808.0", "1e300", "1e400"] {
             assert_eq!(object(&format!(r#"{{"a":{text}}}"#))["a"], Json::Number(i64::MAX), "{text}");
         }
-        assert_eq!(object(r#"{"a":-1e300}"#)["a"], Json::Number(i64::MIN));
+        for text in ["-1e300", "-1e400", "-9223372036854775809"] {
+            assert_eq!(object(&format!(r#"{{"a":{text}}}"#))["a"], Json::Number(i64::MIN), "{text}");
+        }
+    }
+
+    /// They are JSON, which is all that an unknown member has to be.
+    #[test]
+    fn half_a_surrogate_pair_and_any_number_are_json() {
+        for value in [r#""\ud800""#, r#"["\udc00\ud800"]"#, r#"{"\ud800":{"a":1e999}}"#, "-1e400", r#"[[1e400]]"#] {
+            for text in [
+                format!(r#"{{"json":{{"a":true,"unknown":{value}}}}}"#),
+                format!(r#"{{"json":{{"a":true}},"meta":{value}}}"#),
+                format!(r#"{{"\ud800":1,"json":{{"\udfff":{value},"a":true}}}}"#),
+            ] {
+                let Envelope(Document::Object(object)) = serde_json::from_str(&text).expect(&text) else {
+                    unreachable!("an object: {text}")
+                };
+                assert_eq!(object["a"], Json::Bool(true), "{text}");
+            }
+            let envelope = serde_json::from_str::<Envelope>(&format!(r#"{{"json":{value}}}"#)).expect(value);
+            assert_eq!(matches!(envelope, Envelope(Document::Other)), !value.starts_with('{'), "{value}");
+        }
+        assert_eq!(object(r#"{"a":"x\ud800"}"#)["a"], Json::Garbled);
+        assert_eq!(object(r#"{"a":["\ud800","b"]}"#)["a"], Json::List(vec![Json::Garbled, Json::Text("b".to_owned())]));
     }
 
     /// Parsed into a `Value`, this overflows the stack of a thread: the marker makes serde_json parse the string's text

@@ -11,7 +11,7 @@ pub struct Line {
     pub name: &'static str,
     /// The level of every line of this name.
     pub level: Level,
-    /// The names of its fields, all of which each of its lines has.
+    /// The names of its fields. A line lacks a field that has no value.
     pub fields: &'static [&'static str],
     /// The meaning for an operator, and the remedy where there is one, in Markdown for docs/operating.md.
     pub about: &'static str,
@@ -77,8 +77,9 @@ pub const LINES: &[Line] = &[
     line(
         "attempt.completed",
         INFO,
-        &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "duration_ms"],
-        "An attempt ended. `outcome` is `delivered` or the reason for the failure. Clients of pull endpoints make \
+        &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "detail", "duration_ms"],
+        "An attempt ended. `outcome` is `delivered` or the reason for the failure, whose cause is `detail`, such as an \
+         expired certificate. It is absent if the receiver sent a status. Clients of pull endpoints make \
          their own attempts, which have no log line.",
     ),
     line(

@@ -4,6 +4,7 @@
 //! receiver, an [`Outcome`] is its result, and [`next_step`] decides the next step. Nothing here calls AWS.
 
 mod attempt;
+mod detail;
 mod due;
 mod id;
 mod outcome;
@@ -18,6 +19,7 @@ pub use api::deliveries::{Status, Trigger};
 pub(in crate::webhooks) use self::outcome::retry_after;
 pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
+    detail::Detail,
     due::{DueAttempt, MAX_DELAY, Queue},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
     outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step, retry_schedule},

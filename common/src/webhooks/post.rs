@@ -6,35 +6,44 @@
 //! The project has its own pool, since that of `hyper-util`'s client bounds idle connections per host but not over all
 //! hosts: many receivers could take all file descriptors of the process. Nor does it see data that precedes a response.
 
-use std::{error::Error, io, iter::successors, net::IpAddr, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::{
-    HeaderMap, Method, Request, Response, StatusCode,
-    body::Incoming,
+    HeaderMap, Method, Request,
     header::{self, HeaderName, HeaderValue},
 };
 use rustls::pki_types::ServerName;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-pub use self::dialer::{Connect, Lookup, Network, Stream};
+pub use self::{
+    answer::Posted,
+    dialer::{Connect, Lookup, Network, Stream},
+    tls::tls,
+};
 use self::{
+    answer::Read,
+    cause::{HTTP_2, INCOMPLETE, cause_of, is_caused_by},
     connection::{Connection, Meter, Metered, TooMuch},
-    dialer::{DialError, Dialer},
+    dialer::{DialError, Dialer, LookupError},
     pool::Pool,
 };
 use super::{
-    delivery::{Failure, Outcome, RESPONSE_BYTES, WebhookId, retry_after},
+    delivery::{Detail, Failure, Outcome, WebhookId},
     destination::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
     event::EventName,
 };
 use crate::timestamp::Timestamp;
 
+mod answer;
+mod cause;
 mod connection;
 mod dialer;
 mod pool;
+mod tls;
 
 /// Receivers know the service by this name. Every function that sends uses it.
 const USER_AGENT: &str = concat!("fanfare/", env!("CARGO_PKG_VERSION"));
@@ -89,25 +98,21 @@ pub struct Content<'a> {
     pub body: &'a Bytes,
 }
 
-/// The result of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Posted {
-    /// Whether the receiver accepted the delivery.
-    pub outcome: Outcome,
-    /// The first 1,024 bytes of the response to a failed attempt, in the form of text.
-    pub response: Option<String>,
+/// The reason why there is no response.
+enum NoResponse {
+    Failed(Failure, Option<Detail>),
+    NoDescriptor,
 }
 
-impl From<Outcome> for Posted {
-    fn from(outcome: Outcome) -> Self {
-        Self { outcome, response: None }
+impl NoResponse {
+    fn because(failure: Failure, text: &'static str) -> Self {
+        Self::Failed(failure, Some(Detail::new(text)))
     }
 }
 
-/// The reason why there is no response.
-enum NoResponse {
-    Failed(Failure),
-    NoDescriptor,
+/// Waits for a phase of an attempt, which fails at the deadline with this cause.
+async fn within<T>(deadline: Instant, cause: &'static str, phase: impl Future<Output = T>) -> Result<T, NoResponse> {
+    timeout_at(deadline, phase).await.map_err(|_elapsed| NoResponse::because(Failure::Timeout, cause))
 }
 
 impl Client {
@@ -139,27 +144,29 @@ impl Client {
         if !self.dialer.permits(post.target.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked).into());
         }
-        match tokio::time::timeout(self.timeout, self.exchange(post, now)).await {
-            Ok(Ok(posted)) => Ok(posted),
-            Ok(Err(NoResponse::Failed(failure))) => Ok(Outcome::Failed(failure).into()),
-            Ok(Err(NoResponse::NoDescriptor)) => {
+        match self.exchange(post, now, Instant::now() + self.timeout).await {
+            Ok(posted) => Ok(posted),
+            Err(NoResponse::Failed(failure, detail)) => {
+                Ok(Posted { outcome: Outcome::Failed(failure), response: None, detail })
+            }
+            Err(NoResponse::NoDescriptor) => {
                 // Idle connections hold descriptors that other calls need, among them calls to AWS.
                 self.pool.clear();
                 Err(NoDescriptor)
             }
-            Err(_elapsed) => Ok(Outcome::Failed(Failure::Timeout).into()),
         }
     }
 
-    async fn exchange(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoResponse> {
+    async fn exchange(&self, post: Post<'_>, now: Timestamp, deadline: Instant) -> Result<Posted, NoResponse> {
+        const SILENT: &str = "The receiver accepted the connection and did not respond";
         let url = post.target.url.url();
-        let (origin, headers) = (post.target.url.origin(), post.target.headers);
+        let (origin, read) = (post.target.url.origin(), Read { url, headers: post.target.headers, now, deadline });
         if let Some(mut connection) = self.pool.take(origin) {
-            let request = request(post, now)?;
-            match connection.send(request, async |response| read(response, headers, now).await).await {
+            let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
+            match within(deadline, SILENT, sent).await? {
                 // The receiver closed the idle connection before the request arrived. Open a new one.
                 Err(_) if connection.is_unanswered() => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(broken(&error, &connection)),
                 Ok(posted) => {
                     self.pool.put(origin, connection);
                     return Ok(posted);
@@ -167,17 +174,19 @@ impl Client {
             }
         }
         // Boxed: the future takes thousands of bytes, and most attempts find an open connection.
-        let mut connection = Box::pin(self.open(url)).await?;
-        let request = request(post, now)?;
-        let posted = connection.send(request, async |response| read(response, headers, now).await).await?;
+        let mut connection = Box::pin(self.open(url, deadline)).await?;
+        let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
+        let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;
         self.pool.put(origin, connection);
         Ok(posted)
     }
 
-    async fn open(&self, url: &Url) -> Result<Connection, NoResponse> {
-        let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(NoResponse::Failed(Failure::Protocol))?;
+    async fn open(&self, url: &Url, deadline: Instant) -> Result<Connection, NoResponse> {
+        let no_host = NoResponse::because(Failure::Protocol, "The URL has no host");
+        let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(no_host)?;
         let mut permit = self.pool.reserve();
-        let tcp = self.dialer.dial(&host, port).await?;
+        // Connecting has a limit of its own.
+        let tcp = within(deadline, "The name servers did not answer", self.dialer.dial(&host, port)).await??;
         // A connection needs only one of the sockets reserved for the dial.
         drop(permit.as_mut().and_then(|permit| permit.split(permit.num_permits() - 1)));
         let wire = Meter::new();
@@ -185,9 +194,10 @@ impl Client {
         if url.scheme() == "http" {
             return Ok(Connection::over(tcp, wire, permit).await?);
         }
-        let name = server_name(host).ok_or(NoResponse::Failed(Failure::Tls))?;
-        let tls =
-            self.tls.connect(name, tcp).await.map_err(|error| NoResponse::Failed(failure(&error, Failure::Connect)))?;
+        let no_name = NoResponse::because(Failure::Tls, "The host name cannot be in a certificate");
+        let handshake = tls::noting(self.tls.connect(server_name(host).ok_or(no_name)?, tcp));
+        let (tls, asked) = within(deadline, "The TLS handshake did not end in time", handshake).await?;
+        let tls = tls.map_err(|error| no_handshake(&error, asked))?;
         Ok(Connection::over(Metered::new(tls, Meter::new()), wire, permit).await?)
     }
 }
@@ -195,24 +205,77 @@ impl Client {
 impl From<DialError> for NoResponse {
     fn from(error: DialError) -> Self {
         match error {
-            DialError::Refused => Self::Failed(Failure::Blocked),
-            DialError::NoAddress => Self::Failed(Failure::Dns),
-            DialError::NoAnswer => Self::Failed(Failure::Connect),
+            DialError::Refused => Self::Failed(Failure::Blocked, None),
+            DialError::NoAddress(LookupError::NoName) => Self::because(Failure::Dns, "The host name does not exist"),
+            DialError::NoAddress(LookupError::NoAddress) => {
+                Self::because(Failure::Dns, "The host name exists but has no IPv4 or IPv6 address")
+            }
+            DialError::NoAddress(LookupError::Failed) => {
+                Self::because(Failure::Dns, "The name servers of the host did not answer, or reported an error")
+            }
+            DialError::NoAnswer(kind) => Self::because(Failure::Connect, no_connection(kind)),
             DialError::NoDescriptor => Self::NoDescriptor,
         }
     }
 }
 
 impl From<hyper::Error> for NoResponse {
-    fn from(error: hyper::Error) -> Self {
-        Self::Failed(failure(&error, Failure::Protocol))
+    fn from(_not_a_connection: hyper::Error) -> Self {
+        Self::Failed(Failure::Protocol, None)
     }
 }
 
 impl From<hyper::http::Error> for NoResponse {
     fn from(_not_a_request: hyper::http::Error) -> Self {
-        Self::Failed(Failure::Protocol)
+        Self::Failed(Failure::Protocol, None)
     }
+}
+
+fn no_connection(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::ConnectionRefused => "The connection was refused",
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => "The connection was reset",
+        io::ErrorKind::HostUnreachable => "The host is unreachable",
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => "The network of the host is unreachable",
+        io::ErrorKind::TimedOut => "No address of the host answered in time",
+        _ => "The connection failed",
+    }
+}
+
+/// Why a TLS handshake failed. If the connection did, and not TLS, that is the reason.
+fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
+    if let Some(error) = cause_of::<rustls::Error>(error) {
+        return NoResponse::Failed(Failure::Tls, Some(tls::explained(error, asked)));
+    }
+    let text = match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "The receiver reset the connection during the TLS handshake"
+        }
+        _ if is_caused_by::<TooMuch>(error) => "The TLS handshake exceeds 64 KiB",
+        _ => "The receiver closed the connection during the TLS handshake",
+    };
+    NoResponse::because(Failure::Connect, text)
+}
+
+/// Why an exchange on `connection` failed.
+fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
+    if let Some(error) = cause_of::<rustls::Error>(error) {
+        // With TLS 1.3, the client has finished its handshake before the receiver rejects it.
+        return NoResponse::Failed(Failure::Tls, Some(tls::explained(error, true)));
+    }
+    let text = if connection.is_http2() {
+        HTTP_2
+    } else if connection.is_spent() {
+        "The headers of the response exceed 64 KiB"
+    } else if error.is_parse() {
+        // Without its code for servers, `hyper` does not tell one from the other.
+        "The response is not valid HTTP/1.1, or has more than 1,024 header lines"
+    } else if connection.is_unanswered() {
+        "The receiver closed the connection without a response"
+    } else {
+        INCOMPLETE
+    };
+    NoResponse::because(Failure::Protocol, text)
 }
 
 /// The name that the certificate must be valid for.
@@ -264,77 +327,6 @@ impl Content<'_> {
     }
 }
 
-/// Reads a response. A 2xx counts once its body is complete, or longer than the limit. For other responses, the
-/// beginning of the body is kept, with the values of the tenant's headers masked.
-async fn read(response: Response<Incoming>, headers: Option<&Headers>, now: Timestamp) -> Posted {
-    let status = response.status();
-    if !status.is_success() {
-        let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, now)));
-        let answer = beginning(response.into_body()).await;
-        let answer = headers.into_iter().fold(answer, |answer, headers| headers.mask(answer));
-        return Posted { outcome, response: Some(answer) };
-    }
-    let mut body = response.into_body();
-    while let Some(frame) = body.frame().await {
-        match frame {
-            Ok(_) => {}
-            Err(error) if is_caused_by::<TooMuch>(&error) => break,
-            Err(_) => return Outcome::Failed(Failure::Protocol).into(),
-        }
-    }
-    Outcome::Delivered(status.as_u16()).into()
-}
-
-/// The maximum time for the body of a failed response, since the status matters more.
-const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
-
-/// The first bytes of a body in the form of text, or as many as arrive in time.
-async fn beginning(mut body: Incoming) -> String {
-    let mut bytes = Vec::new();
-    let read = async {
-        while let Some(Ok(frame)) = body.frame().await {
-            if let Ok(data) = frame.into_data() {
-                let left = RESPONSE_BYTES - bytes.len();
-                bytes.extend_from_slice(data.get(..left).unwrap_or(&data));
-            }
-            if bytes.len() == RESPONSE_BYTES {
-                break;
-            }
-        }
-    };
-    // The bytes that arrived in time are kept.
-    tokio::time::timeout(BODY_OF_FAILURE, read).await.ok();
-    // A character that is cut in two is omitted.
-    let whole = match std::str::from_utf8(&bytes) {
-        Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        _ => bytes.len(),
-    };
-    bytes.truncate(whole);
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn asked_to_wait(response: &Response<Incoming>, now: Timestamp) -> Option<Duration> {
-    if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        return None;
-    }
-    retry_after(response.headers().get(header::RETRY_AFTER)?.to_str().ok()?, now)
-}
-
-/// Classifies an error: as TLS if one of its causes is a TLS error, else as `otherwise`.
-fn failure(error: &(dyn Error + 'static), otherwise: Failure) -> Failure {
-    if is_caused_by::<rustls::Error>(error) { Failure::Tls } else { otherwise }
-}
-
-fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
-    successors(Some(error), |error| cause(*error)).any(<dyn Error>::is::<E>)
-}
-
-/// The next cause of an error. `source` of an `io::Error` skips the wrapped error, so this function returns that first.
-fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    wrapped.map(|error| error as &(dyn Error + 'static)).or_else(|| error.source())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{
@@ -343,10 +335,13 @@ mod tests {
     };
 
     use futures::future::BoxFuture;
+    use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
     use rustls::{
         ServerConfig,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer},
+        server::WebPkiClientVerifier,
+        version::{TLS12, TLS13},
     };
     use tokio::{
         io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -360,18 +355,16 @@ mod tests {
 
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-    fn tls(roots: rustls::RootCertStore) -> rustls::ClientConfig {
-        rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth()
-    }
-
     /// A client for two concurrent attempts, which may dial 127.0.0.1 but no other loopback address.
     fn client_with(lookup: Lookup, roots: rustls::RootCertStore) -> Client {
         let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
-        Client::new(policy, Duration::from_secs(2), 2, tls(roots), Network { lookup, ..Network::system() })
+        Client::new(
+            policy,
+            Duration::from_secs(2),
+            2,
+            tls(roots).expect("versions"),
+            Network { lookup, ..Network::system() },
+        )
     }
 
     /// A client for which every name resolves to 127.0.0.1.
@@ -397,16 +390,15 @@ mod tests {
         (client_with(Arc::new(lookup), rustls::RootCertStore::empty()), asked)
     }
 
-    async fn try_to_post(client: &Client, url: &str) -> Result<Outcome, NoDescriptor> {
+    async fn try_to_post(client: &Client, url: &str) -> Result<Posted, NoDescriptor> {
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
         let (target, id) = (Target { url: &url, keys: (&secret).into(), headers: None }, WebhookId::unique());
         let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
-        let posted = client.post(Post { target, id, event, event_at, body: &body }, Timestamp::now()).await;
-        posted.map(|posted| posted.outcome)
+        client.post(Post { target, id, event, event_at, body: &body }, Timestamp::now()).await
     }
 
     async fn post(client: &Client, url: &str) -> Outcome {
-        try_to_post(client, url).await.expect("there are descriptors")
+        try_to_post(client, url).await.expect("there are descriptors").outcome
     }
 
     /// The behavior of a server on a connection: it answers each request with the next response in pieces, then closes.
@@ -487,18 +479,35 @@ mod tests {
 
     /// A certificate for `hook.example`: a root store that trusts it, and an acceptor that presents it.
     fn certified() -> (rustls::RootCertStore, TlsAcceptor) {
-        let certified = rcgen::generate_simple_self_signed(["hook.example".to_owned()]).expect("a certificate");
-        let certificate: CertificateDer<'static> = certified.cert.der().clone();
-        let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
-        let config = ServerConfig::builder_with_provider(ring::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.clone()], key)
-            .expect("a configuration");
+        let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
+        (trusting(&certificate), presenting(vec![certificate.der().clone()], &key))
+    }
+
+    fn self_signed(of: &CertificateParams) -> (Certificate, KeyPair) {
+        let key = KeyPair::generate().expect("a key");
+        (of.self_signed(&key).expect("a certificate"), key)
+    }
+
+    fn trusting(certificate: &Certificate) -> rustls::RootCertStore {
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(certificate).expect("a root");
-        (roots, TlsAcceptor::from(Arc::new(config)))
+        roots.add(certificate.der().clone()).expect("a root");
+        roots
+    }
+
+    fn presenting(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> TlsAcceptor {
+        let builder = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("versions");
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        let config = builder.with_no_client_auth().with_single_cert(chain, key).expect("a configuration");
+        TlsAcceptor::from(Arc::new(config))
+    }
+
+    /// The reason for which an attempt fails, and its detail.
+    async fn why(client: &Client, url: &str) -> (&'static str, String) {
+        let posted = try_to_post(client, url).await.expect("there are descriptors");
+        let Outcome::Failed(failure) = posted.outcome else { return ("delivered", String::new()) };
+        (failure.reason(), posted.detail.map(|detail| detail.as_str().to_owned()).unwrap_or_default())
     }
 
     #[tokio::test]
@@ -663,5 +672,315 @@ mod tests {
         assert_eq!(post(&client, &format!("https://hook.example:{port}/")).await, Outcome::Delivered(200));
         let other_name = format!("https://other.example:{port}/");
         assert_eq!(post(&client, &other_name).await, Outcome::Failed(Failure::Tls));
+    }
+
+    #[tokio::test]
+    async fn a_rejected_certificate_tells_its_fault() {
+        let names = |names: &[&str]| {
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names")
+        };
+        let mut authority = names(&[]);
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.distinguished_name.push(DnType::CommonName, "An authority");
+        let (authority_certificate, authority_key) = self_signed(&authority);
+        let issuer = Issuer::new(authority.clone(), authority_key);
+        let issued = |of: &CertificateParams| {
+            let key = KeyPair::generate().expect("a key");
+            (of.signed_by(&key, &issuer).expect("a certificate"), key)
+        };
+        let hook = names(&["hook.example"]);
+        let mut expired = hook.clone();
+        (expired.not_before, expired.not_after) = (date_time_ymd(2019, 1, 31), date_time_ymd(2020, 1, 31));
+        let mut future = hook.clone();
+        (future.not_before, future.not_after) = (date_time_ymd(4000, 1, 31), date_time_ymd(4001, 1, 31));
+        let mut only_a_common_name = names(&[]);
+        only_a_common_name.distinguished_name.push(DnType::CommonName, "hook.example");
+        let mut own_authority = hook.clone();
+        own_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let many = names(&["a.example", "*.b.example", "10.0.0.1", "d.example", "e.example"]);
+        let unknown_issuer = "The issuer of the certificate is not a public authority, or the receiver does not send \
+                              the intermediate certificate";
+        let self_issued = "The certificate is self-signed";
+        for ((certificate, key), sends_issuer, is_trusted, detail) in [
+            (issued(&hook), false, true, ""),
+            (issued(&expired), false, true, "The certificate expired on 2020-01-31 00:00:00 UTC"),
+            (self_signed(&expired), false, false, "The certificate expired on 2020-01-31 00:00:00 UTC"),
+            (issued(&future), false, true, "The certificate is not valid before 4000-01-31 00:00:00 UTC"),
+            (
+                issued(&names(&["other.example"])),
+                false,
+                true,
+                "The certificate is not valid for the host name; it is valid for other.example",
+            ),
+            (
+                issued(&many),
+                false,
+                true,
+                "The certificate is not valid for the host name; it is valid for a.example, *.b.example, 10.0.0.1 and \
+                 2 more",
+            ),
+            (
+                issued(&only_a_common_name),
+                false,
+                true,
+                "The certificate has no subjectAltName, which must contain the host name",
+            ),
+            (self_signed(&hook), false, false, self_issued),
+            (self_signed(&own_authority), false, false, self_issued),
+            (issued(&hook), false, false, unknown_issuer),
+            (issued(&hook), true, false, "The certificate was not issued by a public authority"),
+        ] {
+            let roots = if is_trusted { trusting(&authority_certificate) } else { rustls::RootCertStore::empty() };
+            let mut chain = vec![certificate.der().clone()];
+            chain.extend(sends_issuer.then(|| authority_certificate.der().clone()));
+            let (port, _) = server("127.0.0.1:0", Some(presenting(chain, &key)), vec![vec![vec![OK]]]).await;
+            let reason = if detail.is_empty() { "delivered" } else { "tls" };
+            let why = why(&client_trusting(roots), &format!("https://hook.example:{port}/")).await;
+            assert_eq!(why, (reason, detail.to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_handshake_tells_its_cause() {
+        const CIPHERS: &str = "The receiver supports none of the cipher suites and key exchanges of deliveries";
+        const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
+        const CLIENT: &str = "The receiver demands a client certificate, which deliveries do not have";
+        const NO_TLS: &str = "The receiver does not speak TLS on this port";
+        // An alert: its record, "fatal", and its number. A ServerHello of TLS 1.1, as far as it matters.
+        let hello_of_1_1 = [&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2][..], &[7; 32], &[0, 0xc0, 0x13, 0]].concat().leak();
+        for (bytes, reason, detail) in [
+            (&[21, 3, 3, 0, 2, 2, 40][..], "tls", CIPHERS),
+            (&[21, 3, 3, 0, 2, 2, 71], "tls", CIPHERS),
+            (&[21, 3, 1, 0, 2, 2, 70], "tls", VERSIONS),
+            (&*hello_of_1_1, "tls", VERSIONS),
+            (&[21, 3, 3, 0, 2, 2, 120], "tls", HTTP_2),
+            (&[21, 3, 3, 0, 2, 2, 112], "tls", "The receiver has no certificate for this host name"),
+            (&[21, 3, 3, 0, 2, 2, 116], "tls", CLIENT),
+            (&[21, 3, 3, 0, 2, 2, 80], "tls", "The receiver ended the TLS handshake with the alert InternalError"),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n", "tls", NO_TLS),
+            (b"SSH-2.0-OpenSSH_9.6\r\n", "tls", NO_TLS),
+            (b"220 mail.example ESMTP\r\n", "tls", NO_TLS),
+            (b"", "connect", "The receiver closed the connection during the TLS handshake"),
+        ] {
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![bytes]]]).await;
+            let why = why(&client(), &format!("https://hook.example:{port}/")).await;
+            assert_eq!(why, (reason, detail.to_owned()), "{bytes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_demand_for_a_client_certificate_is_told() {
+        let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
+        for version in [&TLS12, &TLS13] {
+            let provider = Arc::new(ring::default_provider());
+            let clients = WebPkiClientVerifier::builder_with_provider(trusting(&certificate).into(), provider.clone());
+            let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[version]);
+            let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+            let config = config
+                .expect("versions")
+                .with_client_cert_verifier(clients.build().expect("a verifier"))
+                .with_single_cert(vec![certificate.der().clone()], key)
+                .expect("a configuration");
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![OK]]]).await;
+            let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
+            let detail = "The receiver demands a client certificate, which deliveries do not have";
+            assert_eq!(why, ("tls", detail.to_owned()), "{version:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_receiver_of_http_2_only_is_told_at_once() {
+        let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
+        let mut config = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).expect("a key"),
+            )
+            .expect("a configuration");
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![]]]).await;
+        let why_of = async |url: String| why(&client_trusting(trusting(&certificate)), &url).await;
+        assert_eq!(why_of(format!("https://hook.example:{port}/")).await, ("tls", HTTP_2.to_owned()));
+        // Without TLS: SETTINGS, SETTINGS with six settings, GOAWAY after it.
+        let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let long = [&[0, 0, 36, 4, 0, 0, 0, 0, 0][..], &[1; 36]].concat();
+        let go_away: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        for frames in [vec![settings], vec![&*long.leak()], vec![go_away], vec![settings, go_away]] {
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![frames]]).await;
+            let why = why_of(format!("http://127.0.0.1:{port}/")).await;
+            assert_eq!(why, ("protocol", HTTP_2.to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_without_a_connection_tells_why() {
+        for (text, detail) in [
+            ("Name or service not known", "The host name does not exist"),
+            ("nodename nor servname provided, or not known", "The host name does not exist"),
+            ("No address associated with hostname", "The host name exists but has no IPv4 or IPv6 address"),
+            (
+                "Temporary failure in name resolution",
+                "The name servers of the host did not answer, or reported an error",
+            ),
+        ] {
+            let lookup = move |_| -> BoxFuture<'static, _> {
+                Box::pin(async move { Err(io::Error::other(format!("failed to lookup address information: {text}"))) })
+            };
+            let client = client_with(Arc::new(lookup), rustls::RootCertStore::empty());
+            assert_eq!(why(&client, "http://hook.example/").await, ("dns", detail.to_owned()));
+        }
+        for (kind, detail) in [
+            (io::ErrorKind::ConnectionRefused, "The connection was refused"),
+            (io::ErrorKind::ConnectionReset, "The connection was reset"),
+            (io::ErrorKind::HostUnreachable, "The host is unreachable"),
+            (io::ErrorKind::NetworkUnreachable, "The network of the host is unreachable"),
+            (io::ErrorKind::TimedOut, "No address of the host answered in time"),
+        ] {
+            let lookup: Lookup = Arc::new(|_| Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }));
+            let connect: Connect = Arc::new(move |_| Box::pin(async move { Err(kind.into()) }));
+            let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
+            let tls = tls(rustls::RootCertStore::empty()).expect("versions");
+            let client = Client::new(policy, Duration::from_secs(2), 2, tls, Network { lookup, connect });
+            assert_eq!(why(&client, "http://hook.example/").await, ("connect", detail.to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_exchange_tells_its_cause() {
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(70_000)).into_bytes().leak();
+        let lines = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: 1\r\n".repeat(1_025)).into_bytes().leak();
+        let no_http = "The response is not valid HTTP/1.1, or has more than 1,024 header lines";
+        for (answer, reason, detail) in [
+            (vec![], "protocol", "The receiver closed the connection without a response"),
+            (vec![&b"HTTP/1.1 200"[..]], "protocol", INCOMPLETE),
+            (vec![b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort"], "protocol", INCOMPLETE),
+            (
+                vec![b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"],
+                "protocol",
+                "The body of the response is not valid HTTP/1.1",
+            ),
+            (vec![b"220 mail.example ESMTP\r\n"], "protocol", no_http),
+            (vec![&*lines], "protocol", no_http),
+            (vec![&*long], "protocol", "The headers of the response exceed 64 KiB"),
+        ] {
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![answer.clone()]]).await;
+            let why = why(&client(), &format!("http://127.0.0.1:{port}/")).await;
+            assert_eq!(
+                why,
+                (reason, detail.to_owned()),
+                "{:?}",
+                answer.first().map(|piece| &piece[..piece.len().min(60)])
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_timeout_tells_how_far_the_attempt_came() {
+        let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = hanging.local_addr().expect("an address").port();
+        let (dripping, _) =
+            server("127.0.0.1:0", None, vec![vec![vec![b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n"], vec![]]])
+                .await;
+        let policy = DestinationPolicy::new(true, vec!["127.0.0.1/32".parse().expect("a range")]);
+        let system = Network::system();
+        let lookup: Lookup = Arc::new(|_| Box::pin(std::future::pending()));
+        let tls = tls(rustls::RootCertStore::empty()).expect("versions");
+        let network = Network { lookup, ..system };
+        let client = Client::new(policy, Duration::from_millis(300), 2, tls, network);
+        for (url, detail) in [
+            ("http://hook.example/".to_owned(), "The name servers did not answer"),
+            (format!("https://127.0.0.1:{port}/"), "The TLS handshake did not end in time"),
+            (format!("http://127.0.0.1:{port}/"), "The receiver accepted the connection and did not respond"),
+            (format!("http://127.0.0.1:{dripping}/"), "The response did not end in time"),
+        ] {
+            assert_eq!(why(&client, &url).await, ("timeout", detail.to_owned()), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_tells_where_to_without_its_query() {
+        const TO: &str = "The receiver redirected the request to ";
+        for (location, detail) in [
+            ("location: /elsewhere", "http://127.0.0.1:PORT/elsewhere"),
+            ("location: https://example.com/a?token=secret#here", "https://example.com/a"),
+            ("location: //ada:secret@example.com/", "http://example.com/"),
+            ("location: ?token=secret", "http://127.0.0.1:PORT/hook"),
+            ("location: /[2J\u{202e}\u{fc}", "http://127.0.0.1:PORT/[2J%E2%80%AE%C3%BC"),
+            ("location: https://b\u{fc}cher.example/", "https://xn--bcher-kva.example/"),
+            ("location: mailto:ada@example.com?subject=secret", "mailto:ada@example.com"),
+            ("location: https://", "an invalid URL"),
+            ("x: no location", ""),
+        ] {
+            let answer = format!("HTTP/1.1 308 Elsewhere\r\n{location}\r\ncontent-length: 0\r\n\r\n");
+            let answer: &[u8] = answer.into_bytes().leak();
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;
+            let detail = detail.replace("PORT", &port.to_string());
+            let detail = if detail.is_empty() { detail } else { format!("{TO}{detail}") };
+            let why = why(&client(), &format!("http://127.0.0.1:{port}/hook?mine=secret")).await;
+            assert_eq!(why, ("redirect", detail), "{location}");
+        }
+        let long = format!("HTTP/1.1 302 Found\r\nlocation: /{}\r\n\r\n", "x".repeat(9_000)).into_bytes().leak();
+        let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![&*long]]]).await;
+        assert_eq!(why(&client(), &format!("http://127.0.0.1:{port}/")).await.1.len(), 240);
+    }
+
+    #[tokio::test]
+    async fn a_response_with_headers_of_real_servers_counts() {
+        let lines = |number: usize| (0..number).map(|line| format!("x-{line}: 1\r\n")).collect::<String>();
+        for (head, is_delivered) in [
+            (format!("HTTP/1.1 200 OK\r\n{}", lines(101)), true),
+            (format!("HTTP/1.1 200 OK\r\n{}", lines(1_020)), true),
+            (format!("HTTP/1.1 200 OK\r\n{}", lines(1_030)), false),
+            (format!("HTTP/1.1 200 OK\r\nx: {}\r\n", "x".repeat(60_000)), true),
+            ("HTTP/1.1 200 OK\r\nserver : spaced\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nx-folded: one\r\n two\r\n\tthree\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nx powered by: a shop\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nx: \u{1}control\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\n: no name\r\n".to_owned(), true),
+            ("HTTP/1.1 200\r\n".to_owned(), true),
+            ("HTTP/1.1 200 \u{c4}OK\r\nx: \u{fc}\r\n".to_owned(), true),
+            ("HTTP/1.0 200 OK\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\nserver: with line feeds\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n".to_owned(), true),
+            ("HTTP/1.1 200 OK\r\nconnection: close\r\nConnection: close\r\n".to_owned(), true),
+        ] {
+            let body = if head.contains("chunked") { "0\r\n\r\n" } else { "" };
+            // Two lengths that agree are one.
+            let length = if body.is_empty() { "content-length: 0\r\n" } else { "" };
+            let answer: &[u8] = format!("{head}{length}\r\n{body}").into_bytes().leak();
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;
+            let outcome = post(&client(), &format!("http://127.0.0.1:{port}/")).await;
+            let start = &head[..head.len().min(60)];
+            assert_eq!(outcome == Outcome::Delivered(200), is_delivered, "{start:?}: {outcome:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_not_text_is_named_with_its_length() {
+        let compressed: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
+        for (headers, body, shown) in [
+            ("content-encoding: gzip", compressed, "(gzip, 10 bytes)"),
+            ("content-encoding: BR", b"\x8b\x02", "(BR, 2 bytes)"),
+            ("content-encoding: deflate, gzip", compressed, "(deflate, gzip, 10 bytes)"),
+            ("content-encoding: gzip", &[b'x'; 5_000], "(gzip, at least 1024 bytes)"),
+            ("content-encoding: gzip", b"", ""),
+            ("content-encoding: identity", b"plain", "plain"),
+            ("content-encoding: ", b"plain", "plain"),
+            ("content-type: image/png", b"\x89PNG\r\n\x1a\n\0", "(image/png, 9 bytes)"),
+            ("x: no type", b"a\0", "(binary, 2 bytes)"),
+            ("content-type: text/plain; charset=iso-8859-1", b"caf\xe9 noir", "caf\u{fffd} noir"),
+        ] {
+            let head = format!("HTTP/1.1 500 Oh\r\n{headers}\r\ncontent-length: {}\r\n\r\n", body.len());
+            let answer: &[u8] = [head.as_bytes(), body].concat().leak();
+            let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;
+            let posted = try_to_post(&client(), &format!("http://127.0.0.1:{port}/")).await.expect("a response");
+            assert_eq!(posted.response.as_deref(), Some(shown), "{headers}");
+        }
     }
 }

@@ -174,7 +174,7 @@ fn time_line(delivery: &Delivery, attempts: &[Attempt], now: Timestamp) -> Marku
                             _ => "",
                         }
                         (attempt.duration_ms) " ms, " (trigger(attempt.trigger)) "."
-                        @if attempt.outcome != "delivered" { " " (error_meaning(&attempt.outcome)) }
+                        @if attempt.outcome != "delivered" { " " (error_meaning(&attempt.outcome, attempt.detail.as_ref())) }
                     }
                     @if let Some(response) = &attempt.response {
                         p .soft { "Response:" }

@@ -129,8 +129,8 @@ fn banner(row: &Row) -> Markup {
                 (missed(failed, held))
                 @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
                 "."
-                @if let Some(LastFailure { reason, status_code, .. }) = &glance.last_failure {
-                    " Last error: " (error_name(reason, *status_code)) ". " (error_meaning(reason))
+                @if let Some(LastFailure { reason, status_code, detail, .. }) = &glance.last_failure {
+                    " Last error: " (error_name(reason, *status_code)) ". " (error_meaning(reason, detail.as_ref()))
                 }
             }
             div .row {
@@ -215,7 +215,7 @@ fn line(row: &Row, now: Timestamp) -> Markup {
             td .whole data-label="Events" { (events(endpoint)) }
             td data-label="Last 24 hours" { (chart::day(&glance.counted, now)) }
             td data-label="Last error" {
-                @if let Some(LastFailure { at, reason, status_code }) = &glance.last_failure {
+                @if let Some(LastFailure { at, reason, status_code, .. }) = &glance.last_failure {
                     (error_name(reason, *status_code)) br; (times::when(*at, now))
                 } @else { "None" }
             }

@@ -150,7 +150,10 @@ fn facts(notice: &Notice, failures: &FailedDeliveries) -> String {
     let (count, bound) = (failures.count.max(1), if failures.is_complete { "" } else { "at least " });
     facts.push(format!("Failed deliveries since then: {bound}{count}"));
     facts.extend(failures.last.as_ref().map(|last| {
-        let (name, meaning) = (error_name(&last.outcome, last.status_code), error_meaning(&last.outcome));
+        let name = error_name(&last.outcome, last.status_code);
+        // An email has no URL from a receiver, since mail programs turn URLs into links.
+        let detail = last.detail.as_ref().filter(|_| last.status_code.is_none());
+        let meaning = error_meaning(&last.outcome, detail);
         format!("Last error: {name}. {meaning}")
     }));
     facts.join("\n")

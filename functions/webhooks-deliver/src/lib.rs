@@ -29,12 +29,11 @@ use common::{
         destination::DestinationPolicy,
         endpoints::disable_after,
         failures::JobFailures,
-        post::{Client, Network},
+        post::{self, Client, Network},
     },
 };
 use futures::FutureExt;
 use lambda_runtime::LambdaEvent;
-use rustls::crypto::ring;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
@@ -123,10 +122,7 @@ fn tls() -> Result<rustls::ClientConfig, ConfigError> {
     if authorities.is_empty() {
         return Err(broken(&"the machine trusts no certificate authority"));
     }
-    let config = rustls::ClientConfig::builder_with_provider(ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| broken(&error))?;
-    Ok(config.with_root_certificates(authorities).with_no_client_auth())
+    post::tls(authorities).map_err(|error| broken(&error))
 }
 
 impl Deliver {

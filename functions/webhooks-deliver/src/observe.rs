@@ -13,7 +13,7 @@ use common::{
     id::{EndpointId, TenantId},
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
-    webhooks::delivery::{AttemptResult, Delivery, Failure, Outcome, Queue},
+    webhooks::delivery::{AttemptResult, Delivery, Detail, Failure, Outcome, Queue},
 };
 
 use crate::{plan::Ended, record::Undone};
@@ -41,7 +41,7 @@ impl Tally {
         &self,
         tenant: &TenantId,
         delivery: &Delivery,
-        outcome: Outcome,
+        (outcome, detail): (Outcome, Option<&Detail>),
         (took, queue): (Duration, Queue),
         now: Timestamp,
     ) {
@@ -50,6 +50,8 @@ impl Tally {
             Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
             Outcome::Failed(failure) => (failure.reason(), 0),
         };
+        // The detail of a redirect contains a URL.
+        let detail = detail.filter(|_| status == 0).map(Detail::as_str);
         let duration_ms = milliseconds_of(took);
         common::log!(
             "attempt.completed",
@@ -59,6 +61,7 @@ impl Tally {
             attempt = delivery.attempts + 1,
             outcome = result,
             status,
+            detail,
             duration_ms,
         );
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -185,22 +185,23 @@ impl Sender {
         };
         let (key, mut slot) = (self.key(&outgoing), slot);
         let queue = slot.queue();
-        let Timed { posted, took, lagged } = match self.post(post, &outgoing, &mut slot, batch.last_start).await {
-            Ok(posted) => posted,
-            Err(NotPosted::NoDescriptor) => {
-                return outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue);
-            }
-            Err(NotPosted::Cut) => {
-                batch.tally.cut(&due.tenant, &due.delivery);
-                self.cut(&outgoing, &slot).await;
-                return outgoing.ended(AttemptResult::Postponed(Timestamp::now()), Queue::Hanging);
-            }
-        };
+        let Timed { posted: Posted { outcome, response, detail }, took, lagged } =
+            match self.post(post, &outgoing, &mut slot, batch.last_start).await {
+                Ok(posted) => posted,
+                Err(NotPosted::NoDescriptor) => {
+                    return outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue);
+                }
+                Err(NotPosted::Cut) => {
+                    batch.tally.cut(&due.tenant, &due.delivery);
+                    self.cut(&outgoing, &slot).await;
+                    return outgoing.ended(AttemptResult::Postponed(Timestamp::now()), Queue::Hanging);
+                }
+            };
         let now = Timestamp::now();
         if !lagged {
             self.receivers.answered(key, health, took, now);
         }
-        let shown = self.receivers.ended(key, posted.outcome, health, (at, now));
+        let shown = self.receivers.ended(key, outcome, health, (at, now));
         match shown {
             Shown::Success | Shown::Good { .. } => slot.widen(),
             Shown::NoAnswer { hangs: true } => slot.narrow(),
@@ -208,10 +209,10 @@ impl Sender {
         }
         let standing = self.standing(&outgoing, now);
         drop(slot);
-        batch.tally.attempt(&due.tenant, &due.delivery, posted.outcome, (took, queue), now);
+        batch.tally.attempt(&due.tenant, &due.delivery, (outcome, detail.as_ref()), (took, queue), now);
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
-        let made = Attempt::new(at, duration_ms, posted.outcome, posted.response, due.delivery.trigger);
-        let ended = outgoing.ended(AttemptResult::Made(made, posted.outcome), standing.queue());
+        let made = Attempt { detail, ..Attempt::new(at, duration_ms, outcome, response, due.delivery.trigger) };
+        let ended = outgoing.ended(AttemptResult::Made(made, outcome), standing.queue());
         Ended { shown: Some(shown), ..ended }
     }
 

@@ -221,3 +221,42 @@ fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(key: i64) -> Entry {
+        let message = Message {
+            key,
+            receives: 0,
+            queue: "job-events".to_owned(),
+            id: key.to_string(),
+            sent: now(),
+            delay: None,
+            group: None,
+            attributes: HashMap::new(),
+            body: "x".repeat(10_000),
+        };
+        Entry { change: Change::Accepted(vec![message]), written: oneshot::channel().0 }
+    }
+
+    /// A disk with room for 20 pages, and later for more.
+    #[test]
+    fn a_full_disk_loses_no_accepted_message() {
+        let path = std::env::temp_dir().join(format!("{}.sqlite", uuid::Uuid::new_v4()));
+        let (mut connection, _) = open(&path).expect("a file");
+        connection.pragma_update(None, "max_page_count", 20).expect("a limit");
+        let before: Vec<_> = (0..20).filter(|key| commit(&mut connection, &[accepted(*key)]).is_ok()).collect();
+        assert!((1..10).contains(&before.len()), "the disk is full soon: {before:?}");
+        // A group succeeds or fails as a whole.
+        assert!(commit(&mut connection, &[accepted(20), accepted(21)]).is_err());
+        connection.pragma_update(None, "max_page_count", 1_000).expect("a limit");
+        commit(&mut connection, &[accepted(22), accepted(23)]).expect("room");
+        drop(connection);
+        let (_, kept) = open(&path).expect("a file");
+        let kept: Vec<_> = kept.into_iter().map(|message| message.key).collect();
+        assert_eq!(kept, [before, vec![22, 23]].concat());
+        std::fs::remove_file(path).expect("it is removed");
+    }
+}

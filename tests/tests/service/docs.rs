@@ -5,6 +5,7 @@ mod deploying;
 mod examples;
 mod links;
 mod operating;
+mod receiving;
 mod reference;
 mod settings;
 mod style;

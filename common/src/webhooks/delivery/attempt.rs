@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use api::deliveries::Trigger;
 
-use super::outcome::{Failure, Outcome};
+use super::{
+    detail::Detail,
+    outcome::{Failure, Outcome},
+};
 use crate::timestamp::Timestamp;
 
 /// The number of bytes of a receiver's response that the log keeps.
@@ -19,6 +22,8 @@ pub struct Attempt {
     pub outcome: Cow<'static, str>,
     /// The HTTP status of the response, if any.
     pub status_code: Option<u16>,
+    /// The cause of the failure, as far as it is known.
+    pub detail: Option<Detail>,
     /// The duration of the attempt, in milliseconds.
     pub duration_ms: u32,
     /// The beginning of the response to a failed attempt, if any, with the values of the endpoint's headers masked.
@@ -36,13 +41,14 @@ impl Attempt {
             Outcome::Failed(failure @ Failure::Status(status, _)) => (failure.reason(), Some(status)),
             Outcome::Failed(failure) => (failure.reason(), None),
         };
-        Self { at, outcome: name.into(), status_code, duration_ms, response, trigger }
+        Self { at, outcome: name.into(), status_code, detail: None, duration_ms, response, trigger }
     }
 
     /// The approximate size of the attempt in an item, in bytes: the names, the numbers and the texts.
     fn stored_bytes(&self) -> usize {
         let response = self.response.as_ref().map_or(0, |response| "response".len() + response.len());
-        48 + self.outcome.len() + response
+        let detail = self.detail.as_ref().map_or(0, |detail| "detail".len() + detail.as_str().len());
+        48 + self.outcome.len() + detail + response
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! [`Failure::reason`]: super::Failure::reason
 
+use super::detail::Detail;
+
 /// A short name for a failure: `HTTP 500` where the receiver sent a status, otherwise a few words.
 #[must_use]
 pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
@@ -27,10 +29,14 @@ pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
     name.to_owned()
 }
 
-/// The meaning of a reason, as a sentence.
+/// The meaning of a failure, in sentences: its detail, or what the reason means.
 #[must_use]
-pub fn error_meaning(reason: &str) -> &'static str {
-    match reason {
+pub fn error_meaning(reason: &str, detail: Option<&Detail>) -> String {
+    if let Some(detail) = detail {
+        let rule = if reason == "redirect" { " Redirects are not followed." } else { "" };
+        return format!("{}.{rule}", detail.as_str());
+    }
+    let meaning = match reason {
         "status_4xx" => "The receiver rejected the request.",
         "status_5xx" => "The receiver reported a server error.",
         "status_other" => "The receiver answered with a status that does not mean success.",
@@ -45,7 +51,8 @@ pub fn error_meaning(reason: &str) -> &'static str {
         "unanswered" => "The receiver did not respond for three days, so no attempt was made.",
         "untaken" => "No client received the delivery within three days.",
         _ => "The attempt failed.",
-    }
+    };
+    meaning.to_owned()
 }
 
 #[cfg(test)]
@@ -57,5 +64,17 @@ mod tests {
         assert_eq!(error_name("status_5xx", Some(503)), "HTTP 503");
         assert_eq!(error_name("timeout", None), "Timeout");
         assert_eq!(error_name("a reason of a later version", None), "Attempt failed");
+    }
+
+    #[test]
+    fn a_detail_tells_more_than_a_reason() {
+        let expired = Detail::new("The certificate expired on 2026-01-31 12:00:00 UTC");
+        assert_eq!(error_meaning("tls", Some(&expired)), "The certificate expired on 2026-01-31 12:00:00 UTC.");
+        let elsewhere = Detail::new("The receiver redirected the request to https://example.com/");
+        assert_eq!(
+            error_meaning("redirect", Some(&elsewhere)),
+            "The receiver redirected the request to https://example.com/. Redirects are not followed."
+        );
+        assert_eq!(error_meaning("dns", None), "The host name has no address.");
     }
 }

@@ -182,6 +182,7 @@ impl Delivery {
             at: now,
             outcome: if self.pull.is_some() { "untaken" } else { "unanswered" }.into(),
             status_code: None,
+            detail: None,
             duration_ms: 0,
             response: None,
             trigger: self.trigger,

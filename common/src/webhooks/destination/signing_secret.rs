@@ -180,7 +180,7 @@ mod tests {
         SigningSecret::parse(text).expect("a secret").decoded().map(|key| key.to_vec())
     }
 
-    /// Results of npm `standardwebhooks` 1.1.1 and `svix` 1.99.1, and PyPI `standardwebhooks` 1.1.0 and `svix` 2.9.1.
+    /// Results of npm `standardwebhooks` 1.1.1 and `svix` 2.5.0, and PyPI `standardwebhooks` 1.1.0 and `svix` 2.9.1.
     #[test]
     fn the_decoded_key_is_what_the_libraries_make_of_the_text() {
         for (text, key) in [

@@ -4,12 +4,13 @@ use std::fmt;
 
 use bytes::Bytes;
 use memchr::{memchr, memchr2, memchr3};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::name::{EventName, of_a_job};
+use super::name::EventName;
 use crate::{
     id::TenantId,
+    json_members::Members,
     timestamp::Timestamp,
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
@@ -68,33 +69,6 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The message as received. Values that are only passed on stay raw JSON, so that numbers keep their digits and strings
-/// their escapes.
-#[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(deserialize_with = "of_a_job")]
-    event: EventName,
-    tenant_id: String,
-    job_id: String,
-    #[serde(borrow, default)]
-    nonce: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    workflow: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    deployment_id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    status: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    mapped_stack: Option<&'a RawValue>,
-    callback_url: Option<String>,
-    callback_secret: Option<String>,
-    skip_callbacks: Option<bool>,
-}
-
 /// The delivered body. It always has all of these fields, in this order.
 #[derive(Serialize)]
 struct Body<'a> {
@@ -115,32 +89,89 @@ impl JobEvent {
     /// # Errors
     /// The message is not a job event. The error repeats none of its text.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
-        let message: Message<'_> = serde_json::from_str(text).map_err(malformed)?;
+        let message = Message(serde_json::from_str(text).map_err(malformed)?);
+        let event = message.required("event")?;
+        let name = serde_json::from_str(event.get())
+            .map_err(|_not_one| Malformed("event is neither \"job.completed\" nor \"job.failed\"".to_owned()))?;
+        let tenant = message.required_text("tenant_id")?;
+        let job_id = message.required_text("job_id")?;
         let body = Body {
-            event: message.event,
-            job_id: &message.job_id,
-            nonce: message.nonce,
-            workflow: message.workflow,
-            deployment_id: message.deployment_id,
-            status: message.status,
-            result: message.result,
-            error: message.error,
-            mapped_stack: message.mapped_stack,
+            event: name,
+            job_id: &job_id,
+            nonce: message.last("nonce"),
+            workflow: message.last("workflow"),
+            deployment_id: message.last("deployment_id"),
+            status: message.last("status"),
+            result: message.last("result"),
+            error: message.last("error"),
+            mapped_stack: message.last("mapped_stack"),
         };
         let body = compact(serde_json::to_vec(&body).map_err(malformed)?);
         Ok(Self {
-            name: message.event,
+            name,
             at,
-            tenant: message.tenant_id.parse().map_err(|_not_an_id| Malformed("tenant_id is not an id".to_owned()))?,
-            audience: audience(
-                message.skip_callbacks.unwrap_or(false),
-                message.callback_url.as_deref(),
-                message.callback_secret.as_deref(),
-            )?,
+            tenant: tenant.parse().map_err(|_not_an_id| Malformed("tenant_id is not an id".to_owned()))?,
+            audience: message.audience()?,
             body: body.into(),
-            job_id: message.job_id,
+            job_id,
         })
     }
+}
+
+/// The message as received. Values that are only passed on stay raw JSON, so that numbers keep their digits and strings
+/// their escapes.
+struct Message<'a>(Members<'a>);
+
+impl<'a> Message<'a> {
+    /// A member that is only passed on. Of several, the last counts, as for nearly every parser of JSON, and so for the
+    /// tests of the producer.
+    fn last(&self, name: &str) -> Option<&'a RawValue> {
+        let mut members = self.0.0.iter().rev();
+        let (_, value) = members.find(|(other, _)| other == name)?;
+        (value.get() != "null").then_some(*value)
+    }
+
+    /// A member that decides who gets the event. Several with different values are an error: a producer that joins
+    /// texts into JSON may have let a customer add the second.
+    fn only(&self, name: &str) -> Result<Option<&'a RawValue>, Malformed> {
+        let mut values = self.0.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value.get());
+        let first = values.next();
+        if values.any(|value| Some(value) != first) {
+            return Err(Malformed(format!("{name} occurs several times, with different values")));
+        }
+        Ok(self.last(name))
+    }
+
+    fn required(&self, name: &str) -> Result<&'a RawValue, Malformed> {
+        self.only(name)?.ok_or_else(|| Malformed(format!("{name} is missing")))
+    }
+
+    fn required_text(&self, name: &str) -> Result<String, Malformed> {
+        text(name, self.required(name)?)
+    }
+
+    fn optional_text(&self, name: &str) -> Result<Option<String>, Malformed> {
+        self.only(name)?.map(|value| text(name, value)).transpose()
+    }
+
+    /// `skip_callbacks` takes precedence. A callback URL without a secret, or the reverse, counts as no callback.
+    fn audience(&self) -> Result<Audience, Malformed> {
+        match self.only("skip_callbacks")?.map(RawValue::get) {
+            Some("true") => return Ok(Audience::Nobody),
+            Some("false") | None => {}
+            Some(_) => return Err(Malformed("skip_callbacks is neither true nor false".to_owned())),
+        }
+        match (self.optional_text("callback_url")?, self.optional_text("callback_secret")?) {
+            (Some(url), Some(secret)) => callback(&url, &secret),
+            _ => Ok(Audience::Endpoints),
+        }
+    }
+}
+
+fn text(name: &str, value: &RawValue) -> Result<String, Malformed> {
+    let is_text = value.get().starts_with('"');
+    let problem = if is_text { "has half of a surrogate pair, which is not Unicode" } else { "is not a string" };
+    serde_json::from_str(value.get()).map_err(|_not_a_text| Malformed(format!("{name} {problem}")))
 }
 
 /// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature over `JSON.stringify`
@@ -171,15 +202,6 @@ fn string_length(json: &[u8]) -> usize {
         }
     }
     json.len()
-}
-
-/// `skip` takes precedence. A callback URL without a secret, or the reverse, counts as no callback.
-fn audience(skip: bool, url: Option<&str>, secret: Option<&str>) -> Result<Audience, Malformed> {
-    match (skip, url, secret) {
-        (true, _, _) => Ok(Audience::Nobody),
-        (false, Some(url), Some(secret)) => callback(url, secret),
-        (false, _, _) => Ok(Audience::Endpoints),
-    }
 }
 
 /// Parses a callback. The errors do not quote the values, which are secret.
@@ -294,6 +316,78 @@ mod tests {
             let error = JobEvent::parse(message, Timestamp::now()).expect_err(message);
             assert!(!error.to_string().contains("canary"), "{error}");
         }
+    }
+
+    /// The reason why a message with this additional text is malformed.
+    fn problem(more: &str) -> String {
+        let message = format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j"{more}}}"#);
+        JobEvent::parse(&message, Timestamp::now()).expect_err(&message).to_string()
+    }
+
+    #[test]
+    fn a_malformed_member_is_named() {
+        let surrogate = "has half of a surrogate pair, which is not Unicode";
+        for (message, expected) in [
+            (r#"{"event":"job.completed","tenant_id":"t","job_id":"\ud800"}"#, format!("job_id {surrogate}")),
+            (r#"{"event":"job.completed","tenant_id":"t","job_id":"a\udc00\ud800b"}"#, format!("job_id {surrogate}")),
+            (r#"{"event":"job.completed","tenant_id":"\udfff","job_id":"j"}"#, format!("tenant_id {surrogate}")),
+            (r#"{"event":"job.completed","tenant_id":"t"}"#, "job_id is missing".to_owned()),
+            (r#"{"event":"job.completed","tenant_id":null,"job_id":"j"}"#, "tenant_id is missing".to_owned()),
+            (r#"{"event":"job.completed","tenant_id":"t","job_id":7}"#, "job_id is not a string".to_owned()),
+            (
+                r#"{"event":"\ud800","tenant_id":"t","job_id":"j"}"#,
+                r#"event is neither "job.completed" nor "job.failed""#.to_owned(),
+            ),
+        ] {
+            assert_eq!(JobEvent::parse(message, Timestamp::now()).expect_err(message).to_string(), expected);
+        }
+        assert_eq!(problem(r#","skip_callbacks":"true""#), "skip_callbacks is neither true nor false");
+        let half = r#","callback_url":"https://a.example/","callback_secret":"\ud800""#;
+        assert_eq!(problem(half), format!("callback_secret {surrogate}"));
+        assert_eq!(problem(r#","callback_url":7"#), "callback_url is not a string");
+    }
+
+    #[test]
+    fn the_last_of_several_payload_members_counts() {
+        let twice = |name: &str| {
+            let message = format!(
+                r#"{{"{name}":{{"a":1,"a":2}},"event":"job.completed","tenant_id":"t","job_id":"j","{name}":1,"\u00{:x}{}":[3]}}"#,
+                name.as_bytes()[0],
+                &name[1..],
+            );
+            body(&message)
+        };
+        for name in ["nonce", "workflow", "deployment_id", "status", "result", "error", "mapped_stack"] {
+            assert!(twice(name).contains(&format!(r#""{name}":[3]"#)), "{}", twice(name));
+        }
+        let cleared = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","result":1,"result":null}"#;
+        assert!(body(cleared).contains(r#""result":null"#));
+        let unknown = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","x":1,"x":"\ud800","\ud800":1e400}"#;
+        assert!(body(unknown).starts_with(r#"{"event":"job.completed","job_id":"j","#));
+        let inside = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","result":{"a":1e400,"a":"\ud800"}}"#;
+        assert!(body(inside).contains(r#""result":{"a":1e400,"a":"\ud800"}"#));
+    }
+
+    #[test]
+    fn members_that_decide_the_audience_have_one_value() {
+        let url = r#","callback_url":"https://a.example/""#;
+        for (more, name) in [
+            (r#","tenant_id":"u""#.to_owned(), "tenant_id"),
+            (r#","job_id":"k""#.to_owned(), "job_id"),
+            (r#","event":"job.failed""#.to_owned(), "event"),
+            (r#","skip_callbacks":true,"skip_callbacks":false"#.to_owned(), "skip_callbacks"),
+            (format!(r#"{url},"callback_url":null"#), "callback_url"),
+            (r#","callback_secret":"a","callback_secret":"b""#.to_owned(), "callback_secret"),
+        ] {
+            assert_eq!(problem(&more), format!("{name} occurs several times, with different values"));
+        }
+        // As a library writes that flattens one object into another.
+        let same = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","job_id":"j","tenant_id":"t"}"#;
+        assert!(body(same).contains(r#""job_id":"j""#));
+        let skipped = format!(
+            r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","skip_callbacks":true{url},"callback_url":"\ud800"}}"#
+        );
+        assert!(matches!(JobEvent::parse(&skipped, Timestamp::now()).expect("an event").audience, Audience::Nobody));
     }
 
     proptest! {

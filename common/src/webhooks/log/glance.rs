@@ -12,7 +12,7 @@ use crate::{
     error::Result,
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{Shard, Status},
+    webhooks::delivery::{Detail, Shard, Status},
 };
 
 /// The newest deliveries to a destination.
@@ -35,6 +35,8 @@ pub struct LastFailure {
     pub reason: String,
     /// The receiver's HTTP status, if it sent one.
     pub status_code: Option<u16>,
+    /// The cause, as far as it is known.
+    pub detail: Option<Detail>,
 }
 
 /// The deliveries to a destination with a given status.
@@ -69,7 +71,7 @@ impl Log {
         let read = stream::iter(shards.to_vec()).map(async |shard| {
             let query = self.query(tenant, shard, None, &range).scan_index_forward(false).limit(limit);
             let query = query
-                .projection_expression("delivery, #status, #last.outcome, #last.#at, #last.#code")
+                .projection_expression("delivery, #status, #last.outcome, #last.detail, #last.#at, #last.#code")
                 .expression_attribute_names("#status", "status")
                 .expression_attribute_names("#last", "last")
                 .expression_attribute_names("#at", "at")
@@ -89,7 +91,8 @@ impl Log {
                 let Some((reason, at)) = failed.zip(last.time("at").ok()) else { continue };
                 if glance.last_failure.as_ref().is_none_or(|latest| latest.at < at) {
                     let status_code = last.optional_number("code").and_then(|code| u16::try_from(code).ok());
-                    glance.last_failure = Some(LastFailure { at, reason: reason.to_owned(), status_code });
+                    let detail = last.optional_text("detail").map(|detail| Detail::new(detail.to_owned()));
+                    glance.last_failure = Some(LastFailure { at, reason: reason.to_owned(), status_code, detail });
                 }
                 let status: Option<Status> = Record::new("delivery", item).parsed("status").ok();
                 glance.retrying += u32::from(status == Some(Status::Pending));

@@ -6,7 +6,7 @@ use crate::{
     aws::dynamo::{Item, Record, item, number, text},
     error::Result,
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, DeliveryId, Lease, Pull, Status, Trigger},
+    webhooks::delivery::{Attempt, Delivery, DeliveryId, Detail, Lease, Pull, Status, Trigger},
 };
 
 /// An attempt in the form of a map, with short names, since every byte of an item is paid for.
@@ -18,6 +18,7 @@ pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
         ("trigger", text(attempt.trigger)),
     ]);
     value.extend(attempt.status_code.map(|status| ("code".to_owned(), number(status.into()))));
+    value.extend(attempt.detail.as_ref().map(|detail| ("detail".to_owned(), text(detail.as_str()))));
     value.extend(attempt.response.as_ref().map(|response| ("response".to_owned(), text(response))));
     AttributeValue::M(value)
 }
@@ -44,6 +45,7 @@ pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
         at: record.time("at")?,
         outcome: record.text("outcome")?.to_owned().into(),
         status_code: record.optional_number("code").and_then(|code| u16::try_from(code).ok()),
+        detail: record.optional_text("detail").map(|detail| Detail::new(detail.to_owned())),
         duration_ms: u32::try_from(record.number("ms")?).unwrap_or(u32::MAX),
         response: record.optional_text("response").map(str::to_owned),
         trigger: record.parsed("trigger")?,
@@ -108,7 +110,8 @@ mod tests {
     fn an_attempt_is_the_same_once_it_has_been_stored_and_read() {
         let answer = Some("no".to_owned());
         let failed = Outcome::Failed(Failure::Status(500, None));
-        let attempt = Attempt::new(Timestamp::now(), 12, failed, answer, Trigger::Schedule);
+        let detail = Some(Detail::new("why"));
+        let attempt = Attempt { detail, ..Attempt::new(Timestamp::now(), 12, failed, answer, Trigger::Schedule) };
         assert_eq!(read_attempt(&attempt_value(&attempt)).expect("an attempt"), attempt);
     }
 }

@@ -6,7 +6,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker, ready},
 };
@@ -26,34 +26,54 @@ use tokio::{
 const MAX_BYTES: usize = 64 * 1024;
 /// The minimum number of bytes charged per read, since reading one byte costs as much as reading many.
 const READ: usize = 128;
+/// The number of header lines that are read of a response. A line of four bytes takes thirty times as many in memory.
+const MAX_HEADERS: usize = 1024;
 /// The number of bytes that an interim response (100, 102, 103) counts: a few are normal, sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
 
-/// The number of bytes that may still be read.
+/// Counts the bytes that are read.
 #[derive(Debug)]
-pub(super) struct Meter(AtomicUsize);
+pub(super) struct Meter {
+    /// The number of bytes that may still be read.
+    left: AtomicUsize,
+    /// Whether the first bytes of a response were a frame of HTTP/2.
+    is_http2: AtomicBool,
+}
 
 impl Meter {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicUsize::new(MAX_BYTES)))
+        Arc::new(Self { left: AtomicUsize::new(MAX_BYTES), is_http2: AtomicBool::new(false) })
     }
 
     fn refill(&self) {
-        self.0.store(MAX_BYTES, Ordering::Relaxed);
+        self.left.store(MAX_BYTES, Ordering::Relaxed);
     }
 
     fn is_full(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == MAX_BYTES
+        self.left.load(Ordering::Relaxed) == MAX_BYTES
     }
 
     fn is_spent(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.left.load(Ordering::Relaxed) == 0
     }
 
-    fn count(&self, bytes: usize) {
-        // No race: only one attempt polls a connection.
-        self.0.store(self.0.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
+    fn count(&self, bytes: &[u8]) {
+        if self.is_full() && is_http2_frame(bytes) {
+            self.is_http2.store(true, Ordering::Relaxed);
+        }
+        self.charge(bytes.len().max(READ));
     }
+
+    fn charge(&self, bytes: usize) {
+        // No race: only one attempt polls a connection.
+        self.left.store(self.left.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
+    }
+}
+
+/// Whether `bytes` begin with a frame that ends or begins a connection of HTTP/2: SETTINGS or GOAWAY, of stream 0 and
+/// with less than 64 KiB (RFC 9113, section 4.1).
+fn is_http2_frame(bytes: &[u8]) -> bool {
+    matches!(bytes, [0, _, _, 4 | 7, _, 0, 0, 0, 0, ..])
 }
 
 /// The receiver sent more than the limit.
@@ -84,9 +104,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = to.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, to))?;
-        let read = to.filled().len() - before;
-        if read > 0 {
-            self.meter.count(read.max(READ));
+        if let Some(read) = to.filled().get(before..).filter(|read| !read.is_empty()) {
+            self.meter.count(read);
         }
         Poll::Ready(if self.meter.is_spent() { Err(io::Error::other(TooMuch)) } else { Ok(()) })
     }
@@ -143,7 +162,11 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let response = Arc::clone(&stream.meter);
-        let (requests, driver) = http1::Builder::new().max_buf_size(MAX_BYTES).handshake(TokioIo::new(stream)).await?;
+        // Clients in use accept these headers, so servers send them, and hardly any of them matters for a delivery.
+        let mut builder = http1::Builder::new();
+        builder.max_headers(MAX_HEADERS).allow_spaces_after_header_name_in_responses(true);
+        builder.allow_obsolete_multiline_headers_in_responses(true).ignore_invalid_headers_in_responses(true);
+        let (requests, driver) = builder.max_buf_size(MAX_BYTES).handshake(TokioIo::new(stream)).await?;
         Ok(Self { requests, driver: Some(Box::pin(driver)), wire, response, _permit: permit })
     }
 
@@ -157,7 +180,7 @@ impl Connection {
         self.response.refill();
         let meter = Arc::clone(&self.response);
         // If this exhausts the meter, the next read fails.
-        on_informational(&mut request, move |_| meter.count(INTERIM));
+        on_informational(&mut request, move |_| meter.charge(INTERIM));
         let response = self.requests.send_request(request);
         let driver = &mut self.driver;
         let mut exchange = pin!(async { Ok(read(response.await?).await) });
@@ -173,6 +196,16 @@ impl Connection {
     /// Whether nothing has been received since the last request.
     pub(super) fn is_unanswered(&self) -> bool {
         self.response.is_full()
+    }
+
+    /// Whether more was received than the limit.
+    pub(super) fn is_spent(&self) -> bool {
+        self.response.is_spent() || self.wire.is_spent()
+    }
+
+    /// Whether the receiver speaks HTTP/2 without having been asked to.
+    pub(super) fn is_http2(&self) -> bool {
+        self.response.is_http2.load(Ordering::Relaxed)
     }
 
     /// Whether the connection can be reused: it is open, and has finished the last exchange.

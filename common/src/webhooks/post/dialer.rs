@@ -72,16 +72,42 @@ pub(super) enum DialError {
     /// The deployment allows none of the addresses.
     Refused,
     /// The name has no address.
-    NoAddress,
-    /// No address accepted a connection.
-    NoAnswer,
+    NoAddress(LookupError),
+    /// No address accepted a connection. The last one to fail did so with this error.
+    NoAnswer(io::ErrorKind),
     /// The process has no file descriptor left, which is not the receiver's fault.
     NoDescriptor,
 }
 
 impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
-        if is_no_descriptor(&error) { Self::NoDescriptor } else { Self::NoAnswer }
+        if is_no_descriptor(&error) { Self::NoDescriptor } else { Self::NoAnswer(error.kind()) }
+    }
+}
+
+/// The reason why a name has no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LookupError {
+    /// No such name exists.
+    NoName,
+    /// The name exists, but has neither an IPv4 nor an IPv6 address.
+    NoAddress,
+    /// The name servers did not answer, or answered with an error.
+    Failed,
+}
+
+impl From<io::Error> for LookupError {
+    /// The standard library keeps only the text of the C library's error: glibc's, musl's or macOS's.
+    fn from(error: io::Error) -> Self {
+        let text = error.to_string();
+        let is_one_of = |texts: &[&str]| texts.iter().any(|end| text.ends_with(end));
+        if is_one_of(&["Name or service not known", "Name does not resolve", "servname provided, or not known"]) {
+            Self::NoName
+        } else if is_one_of(&["No address associated with hostname", "Name has no usable address"]) {
+            Self::NoAddress
+        } else {
+            Self::Failed
+        }
     }
 }
 
@@ -116,15 +142,16 @@ impl Dialer {
         }
         match timeout(CONNECT_TIMEOUT, self.connect(&interleave(addresses), port)).await {
             Ok(connected) => Ok(connected?),
-            Err(_elapsed) => Err(DialError::NoAnswer),
+            Err(_elapsed) => Err(DialError::NoAnswer(io::ErrorKind::TimedOut)),
         }
     }
 
     async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
         match (self.network.lookup)(name.to_owned()).await {
-            Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+            Ok(addresses) if addresses.is_empty() => Err(DialError::NoAddress(LookupError::NoAddress)),
+            Ok(addresses) => Ok(addresses),
             Err(error) if is_no_descriptor(&error) => Err(DialError::NoDescriptor),
-            _ => Err(DialError::NoAddress),
+            Err(error) => Err(DialError::NoAddress(error.into())),
         }
     }
 

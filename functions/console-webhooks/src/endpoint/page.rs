@@ -139,10 +139,10 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
                 p { "New events are held for another " (times::lasting("until", end, now)) "." }
             }
         }
-        @if let Some(LastFailure { at, reason, status_code }) = &glance.last_failure {
+        @if let Some(LastFailure { at, reason, status_code, detail }) = &glance.last_failure {
             p {
                 "Last error: " strong { (error_name(reason, *status_code)) } ", " (times::when(*at, now)) ". "
-                (error_meaning(reason))
+                (error_meaning(reason, detail.as_ref()))
             }
         }
         @if let Some(oldest) = pending.oldest {

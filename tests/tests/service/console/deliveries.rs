@@ -49,6 +49,29 @@ async fn a_failed_delivery_tells_why_and_is_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_is_shown_with_its_target_everywhere() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(302, &[("location", "https://example.com/new?key=canary")])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    world.deliver(event(&tenant.id, "job-1")).await;
+    let delivery = world.only_logged(&tenant.id).await.id;
+    let detail = "The receiver redirected the request to https://example.com/new";
+    for answer in [
+        &world.rpc(&tenant.key, "deliveries/get", json!({"delivery_id": delivery})).await.ok()["attempts"][0],
+        &world.rpc(&tenant.key, "deliveries/list", json!({})).await.ok()["deliveries"][0]["last_attempt"],
+    ] {
+        assert_eq!((&answer["outcome"], &answer["detail"]), (&json!("redirect"), &json!(detail)));
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    for path in [&format!("/console/deliveries/{delivery}"), &format!("/console/endpoints/{endpoint}"), "/console"] {
+        let page = browser.open(path).await;
+        says(&page, &["HTTP 302", &format!("{detail}. Redirects are not followed.")]);
+        assert!(!page.page().contains("canary"), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_filters_are_the_address_and_pages_go_on_with_them() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

@@ -94,7 +94,35 @@ async fn a_refused_connection_is_a_failure() {
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
     drop(listener);
     assert_eq!(failure(&world, &url).await, Some("connect".to_owned()));
+    assert_eq!(detail(&world).await, "The connection was refused");
     assert_eq!(failure(&world, "http://no-such-host.invalid/").await, Some("dns".to_owned()));
+    // This machine may have no name server to ask.
+    assert!(detail(&world).await.starts_with("The "));
+}
+
+/// The detail of the last attempt of the newest delivery.
+async fn detail(world: &World) -> String {
+    let delivery = world.log("t").await.into_iter().next().expect("a delivery");
+    delivery.last_attempt.and_then(|last| last.detail).expect("a detail").as_str().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cause_of_a_failure_is_logged_without_a_url() {
+    let world = world("").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let refused = format!("http://{}/", listener.local_addr().expect("an address"));
+    drop(listener);
+    let redirecting = Receiver::scripted(&[(302, &[("location", "https://example.com/canary?key=canary")])]).await;
+    let good = Receiver::start().await;
+    for url in [&refused, &redirecting.url("/"), &good.url("/")] {
+        send_to(&world, url).await;
+    }
+    let log = tests::log::of_this_test();
+    let details: Vec<_> = log.0.iter().filter(|line| line["message"] == "attempt.completed").collect();
+    let of = |outcome: &str| &details.iter().find(|line| line["outcome"] == outcome).expect("a line")["detail"];
+    assert_eq!(of("connect"), "The connection was refused");
+    assert!(of("redirect").is_null() && of("delivered").is_null());
+    assert!(!log.0.iter().any(|line| line.to_string().contains("canary")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,6 +148,7 @@ async fn an_untrusted_certificate_fails_before_the_request_is_sent() {
         got
     });
     assert_eq!(failure(&world, &url).await, Some("tls".to_owned()));
+    assert_eq!(detail(&world).await, "The certificate is self-signed");
     assert!(server.await.expect("a server").is_empty());
 }
 

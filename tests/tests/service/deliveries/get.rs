@@ -2,7 +2,7 @@
 
 use api::deliveries;
 use common::webhooks::{
-    delivery::{Attempt, Delivery, Failure, Outcome, Payload, Status, Trigger},
+    delivery::{Attempt, Delivery, Detail, Failure, Outcome, Payload, Status, Trigger},
     log::First,
 };
 use serde_json::json;
@@ -110,7 +110,10 @@ async fn the_largest_delivery_fits_into_lambdas_answer() {
     // No body of a mebibyte and no response of a kibibyte takes more bytes as JSON inside JSON.
     let payload = Payload { body: "\\".repeat(1 << 20).into(), ..payload };
     let outcome = Outcome::Failed(Failure::Status(500, None));
-    let largest = Attempt::new(book.now, u32::MAX, outcome, Some("\u{1}".repeat(1024)), Trigger::Recovery);
+    let largest = Attempt {
+        detail: Some(Detail::new("\\".repeat(240))),
+        ..Attempt::new(book.now, u32::MAX, outcome, Some("\u{1}".repeat(1024)), Trigger::Recovery)
+    };
     let mut rows = vec![book.log.payload_row(&id(&tenant), &delivery.id, &payload, book.now)];
     for number in 1..=300 {
         let attempt = Attempt { at: book.now.after(SECOND * number), ..largest.clone() };

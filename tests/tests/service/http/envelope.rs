@@ -101,6 +101,29 @@ async fn json_that_is_not_an_object_is_an_issue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_not_unicode_is_refused_by_its_name() {
+    let world = World::start().await;
+    let key = world.tenant("acme").await.key;
+    let create = |url: &str, more: &str| format!(r#"{{"json":{{"url":{url}{more}}}}}"#).into_bytes();
+    let (url, surrogate) = (r#""https://example.com/""#, r#""\ud800""#);
+    for more in [r#","unknown":"\ud800""#, r#","unknown":1e400"#, r#","unknown":[{"a":-1e400}]"#, r#","\udfff":1"#] {
+        assert!(world.post(&key, "/v1/webhooks/create", create(url, more)).await.ok()["success"] == true, "{more}");
+    }
+    for (body, path, code) in [
+        (create(surrogate, ""), "url", "invalid_format"),
+        (create(url, r#","description":"a\udc00""#), "description", "invalid_format"),
+        (create(url, r#","events":["\ud800"]"#), "events", "invalid_format"),
+        (create(url, r#","headers":{"x-a":"\ud800"}"#), "headers", "invalid_type"),
+        (create("1e400", ""), "url", "invalid_type"),
+    ] {
+        let answer = world.post(&key, "/v1/webhooks/create", body).await;
+        assert_eq!(answer.issues(), [(path, code)], "{answer:?}");
+    }
+    let answer = world.post(&key, "/v1/deliveries/list", br#"{"json":{"limit":1e400}}"#.to_vec()).await;
+    assert_eq!(answer.issues(), [("limit", "too_big")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_than_64_kib_are_refused_before_anything_is_parsed() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;

@@ -37,6 +37,21 @@ async fn the_tables_outlive_a_runner_that_was_not_stopped() {
     std::fs::remove_dir_all(directory).expect("it is removed");
 }
 
+/// A folder with the name of a file, since tests may run as a user who can write everywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_folder_that_cannot_be_written_is_named() {
+    let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
+    for file in ["dynamodb.sqlite", "sqs.sqlite"] {
+        std::fs::create_dir_all(directory.join(file)).expect("a folder");
+        let options = Options { data: Data::Directory(directory.clone()), poll: false, ..Options::default() };
+        let error = Stack::start(options).await.err().expect("it cannot start");
+        let expected = format!("cannot write to {}/{file}: make it writable, or add --memory", directory.display());
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.root_cause().to_string(), "Is a directory (os error 21)");
+        std::fs::remove_dir_all(&directory).expect("it is removed");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_runner_delivers_waiting_events_after_a_restart() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());

@@ -56,6 +56,24 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_email_tells_the_cause_and_no_url_of_a_redirect() {
+    for (url, error) in [
+        ("http://127.0.0.1:1/", "Last error: Connection failed. The connection was refused."),
+        ("", "Last error: HTTP 302. The receiver redirected the request. Redirects are not followed."),
+    ] {
+        let (world, tenant) = impatient().await;
+        let redirecting = Receiver::scripted(&[(302, &[("location", "https://example.com/canary")])]).await;
+        let url = if url.is_empty() { redirecting.url("/") } else { url.to_owned() };
+        world.endpoint(&tenant, &url, "s").await;
+        world.deliver(event(&tenant.id, "1")).await;
+        sweep(&world, later(0)).await;
+        let mails = mails(&world).await;
+        let text = mails[0]["text"].as_str().expect("a text");
+        assert!(text.contains(error) && !text.contains("canary"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
     let (world, tenant) = impatient().await;
     let receiver = broken().await;

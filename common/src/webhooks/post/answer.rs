@@ -1,0 +1,170 @@
+//! Reads the responses of receivers.
+
+use std::{io, time::Duration};
+
+use http_body_util::BodyExt;
+use hyper::{HeaderMap, Response, StatusCode, body::Incoming, header};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::{
+    cause::{INCOMPLETE, cause_of, is_caused_by},
+    connection::TooMuch,
+};
+use crate::{
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Detail, Failure, Outcome, RESPONSE_BYTES, retry_after},
+        destination::Headers,
+    },
+};
+
+/// The result of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// Whether the receiver accepted the delivery.
+    pub outcome: Outcome,
+    /// The first 1,024 bytes of the response to a failed attempt, in the form of text.
+    pub response: Option<String>,
+    /// The cause of the failure, as far as it is known.
+    pub detail: Option<Detail>,
+}
+
+impl From<Outcome> for Posted {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, response: None, detail: None }
+    }
+}
+
+const INVALID: &str = "The body of the response is not valid HTTP/1.1";
+
+/// Reads the response to a request.
+#[derive(Clone, Copy)]
+pub(super) struct Read<'a> {
+    /// The URL of the request.
+    pub(super) url: &'a Url,
+    /// The tenant's own headers, if any.
+    pub(super) headers: Option<&'a Headers>,
+    pub(super) now: Timestamp,
+    pub(super) deadline: Instant,
+}
+
+impl Read<'_> {
+    /// Reads a response. A 2xx counts once its body is complete, or longer than the limit. For other responses, the
+    /// beginning of the body is kept.
+    pub(super) async fn posted(self, response: Response<Incoming>) -> Posted {
+        let status = response.status();
+        if !status.is_success() {
+            let outcome = Outcome::Failed(Failure::Status(status.as_u16(), asked_to_wait(&response, self.now)));
+            let detail = redirected(self.url, &response).map(|text| Detail::new(self.masked(text)));
+            let response = Some(self.masked(beginning(response).await));
+            return Posted { outcome, response, detail };
+        }
+        let failed = |failure, text| Posted {
+            outcome: Outcome::Failed(failure),
+            response: None,
+            detail: Some(Detail::new(text)),
+        };
+        match timeout_at(self.deadline, to_the_end(response.into_body())).await {
+            Ok(Ok(())) => Outcome::Delivered(status.as_u16()).into(),
+            Ok(Err(error)) => failed(Failure::Protocol, if is_invalid(&error) { INVALID } else { INCOMPLETE }),
+            Err(_elapsed) => failed(Failure::Timeout, "The response did not end in time"),
+        }
+    }
+
+    /// The text with the values of the tenant's headers masked.
+    fn masked(self, text: String) -> String {
+        self.headers.into_iter().fold(text, |text, headers| headers.mask(text))
+    }
+}
+
+/// Reads a body to its end, or to the limit.
+async fn to_the_end(mut body: Incoming) -> hyper::Result<()> {
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(_) => {}
+            Err(error) if is_caused_by::<TooMuch>(&error) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the framing of a body is wrong, such as the length of a chunk. Otherwise, the connection was closed.
+fn is_invalid(error: &hyper::Error) -> bool {
+    let kind = cause_of::<io::Error>(error).map(io::Error::kind);
+    matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
+}
+
+/// The target of a redirect, without its query, which often contains a credential.
+fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
+    let location = response.headers().get(header::LOCATION).filter(|_| response.status().is_redirection())?;
+    let to = str::from_utf8(location.as_bytes()).ok().and_then(|location| url.join(location).ok());
+    let Some(mut to) = to else {
+        return Some("The receiver redirected the request to an invalid URL".to_owned());
+    };
+    to.set_query(None);
+    to.set_fragment(None);
+    // They fail for a URL that can have neither.
+    to.set_username("").and_then(|()| to.set_password(None)).ok();
+    Some(format!("The receiver redirected the request to {to}"))
+}
+
+/// The maximum time for the body of a failed response, since the status matters more.
+const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
+
+/// The first bytes of a body in the form of text, or as many as arrive in time. Other bytes than text are only counted.
+async fn beginning(response: Response<Incoming>) -> String {
+    let (head, mut body) = response.into_parts();
+    let mut bytes = Vec::new();
+    let read = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Ok(data) = frame.into_data() {
+                let left = RESPONSE_BYTES - bytes.len();
+                bytes.extend_from_slice(data.get(..left).unwrap_or(&data));
+            }
+            if bytes.len() == RESPONSE_BYTES {
+                break;
+            }
+        }
+    };
+    // The bytes that arrived in time are kept.
+    tokio::time::timeout(BODY_OF_FAILURE, read).await.ok();
+    not_text(&head.headers, &bytes).unwrap_or_else(|| text(bytes))
+}
+
+/// Names the form of a body that is compressed or binary, with its length. Requests ask for no compression, so few
+/// receivers use one: a decoder would cost each cold start more than it shows.
+fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
+    let value = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let form = match value(header::CONTENT_ENCODING) {
+        Some(coding) if !coding.is_empty() && !coding.eq_ignore_ascii_case("identity") => coding,
+        _ if bytes.contains(&0) => value(header::CONTENT_TYPE).unwrap_or("binary"),
+        _ => return None,
+    };
+    let or_more = if bytes.len() == RESPONSE_BYTES { "at least " } else { "" };
+    (!bytes.is_empty()).then(|| {
+        let form: String = form.chars().take(LONGEST_FORM).collect();
+        format!("({form}, {or_more}{} bytes)", bytes.len())
+    })
+}
+
+/// The number of characters of a media type or a coding that are shown.
+const LONGEST_FORM: usize = 100;
+
+fn text(mut bytes: Vec<u8>) -> String {
+    // A character that is cut in two is omitted.
+    let whole = match str::from_utf8(&bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
+    };
+    bytes.truncate(whole);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn asked_to_wait(response: &Response<Incoming>, now: Timestamp) -> Option<Duration> {
+    if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        return None;
+    }
+    retry_after(response.headers().get(header::RETRY_AFTER)?.to_str().ok()?, now)
+}

@@ -1,0 +1,227 @@
+//! TLS with receivers, and the causes of failed handshakes.
+
+use std::{cell::Cell, error, fmt, sync::Arc};
+
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage, OtherError,
+    PeerIncompatible, PeerMisbehaved, RootCertStore, SignatureScheme,
+    client::{
+        ResolvesClientCert,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_cert_signed_by_trust_anchor, verify_server_name,
+    },
+    crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+    server::ParsedCertificate,
+    sign::CertifiedKey,
+};
+use webpki::EndEntityCert;
+
+use super::cause::HTTP_2;
+use crate::{timestamp::Timestamp, webhooks::delivery::Detail};
+
+/// The number of names of a certificate that a detail lists.
+const NAMES: usize = 3;
+
+/// TLS 1.2 and 1.3 for requests in HTTP/1.1, trusting `authorities`.
+///
+/// # Errors
+/// The cryptography supports neither version.
+pub fn tls(authorities: impl Into<Arc<RootCertStore>>) -> Result<ClientConfig, Error> {
+    let provider = ring::default_provider();
+    let verifier = Verifier { authorities: authorities.into(), algorithms: provider.signature_verification_algorithms };
+    let mut config = ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(Arc::new(NoCertificate));
+    // Ends the handshake with a server that speaks only HTTP/2, which would otherwise wait for a preface.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Verifies certificates as the default verifier of `rustls` does, and tells a self-signed certificate and an
+/// incomplete chain from an authority that is not trusted: `rustls` does not show the certificates to its callers.
+#[derive(Debug)]
+struct Verifier {
+    authorities: Arc<RootCertStore>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let parsed = ParsedCertificate::try_from(certificate)?;
+        let (roots, algorithms) = (&self.authorities, self.algorithms.all);
+        verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)
+            .map_err(|error| untrusted(certificate, intermediates, error))?;
+        verify_server_name(&parsed, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Makes the error about a chain of certificates more precise.
+fn untrusted(certificate: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>], error: Error) -> Error {
+    let is_from_authority = match &error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => false,
+        // The usual command for a self-signed certificate makes it an authority's, which is an error of its own.
+        Error::InvalidCertificate(CertificateError::Other(_)) => true,
+        _ => return error,
+    };
+    let Ok(first) = EndEntityCert::try_from(certificate) else { return error };
+    let is_issuer = |other| EndEntityCert::try_from(other).is_ok_and(|other| other.subject() == first.issuer());
+    let chain = if first.issuer() == first.subject() {
+        Untrusted::SelfSigned
+    } else if is_from_authority || intermediates.iter().any(is_issuer) {
+        return error;
+    } else {
+        Untrusted::Incomplete
+    };
+    CertificateError::Other(OtherError(Arc::new(chain))).into()
+}
+
+/// The reason why no trusted authority has issued a certificate.
+#[derive(Clone, Copy, Debug)]
+enum Untrusted {
+    /// The certificate is its own issuer.
+    SelfSigned,
+    /// The receiver did not send its issuer's certificate.
+    Incomplete,
+}
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SelfSigned => "The certificate is self-signed",
+            Self::Incomplete => {
+                "The issuer of the certificate is not a public authority, or the receiver does not send the \
+                 intermediate certificate"
+            }
+        })
+    }
+}
+
+impl error::Error for Untrusted {}
+
+/// Presents no certificate, and notes that the receiver asked for one.
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _authorities: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        // It fails outside of `noting`, where the answer is not needed.
+        ASKED.try_with(|asked| asked.set(true)).ok();
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
+}
+
+tokio::task_local! {
+    /// Whether a receiver asked for a client certificate. Handshakes share one configuration, so that sessions can be
+    /// resumed, and its parts do not learn which connection calls them.
+    static ASKED: Cell<bool>;
+}
+
+/// Runs a handshake so that [`explained`] can tell whether a client certificate was asked for.
+pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
+    let handshake = async {
+        let done = handshake.await;
+        (done, ASKED.with(Cell::get))
+    };
+    ASKED.scope(Cell::new(false), handshake).await
+}
+
+/// The cause of a failure. `asked` says whether the receiver asked for a client certificate.
+pub(super) fn explained(error: &Error, asked: bool) -> Detail {
+    const CLIENT_CERTIFICATE: &str = "The receiver demands a client certificate, which deliveries do not have";
+    const CIPHERS: &str = "The receiver supports none of the cipher suites and key exchanges of deliveries";
+    const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
+    let text = match error {
+        Error::InvalidCertificate(error) => return certificate(error),
+        Error::AlertReceived(alert) => match alert {
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::AccessDenied => CLIENT_CERTIFICATE,
+            AlertDescription::HandshakeFailure if asked => CLIENT_CERTIFICATE,
+            AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => CIPHERS,
+            AlertDescription::ProtocolVersion => VERSIONS,
+            AlertDescription::NoApplicationProtocol => HTTP_2,
+            AlertDescription::UnrecognisedName => "The receiver has no certificate for this host name",
+            alert => return Detail::new(format!("The receiver ended the TLS handshake with the alert {alert:?}")),
+        },
+        Error::PeerIncompatible(
+            PeerIncompatible::ServerDoesNotSupportTls12Or13 | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
+        ) => VERSIONS,
+        Error::PeerIncompatible(_) => CIPHERS,
+        Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => HTTP_2,
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => "The receiver does not speak TLS on this port",
+        error => return Detail::new(format!("The TLS handshake failed: {error}")),
+    };
+    Detail::new(text)
+}
+
+fn certificate(error: &CertificateError) -> Detail {
+    let at = |time: &UnixTime| {
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        Timestamp::from_millisecond(seconds.saturating_mul(1000)).readable()
+    };
+    Detail::new(match error {
+        CertificateError::ExpiredContext { not_after, .. } => format!("The certificate expired on {}", at(not_after)),
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("The certificate is not valid before {}", at(not_before))
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => match presented.as_slice() {
+            [] => return Detail::new("The certificate has no subjectAltName, which must contain the host name"),
+            names => {
+                let first: Vec<_> = names.iter().take(NAMES).map(|name| bare(name)).collect();
+                let others = names.len().saturating_sub(NAMES);
+                let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+                format!("The certificate is not valid for the host name; it is valid for {}{others}", first.join(", "))
+            }
+        },
+        CertificateError::UnknownIssuer => return Detail::new("The certificate was not issued by a public authority"),
+        CertificateError::Other(OtherError(cause)) => match cause.downcast_ref::<Untrusted>() {
+            Some(untrusted) => untrusted.to_string(),
+            None => format!("The certificate is invalid: {cause}"),
+        },
+        error => format!("The certificate is invalid: {error}"),
+    })
+}
+
+/// A name of a certificate, which comes as `DnsName("a.example")`.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(name).trim_matches('"')
+}
