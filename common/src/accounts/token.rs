@@ -6,7 +6,20 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::random;
+use crate::{
+    aws::dynamo::{Attribute, Item, item, text},
+    random,
+};
+
+/// The attributes that all items in the table of tokens have.
+pub(crate) const TOKEN_HASH: Attribute = Attribute("token_hash");
+pub(crate) const KIND: Attribute = Attribute("kind");
+pub(crate) const EXPIRES_AT: Attribute = Attribute("expires_at");
+
+/// The key of the token with this hash.
+pub(crate) fn token_key(hash: &SecretHash) -> Item {
+    item([(TOKEN_HASH, text(hash.as_str()))])
+}
 
 const BYTES: usize = 32;
 

@@ -5,7 +5,10 @@ use super::{
     table::{Endpoints, key, record},
 };
 use crate::{
-    aws::dynamo::{batch_write, delete_request, put_request, query_all, text},
+    aws::{
+        batch::{batch_write, delete_request, put_request},
+        dynamo::{query_all, text},
+    },
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,

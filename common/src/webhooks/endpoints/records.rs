@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{AttributeValue, Put, Update, builders::UpdateBuilder};
+use aws_sdk_dynamodb::types::{AttributeValue, Update, builders::UpdateBuilder};
 
 use super::{
     headers::{self, HEADER_NAMES, HEADERS},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{self, Item, Record, boolean, number, text, texts, update_if},
+        dynamo::{self, Attribute, Item, Record, boolean, number, text, texts, update_if},
         transaction::{Marker, Transaction},
     },
     config::{ConfigError, Env},
@@ -172,9 +172,9 @@ impl Endpoints {
             .condition_expression("attribute_not_exists(endpoints) OR endpoints < :limit")
             .expression_attribute_values(":limit", number(limit.into()));
         Transaction::new("creating an endpoint")
-            .update(count)
+            .update_built(count)
             .or(Error::Conflict(Conflict::EndpointLimit(limit)))
-            .put_new(&self.table, "webhook_endpoint_id", endpoint.to_item(tenant))
+            .put_new(&self.table, Attribute("webhook_endpoint_id"), endpoint.to_item(tenant))
             .once(once)
             .commit(&self.dynamodb)
             .await
@@ -307,10 +307,10 @@ impl Endpoints {
     pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
         let deleted = deleted(tenant, id, remembered_until);
         Transaction::new("deleting an endpoint")
-            .delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id))
+            .delete_if(&self.table, key(tenant, id), Attribute("webhook_endpoint_id").exists())
             .or(NOT_FOUND)
-            .put(Put::builder().table_name(&self.table).set_item(Some(deleted)))
-            .update(self.counter(tenant, -1))
+            .put(&self.table, deleted)
+            .update_built(self.counter(tenant, -1))
             .commit(&self.dynamodb)
             .await
     }

@@ -63,7 +63,7 @@ impl Endpoints {
                 None => count
                     .condition_expression("attribute_exists(webhook_endpoint_id) AND attribute_not_exists(tested_at)"),
             };
-            let transaction = Transaction::new("testing an endpoint").update(count);
+            let transaction = Transaction::new("testing an endpoint").update_built(count);
             let transaction = log.begin_in(transaction, tenant, test, now).once(once);
             match transaction.first_refused(&self.dynamodb).await? {
                 None => return Ok(()),

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, batch_write, delete_request, query_all, text},
+        batch::{batch_write, delete_request},
+        dynamo::{Item, query_all, text},
         failure,
     },
     error::Result,

@@ -166,7 +166,7 @@ impl Log {
             }
             None => last.condition_expression("attribute_not_exists(delivery)"),
         };
-        transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(added)))
+        transaction.put_built(last).put(&self.table, added)
     }
 
     /// Stores the wider time of a recovery, if it still waits and no other call has widened it further.

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, change, is_refused, number, text, update_if},
+        dynamo::{Attribute, Item, change, is_refused, number, text, update_if},
         failure,
         transaction::Transaction,
     },
@@ -148,7 +148,7 @@ impl Log {
         delivery: &Delivery,
         now: Timestamp,
     ) -> Transaction {
-        transaction.put_new(&self.table, "delivery", self.state(tenant, delivery, now))
+        transaction.put_new(&self.table, Attribute("delivery"), self.state(tenant, delivery, now))
     }
 
     /// Changes the state from `before` to `after`. Returns `false` if the state is no longer `before`, because another

@@ -15,8 +15,9 @@ use futures::{StreamExt, stream};
 use super::gathered::{Found, Gathered};
 use crate::{
     aws::{
+        batch::pause,
         clients::Aws,
-        dynamo::{Item, item, number, pause, text},
+        dynamo::{Item, item, number, text},
         failure,
     },
     config::{ConfigError, Env},
