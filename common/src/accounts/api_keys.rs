@@ -13,7 +13,7 @@ use crate::{
     aws::{
         batch::{batch_write, delete_request},
         clients::Aws,
-        dynamo::{Attribute, Item, Record, get, item, number, query_all, text},
+        dynamo::{Item, Record, attributes, get, item, number, query_all, text},
         expression::{Update, query},
         transaction::Transaction,
     },
@@ -159,15 +159,15 @@ pub struct KeyRecord {
 const BY_ORGANIZATION: &str = "by-organization";
 /// The key does not exist or belongs to another organization.
 const NOT_FOUND: Error = Error::NotFound("API key not found");
-/// The table's key: the hash of an API key, or the key of a pointer or of a counter.
-const KEY_HASH: Attribute = Attribute("key_hash");
-/// The attribute of a pointer with the hash of its API key.
-const HASH: Attribute = Attribute("hash");
-/// The attribute of a counter.
-const KEYS: Attribute = Attribute("keys");
-const KEY_ID: Attribute = Attribute("key_id");
-const START: Attribute = Attribute("start");
-const LAST_REQUEST: Attribute = Attribute("last_request");
+attributes! {
+    // The table's key: the hash of an API key, or the key of a pointer or of a counter.
+    KEY_HASH = "key_hash",
+    // The attribute of a pointer with the hash of its API key.
+    HASH = "hash",
+    // The attribute of a counter.
+    KEYS = "keys",
+    KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request",
+}
 
 /// The maximum number of keys of an organization: one answer lists all, and people have to keep track of each.
 pub const MAX_KEYS: u32 = 100;

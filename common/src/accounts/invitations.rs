@@ -23,7 +23,7 @@ use crate::{
     aws::{
         batch::{batch_get, batch_write, delete_request, get_both},
         clients::Aws,
-        dynamo::{Attribute, Item, Record, get, item, number, query_all, text},
+        dynamo::{Item, Record, attributes, get, item, number, query_all, text},
         expression::{Update, query},
         failure,
         transaction::Transaction,
@@ -87,13 +87,12 @@ const PENDING: &str = "pending";
 const ACCEPTED: &str = "accepted";
 const CANCELED: &str = "cancelled";
 
-const INVITATION_ID: Attribute = Attribute("invitation_id");
-const STATUS: Attribute = Attribute("status");
-const INVITED_BY: Attribute = Attribute("invited_by");
-const ACCEPTED_AT: Attribute = Attribute("accepted_at");
-const DELETE_AT: Attribute = Attribute("delete_at");
-/// The attribute of a pointer with the id of the latest invitation.
-const CURRENT: Attribute = Attribute("current");
+attributes! {
+    INVITATION_ID = "invitation_id", STATUS = "status", INVITED_BY = "invited_by", ACCEPTED_AT = "accepted_at",
+    DELETE_AT = "delete_at",
+    // The attribute of a pointer with the id of the latest invitation.
+    CURRENT = "current",
+}
 
 /// The store of invitations, with the other tables that its transactions write.
 #[derive(Clone)]

@@ -7,14 +7,15 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    aws::dynamo::{Attribute, Item, item, text},
+    aws::dynamo::{Item, attributes, item, text},
     random,
 };
 
-/// The attributes that all items in the table of tokens have.
-pub(crate) const TOKEN_HASH: Attribute = Attribute("token_hash");
-pub(crate) const KIND: Attribute = Attribute("kind");
-pub(crate) const EXPIRES_AT: Attribute = Attribute("expires_at");
+attributes! { pub(crate)
+    // The attributes that all items in the table of tokens have.
+    TOKEN_HASH = "token_hash",
+    KIND = "kind", EXPIRES_AT = "expires_at",
+}
 
 /// The key of the token with this hash.
 pub(crate) fn token_key(hash: &SecretHash) -> Item {

@@ -9,7 +9,7 @@ use crate::{
     accounts::{email::Email, password::PasswordHash},
     aws::{
         clients::Aws,
-        dynamo::{Attribute, Item, Record, boolean, get, item, number, text},
+        dynamo::{Item, Record, attributes, boolean, get, item, number, text},
         expression::Update,
     },
     config::{ConfigError, Env},
@@ -102,19 +102,13 @@ impl fmt::Display for NotARole {
     }
 }
 
-pub(crate) const PK: Attribute = Attribute("pk");
-pub(crate) const USER_ID: Attribute = Attribute("user_id");
-pub(crate) const NAME: Attribute = Attribute("name");
-pub(crate) const EMAIL: Attribute = Attribute("email");
-pub(crate) const EMAIL_VERIFIED: Attribute = Attribute("email_verified");
-pub(crate) const ORGANIZATION_ID: Attribute = Attribute("organization_id");
-pub(crate) const ROLE: Attribute = Attribute("role");
-pub(crate) const PASSWORD_HASH: Attribute = Attribute("password_hash");
-pub(crate) const SESSION_EPOCH: Attribute = Attribute("session_epoch");
-pub(crate) const KEY_EPOCH: Attribute = Attribute("key_epoch");
-pub(crate) const CREATED_AT: Attribute = Attribute("created_at");
-/// The user's epoch in which a session, a key or an approval began.
-pub(crate) const EPOCH: Attribute = Attribute("epoch");
+attributes! { pub(crate)
+    PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
+    ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
+    SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
+    // The user's epoch in which a session, a key or an approval began.
+    EPOCH = "epoch",
+}
 
 /// The table key of a user.
 pub(crate) fn user_key(id: UserId) -> String {

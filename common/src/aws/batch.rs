@@ -65,7 +65,7 @@ pub(crate) async fn batch_write(
     doing: &'static str,
 ) -> Result<()> {
     let writes = writes.into_iter().map(|write| ((), write)).collect();
-    let written = write_all(dynamodb, table, writes, |(), _| true, doing);
+    let written = write_all(dynamodb, table, writes, doing, |(), _| true);
     written.map_err(|left| left.into_error(doing)).try_collect().await
 }
 
@@ -75,8 +75,8 @@ pub(crate) fn write_all<L>(
     dynamodb: &Client,
     table: &str,
     writes: Vec<(L, WriteRequest)>,
-    is_of: impl Fn(&L, &WriteRequest) -> bool + Copy,
     doing: &'static str,
+    is_of: impl Fn(&L, &WriteRequest) -> bool + Copy,
 ) -> impl Stream<Item = Result<(), Left<L>>> {
     let calls = batches(writes, WRITES).map(move |batch| async move {
         let (mut left, mut requests): (Vec<L>, Vec<_>) = batch.into_iter().unzip();
@@ -162,7 +162,7 @@ fn keys_and_attributes(keys: Vec<Item>, is_consistent: bool) -> KeysAndAttribute
 }
 
 /// Waits for a throttled partition: 50 ms on average in the first round, twice as long in each further one.
-pub(crate) async fn pause(round: u32) {
+async fn pause(round: u32) {
     tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }
 

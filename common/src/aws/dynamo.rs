@@ -2,12 +2,7 @@
 
 use std::{collections::HashMap, fmt, str::FromStr};
 
-use aws_sdk_dynamodb::{
-    Client,
-    error::{ProvideErrorMetadata, SdkError},
-    operation::{query::builders::QueryFluentBuilder, update_item::builders::UpdateItemFluentBuilder},
-    types::AttributeValue,
-};
+use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 
 use crate::{
     aws::failure,
@@ -19,9 +14,18 @@ use crate::{
 /// An item, as the SDK represents it.
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
-/// The name of an attribute. Each store declares its attributes as constants, for its items, reads and expressions.
+/// The name of an attribute. Stores declare theirs with [`attributes!`], for items, reads and expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attribute(pub(crate) &'static str);
+
+/// Declares attributes as constants.
+macro_rules! attributes {
+    ($visibility:vis $($name:ident = $text:literal,)+) => {
+        $($visibility const $name: $crate::aws::dynamo::Attribute = $crate::aws::dynamo::Attribute($text);)+
+    };
+}
+
+pub(crate) use attributes;
 
 impl Attribute {
     pub(crate) fn name(self) -> &'static str {
@@ -37,12 +41,6 @@ impl Attribute {
 impl AsRef<str> for Attribute {
     fn as_ref(&self) -> &str {
         self.0
-    }
-}
-
-impl fmt::Display for Attribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
     }
 }
 
@@ -163,42 +161,6 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Sets and removes attributes, whose names may be words that DynamoDB reserves.
-pub(crate) fn change(
-    update: UpdateItemFluentBuilder,
-    set: Vec<(&'static str, AttributeValue)>,
-    remove: &[&'static str],
-) -> UpdateItemFluentBuilder {
-    change_more(update, set, Vec::new(), &[], remove)
-}
-
-/// As [`change`], and also sets the attributes of `set_once` unless they exist. For each pair of `copy`, it sets the
-/// first attribute to the value of the second before the update.
-pub(crate) fn change_more(
-    mut update: UpdateItemFluentBuilder,
-    set: Vec<(&'static str, AttributeValue)>,
-    set_once: Vec<(&'static str, AttributeValue)>,
-    copy: &[(&'static str, &'static str)],
-    remove: &[&'static str],
-) -> UpdateItemFluentBuilder {
-    let assigned = set.iter().map(|(name, _)| format!("#{name} = :{name}"));
-    let copied = copy.iter().map(|(to, from)| format!("#{to} = #{from}"));
-    let once = set_once.iter().map(|(name, _)| format!("#{name} = if_not_exists(#{name}, :{name})"));
-    let assignments: Vec<_> = assigned.chain(once).chain(copied).collect();
-    let removed: Vec<_> = remove.iter().map(|name| format!("#{name}")).collect();
-    let remove_clause = if removed.is_empty() { String::new() } else { format!(" REMOVE {}", removed.join(", ")) };
-    update = update.update_expression(format!("SET {}{remove_clause}", assignments.join(", ")));
-    for name in copy.iter().flat_map(|(to, from)| [to, from]).chain(remove) {
-        update = update.expression_attribute_names(format!("#{name}"), *name);
-    }
-    for (name, value) in set.into_iter().chain(set_once) {
-        update = update
-            .expression_attribute_names(format!("#{name}"), name)
-            .expression_attribute_values(format!(":{name}"), value);
-    }
-    update
-}
-
 /// Reads the item with this key, strongly consistently.
 pub(crate) async fn get(dynamodb: &Client, table: &str, key: Item, doing: &'static str) -> Result<Option<Item>> {
     let get = dynamodb.get_item().table_name(table).set_key(Some(key)).consistent_read(true);
@@ -222,18 +184,4 @@ pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) ->
             return Ok(items);
         }
     }
-}
-
-/// Makes an update, and returns whether its condition held.
-pub(crate) async fn update_if(update: UpdateItemFluentBuilder, doing: &'static str) -> Result<bool> {
-    match Box::pin(update.send()).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_refused(&error) => Ok(false),
-        Err(error) => Err(failure(doing)(error)),
-    }
-}
-
-/// Whether a single write failed its condition.
-pub(crate) fn is_refused<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> bool {
-    error.code() == Some("ConditionalCheckFailedException")
 }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::{Client, types::Put};
+use aws_sdk_dynamodb::Client;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -24,6 +24,7 @@ use crate::{
     id::TenantId,
     issue::Problem,
     timestamp::Timestamp,
+    webhooks::endpoints::item::{DELETE_AT, TENANT_ID, WEBHOOK_ENDPOINT_ID},
 };
 
 /// The idempotency key of a call, with the hash of the call's fields.
@@ -124,14 +125,10 @@ impl Once<'_> {
         let mut item = self.stored_key(key);
         item.insert("fields".to_owned(), text(key.fields));
         item.insert("answer".to_owned(), text(answer));
-        item.insert("delete_at".to_owned(), number(self.now.as_second() + REMEMBERED + 1));
-        let put = Put::builder()
-            .table_name(&self.calls.table)
-            .set_item(Some(item))
-            // TTL may delete an item days late.
-            .condition_expression("attribute_not_exists(webhook_endpoint_id) OR delete_at <= :now")
-            .expression_attribute_values(":now", number(self.now.as_second()));
-        Ok(Some(Marker(put)))
+        item.extend([DELETE_AT.with(number(self.now.as_second() + REMEMBERED + 1))]);
+        // TTL may delete an item days late.
+        let is_new = WEBHOOK_ENDPOINT_ID.is_absent().or(DELETE_AT.is_at_most(number(self.now.as_second())));
+        Ok(Some(Marker { table: self.calls.table.clone(), item, is_new }))
     }
 
     /// Returns the stored answer if the call was made before, or else runs `act` and returns its answer.
@@ -162,7 +159,7 @@ impl Once<'_> {
         let found = Box::pin(get.consistent_read(true).send()).await.map_err(failure("reading a remembered call"))?;
         let Some(item) = found.item else { return Ok(None) };
         let record = Record::new("remembered call", &item);
-        if record.number("delete_at")? <= self.now.as_second() {
+        if record.number(DELETE_AT)? <= self.now.as_second() {
             return Ok(None);
         }
         if record.text("fields")? != key.fields.to_string() {
@@ -174,7 +171,7 @@ impl Once<'_> {
 
     fn stored_key(&self, key: IdempotencyKey) -> Item {
         let sort_key = format!("{ONCE}{}#{}", self.route, key.key);
-        item([("tenant_id", text(self.tenant)), ("webhook_endpoint_id", text(sort_key))])
+        item([(TENANT_ID, text(self.tenant)), (WEBHOOK_ENDPOINT_ID, text(sort_key))])
     }
 }
 

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::item::{ASKED_AT, KIND, TAKEN_AT, URL};
 use crate::{
     aws::dynamo::Record,
     error::Result,
@@ -67,7 +68,7 @@ impl Address {
 
     pub(super) fn read(record: &Record<'_>) -> Result<Self> {
         match kind(record)? {
-            Kind::Push => record.checked("url", EndpointUrl::parse).map(Self::Push),
+            Kind::Push => record.checked(URL, EndpointUrl::parse).map(Self::Push),
             Kind::Pull => Ok(Self::Pull),
         }
     }
@@ -75,12 +76,12 @@ impl Address {
 
 /// The kind of an endpoint. Endpoints stored before kinds existed are push endpoints.
 pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
-    if record.optional_text("kind").is_some() { record.parsed("kind") } else { Ok(Kind::Push) }
+    if record.optional_text(KIND).is_some() { record.parsed(KIND) } else { Ok(Kind::Push) }
 }
 
 impl Pulled {
     pub(super) fn read(record: &Record<'_>) -> Self {
         let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
-        Self { asked_at: time("asked_at"), taken_at: time("taken_at") }
+        Self { asked_at: time(ASKED_AT), taken_at: time(TAKEN_AT) }
     }
 }
