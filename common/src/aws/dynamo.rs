@@ -38,14 +38,8 @@ impl Attribute {
     }
 }
 
-impl AsRef<str> for Attribute {
-    fn as_ref(&self) -> &str {
-        self.0
-    }
-}
-
-pub(crate) fn item<A: AsRef<str>, const N: usize>(attributes: [(A, AttributeValue); N]) -> Item {
-    attributes.into_iter().map(|(name, value)| (name.as_ref().to_owned(), value)).collect()
+pub(crate) fn item<const N: usize>(attributes: [(Attribute, AttributeValue); N]) -> Item {
+    attributes.into_iter().map(|(attribute, value)| attribute.with(value)).collect()
 }
 
 pub(crate) fn text(value: impl ToString) -> AttributeValue {
@@ -76,88 +70,81 @@ impl<'a> Record<'a> {
         Self { kind, item }
     }
 
-    pub(crate) fn text(&self, name: impl AsRef<str> + Copy) -> Result<&'a str> {
+    pub(crate) fn text(&self, name: Attribute) -> Result<&'a str> {
         self.optional_text(name).ok_or_else(|| self.broken(name, "missing"))
     }
 
-    pub(crate) fn optional_text(&self, name: impl AsRef<str> + Copy) -> Option<&'a str> {
-        Some(self.item.get(name.as_ref())?.as_s().ok()?.as_str())
+    pub(crate) fn optional_text(&self, name: Attribute) -> Option<&'a str> {
+        Some(self.item.get(name.0)?.as_s().ok()?.as_str())
     }
 
-    pub(crate) fn boolean(&self, name: impl AsRef<str> + Copy) -> Result<bool> {
+    pub(crate) fn boolean(&self, name: Attribute) -> Result<bool> {
         self.optional_boolean(name).ok_or_else(|| self.broken(name, "missing"))
     }
 
-    pub(crate) fn optional_boolean(&self, name: impl AsRef<str> + Copy) -> Option<bool> {
-        self.item.get(name.as_ref())?.as_bool().ok().copied()
+    pub(crate) fn optional_boolean(&self, name: Attribute) -> Option<bool> {
+        self.item.get(name.0)?.as_bool().ok().copied()
     }
 
-    pub(crate) fn number(&self, name: impl AsRef<str> + Copy) -> Result<i64> {
+    pub(crate) fn number(&self, name: Attribute) -> Result<i64> {
         self.optional_number(name).ok_or_else(|| self.broken(name, "missing"))
     }
 
-    pub(crate) fn optional_number(&self, name: impl AsRef<str> + Copy) -> Option<i64> {
-        self.item.get(name.as_ref())?.as_n().ok()?.parse().ok()
+    pub(crate) fn optional_number(&self, name: Attribute) -> Option<i64> {
+        self.item.get(name.0)?.as_n().ok()?.parse().ok()
     }
 
     /// A time, stored in milliseconds of Unix time.
-    pub(crate) fn time(&self, name: impl AsRef<str> + Copy) -> Result<Timestamp> {
+    pub(crate) fn time(&self, name: Attribute) -> Result<Timestamp> {
         self.number(name).map(Timestamp::from_millisecond)
     }
 
-    pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: impl AsRef<str> + Copy) -> Result<T> {
+    pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: Attribute) -> Result<T> {
         self.text(name)?.parse().map_err(|error| self.broken(name, error))
     }
 
     /// As above, for an attribute that may be missing.
-    pub(crate) fn optional_parsed<T: FromStr<Err: fmt::Display>>(
-        &self,
-        name: impl AsRef<str> + Copy,
-    ) -> Result<Option<T>> {
-        if self.item.contains_key(name.as_ref()) { self.parsed(name).map(Some) } else { Ok(None) }
+    pub(crate) fn optional_parsed<T: FromStr<Err: fmt::Display>>(&self, name: Attribute) -> Result<Option<T>> {
+        if self.item.contains_key(name.0) { self.parsed(name).map(Some) } else { Ok(None) }
     }
 
     /// A text that `parse` validated before it was stored.
-    pub(crate) fn checked<T>(
-        &self,
-        name: impl AsRef<str> + Copy,
-        parse: fn(&str) -> Result<T, Vec<Problem>>,
-    ) -> Result<T> {
+    pub(crate) fn checked<T>(&self, name: Attribute, parse: fn(&str) -> Result<T, Vec<Problem>>) -> Result<T> {
         parse(self.text(name)?).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
     /// As above, for an attribute that may be missing.
     pub(crate) fn optional_checked<T>(
         &self,
-        name: impl AsRef<str> + Copy,
+        name: Attribute,
         parse: fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<T>> {
-        if self.item.contains_key(name.as_ref()) { self.checked(name, parse).map(Some) } else { Ok(None) }
+        if self.item.contains_key(name.0) { self.checked(name, parse).map(Some) } else { Ok(None) }
     }
 
     /// A set of texts that `parse` validated before it was stored, and that may be missing.
     pub(crate) fn optional_set<T, S: FromIterator<T>>(
         &self,
-        name: impl AsRef<str> + Copy,
+        name: Attribute,
         parse: fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<S>> {
-        let Some(set) = self.item.get(name.as_ref()) else { return Ok(None) };
+        let Some(set) = self.item.get(name.0) else { return Ok(None) };
         let texts = set.as_ss().map_err(|_other| self.broken(name, "not a set of texts"))?;
         let parsed = texts.iter().map(|text| parse(text)).collect::<Result<S, _>>();
         parsed.map(Some).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
     /// A map of texts by name, which may be missing.
-    pub(crate) fn optional_map(&self, name: impl AsRef<str> + Copy) -> Result<Option<Vec<(&'a str, &'a str)>>> {
-        let Some(map) = self.item.get(name.as_ref()) else { return Ok(None) };
+    pub(crate) fn optional_map(&self, name: Attribute) -> Result<Option<Vec<(&'a str, &'a str)>>> {
+        let Some(map) = self.item.get(name.0) else { return Ok(None) };
         let map = map.as_m().map_err(|_other| self.broken(name, "not a map"))?;
         let texts = map.iter().map(|(name, value)| Some((name.as_str(), value.as_s().ok()?.as_str())));
         texts.collect::<Option<_>>().map(Some).ok_or_else(|| self.broken(name, "not a map of texts"))
     }
 
     /// An error about the attribute `name`. It leaves out the value, which may be a secret.
-    pub(crate) fn broken(&self, name: impl AsRef<str> + Copy, problem: impl fmt::Display) -> Error {
-        Error::Internal(format!("the stored {}'s {}: {problem}", self.kind, name.as_ref()))
+    pub(crate) fn broken(&self, name: Attribute, problem: impl fmt::Display) -> Error {
+        Error::Internal(format!("the stored {}'s {}: {problem}", self.kind, name.0))
     }
 }
 

@@ -361,3 +361,107 @@ pub(crate) fn select(query: QueryFluentBuilder, attributes: &[Attribute]) -> Que
     let query = query.set_projection_expression(projection);
     names.into_iter().flatten().fold(query, |query, (name, of)| query.expression_attribute_names(name, of))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aws::dynamo::{attributes, item, text, texts};
+
+    attributes! { A = "an_a", B = "a_b", STATUS = "status", LAST_CODE = "last.status_code", }
+
+    /// The text, the names and the values in the order of their numbers.
+    fn placed(expression: Expression) -> (String, Vec<String>, Vec<AttributeValue>) {
+        let mut placeholders = Placeholders::default();
+        let text = placeholders.place(expression).unwrap_or_default();
+        let names = placeholders.names().unwrap_or_default();
+        assert!(names.iter().all(|(placeholder, name)| *placeholder == format!("#{name}")), "{names:?}");
+        let values = placeholders.values().unwrap_or_default();
+        let values = (0..values.len()).map(|number| values[&format!(":v{number}")].clone()).collect();
+        (text, names.into_values().collect(), values)
+    }
+
+    #[test]
+    fn each_condition_has_its_text_names_and_values() {
+        let (one, two) = (number(1), number(2));
+        for (condition, expected, names, values) in [
+            (A.exists(), "attribute_exists(an_a)", vec![], vec![]),
+            (STATUS.is_absent(), "attribute_not_exists(#status)", vec!["status"], vec![]),
+            (A.equals(one.clone()), "an_a = :v0", vec![], vec![&one]),
+            (STATUS.differs_from(one.clone()), "#status <> :v0", vec!["status"], vec![&one]),
+            (A.is_below(one.clone()), "an_a < :v0", vec![], vec![&one]),
+            (A.is_at_most(one.clone()), "an_a <= :v0", vec![], vec![&one]),
+            (A.is_above(one.clone()), "an_a > :v0", vec![], vec![&one]),
+            (A.is_at_least(one.clone()), "an_a >= :v0", vec![], vec![&one]),
+            (A.is_between(one.clone(), two.clone()), "an_a BETWEEN :v0 AND :v1", vec![], vec![&one, &two]),
+            (A.begins_with(one.clone()), "begins_with(an_a, :v0)", vec![], vec![&one]),
+            (STATUS.is_larger_than(one.clone()), "size(#status) > :v0", vec!["status"], vec![&one]),
+        ] {
+            let (text, noted, placed) = placed(condition);
+            assert_eq!((text.as_str(), placed.iter().collect::<Vec<_>>()), (expected, values));
+            assert_eq!(noted, names, "{expected}");
+        }
+    }
+
+    /// DynamoDB refuses an expression with redundant parentheses.
+    #[test]
+    fn choices_have_parentheses_only_beside_an_and() {
+        let [a, b, c] = [A, B, STATUS].map(|attribute| move || attribute.exists());
+        let [x, y, z] = ["attribute_exists(an_a)", "attribute_exists(a_b)", "attribute_exists(#status)"];
+        for (condition, expected) in [
+            (a().and(b()).and(c()), format!("{x} AND {y} AND {z}")),
+            (a().or(b()).or(c()), format!("{x} OR {y} OR {z}")),
+            (a().and(b()).or(c()), format!("{x} AND {y} OR {z}")),
+            (a().or(b()).and(c()), format!("({x} OR {y}) AND {z}")),
+            (c().and(a().or(b())).and(a()), format!("{z} AND ({x} OR {y}) AND {x}")),
+            (a().or(b()).and(c()).or(a()), format!("({x} OR {y}) AND {z} OR {x}")),
+        ] {
+            assert_eq!(placed(condition).0, expected);
+        }
+    }
+
+    #[test]
+    fn an_update_has_its_clauses_and_one_numbering() {
+        let update = Update::of("table", item([(A, text("key"))]))
+            .remove_all([STATUS])
+            .set(A, text("a?#"))
+            .set_once(B, number(1))
+            .copy(B, A)
+            .copy_or(A, B, number(2))
+            .change_by(STATUS, -3)
+            .add(A, number(4))
+            .delete(B, texts(["x"].into_iter()))
+            .only_if(A.equals(text("b")).or(B.exists()))
+            .only_if(STATUS.is_absent())
+            .into_write();
+        assert_eq!(
+            update.update_expression,
+            "SET an_a = :v0, a_b = if_not_exists(a_b, :v1), a_b = an_a, an_a = if_not_exists(a_b, :v2), #status = #status + \
+             :v3 REMOVE #status ADD an_a :v4 DELETE a_b :v5"
+        );
+        let condition = "(an_a = :v6 OR attribute_exists(a_b)) AND attribute_not_exists(#status)";
+        assert_eq!(update.condition_expression.as_deref(), Some(condition));
+        let values = update.expression_attribute_values.expect("values");
+        let values: Vec<_> = (0..7).map(|number| values[&format!(":v{number}")].clone()).collect();
+        let [a, x, b] = [text("a?#"), texts(["x"].into_iter()), text("b")];
+        assert_eq!(values, [a, number(1), number(2), number(-3), number(4), x, b]);
+        assert_eq!(update.expression_attribute_names, Some([("#status".to_owned(), "status".to_owned())].into()));
+    }
+
+    #[test]
+    fn an_update_sends_no_empty_condition_names_or_values() {
+        let update = Update::of("table", item([(A, text("key"))])).replace(&[A, B], Vec::new()).into_write();
+        assert_eq!(update.update_expression, "REMOVE an_a, a_b");
+        assert_eq!((update.condition_expression, update.expression_attribute_names), (None, None));
+        assert_eq!(update.expression_attribute_values, None);
+        let update = Update::of("table", item([(A, text("key"))])).replace(&[A, B], vec![(B, number(1))]).into_write();
+        assert_eq!(update.update_expression, "SET a_b = :v0 REMOVE an_a");
+    }
+
+    #[test]
+    fn a_projection_names_parts_of_maps() {
+        let (text, names) = projection(&[A, STATUS, LAST_CODE]);
+        assert_eq!(text.as_deref(), Some("an_a, #status, #last.status_code"));
+        let named = ["status", "last"].map(|name| (format!("#{name}"), name.to_owned()));
+        assert_eq!(names, Some(named.into()));
+    }
+}

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, number, text},
+        dynamo::{Item, Record, attributes, item, number, text},
         failure,
         transaction::Marker,
     },
@@ -66,6 +66,7 @@ pub enum Answer<T> {
 const ONCE: &str = "#once#";
 /// How long a call is remembered, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
+attributes! { FIELDS = "fields", ANSWER = "answer", }
 
 impl IdempotencyKey {
     /// Parses the key in a header. `fields` is the hash of the call's fields.
@@ -123,8 +124,7 @@ impl Once<'_> {
         let Some(key) = self.key else { return Ok(None) };
         let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
         let mut item = self.stored_key(key);
-        item.insert("fields".to_owned(), text(key.fields));
-        item.insert("answer".to_owned(), text(answer));
+        item.extend([FIELDS.with(text(key.fields)), ANSWER.with(text(answer))]);
         item.extend([DELETE_AT.with(number(self.now.as_second() + REMEMBERED + 1))]);
         // TTL may delete an item days late.
         let is_new = WEBHOOK_ENDPOINT_ID.is_absent().or(DELETE_AT.is_at_most(number(self.now.as_second())));
@@ -162,10 +162,10 @@ impl Once<'_> {
         if record.number(DELETE_AT)? <= self.now.as_second() {
             return Ok(None);
         }
-        if record.text("fields")? != key.fields.to_string() {
+        if record.text(FIELDS)? != key.fields.to_string() {
             return Err(Error::Conflict(Conflict::IdempotencyKeyReused));
         }
-        let answer = RawValue::from_string(record.text("answer")?.to_owned());
+        let answer = RawValue::from_string(record.text(ANSWER)?.to_owned());
         answer.map(Some).map_err(Error::internal("reading a remembered answer"))
     }
 

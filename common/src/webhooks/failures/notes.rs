@@ -16,15 +16,13 @@ use super::{
 use crate::{
     aws::{
         dynamo::{Attribute, Item, Record, get, number, text},
-        expression::{Condition, Update, query},
+        expression::{Condition, query},
         failure,
     },
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::endpoints::item::{
-        DELETE_AT, MAILED_AT, NOTICE, NOTICE_AT, NOTICE_TRIES, TENANT_ID, WEBHOOK_ENDPOINT_ID,
-    },
+    webhooks::endpoints::item::*,
     webhooks::endpoints::notice::has_tries,
 };
 
