@@ -6,8 +6,10 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use crate::error::{Error, chain};
 
+pub(crate) mod batch;
 pub mod clients;
 pub(crate) mod dynamo;
+pub(crate) mod expression;
 mod https;
 pub(crate) mod transaction;
 

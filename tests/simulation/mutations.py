@@ -86,8 +86,8 @@ MUTATIONS = [
     ),
     Mutation(
         "rows that DynamoDB leaves out of a batch count as written",
-        WEBHOOKS + "log/table.rs",
-        "Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(&self.table).unwrap_or_default(),",
+        "common/src/aws/batch.rs",
+        "Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default(),",
         "Ok(_) => Vec::new(),",
         "a batched write is done in part",
     ),
@@ -121,12 +121,12 @@ MUTATIONS = [
         "a success is not stored if another attempt came first",
         WEBHOOKS + "log/states.rs",
         """\
-        let update = if after.status == Status::Delivered {
-            update.condition_expression("attribute_exists(delivery)")
+        if after.status == Status::Delivered {
+            update = update.only_if(DELIVERY.exists());
         } else {
 """,
         """\
-        let update = {
+        {
 """,
         "of two that make the same attempt, the one that fails is first, and all later ones fail",
     ),
@@ -176,8 +176,8 @@ MUTATIONS = [
     Mutation(
         "a delivery that waits loses its payload when it is resent",
         WEBHOOKS + "log/resend.rs",
-        "let moved = if is_moved {",
-        "let moved = if before.pull.is_none() {",
+        ".filter(|_| is_moved)",
+        ".filter(|_| before.pull.is_none())",
         "a delivery is resent before its first attempt",
     ),
     Mutation(
@@ -465,8 +465,13 @@ MUTATIONS = [
     Mutation(
         "an endpoint that is activated again is still called disabled",
         WEBHOOKS + "endpoints/records.rs",
-        "remove.extend(health::DISABLED.into_iter().chain([health::FAILING, health::INACTIVE]));",
-        "remove.push(health::FAILING);",
+        """\
+            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove_all(DISABLED);
+            update = update.remove_all([FAILING_SINCE, INACTIVE_SINCE]);
+""",
+        """\
+            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove(FAILING_SINCE);
+""",
         "an endpoint that was disabled is activated again",
     ),
     Mutation(
@@ -485,8 +490,8 @@ MUTATIONS = [
     Mutation(
         "a notice that was sent stays pending",
         WEBHOOKS + "endpoints/notice.rs",
-        '.update_expression(format!("SET mailed_at = :mailed_at {remove}"))',
-        '.update_expression("SET mailed_at = :mailed_at")',
+        ".remove_all([NOTICE, NOTICE_AT, NOTICE_TRIES])",
+        ".remove_all([NOTICE, NOTICE_AT, NOTICE_TRIES].into_iter().filter(|_| mailed_at.is_none()))",
         "an endpoint is disabled",
     ),
     Mutation(
@@ -528,8 +533,8 @@ MUTATIONS = [
     Mutation(
         "a sweep does not ask whether another one is in progress",
         WEBHOOKS + "log/due.rs",
-        '"attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease"',
-        '"attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease OR taken_until >= :now"',
+        ".only_if(is_free.or(LEASE.equals(lease)));",
+        ".only_if(is_free.or(LEASE.equals(lease)).or(TAKEN_UNTIL.exists()));",
         "two sweeps run at the same time",
     ),
     Mutation(
@@ -550,15 +555,15 @@ MUTATIONS = [
     Mutation(
         "the previous secret is not read",
         WEBHOOKS + "endpoints/records.rs",
-        "active, signing_secret, previous_secret, previous_secret_expires_at, \\",
-        "active, signing_secret, \\",
+        "SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS,",
+        "SIGNING_SECRET, CREATED_AT, DESCRIPTION, HEADERS,",
         "an attempt is made within the overlap",
     ),
     Mutation(
         "a rotation that is made twice forgets the secret before it",
         WEBHOOKS + "endpoints/records.rs",
-        'Rotation::To => " AND signing_secret <> :signing_secret",',
-        'Rotation::To => "",',
+        "Rotation::To => update.only_if(SIGNING_SECRET.differs_from(secret)),",
+        "Rotation::To => update,",
         "the answer to a rotation is lost",
     ),
     Mutation(
@@ -624,8 +629,8 @@ MUTATIONS = [
     Mutation(
         "pull: a lease does not ask whether another client was faster",
         WEBHOOKS + "log/pull.rs",
-        '.condition_expression("due = :was_due")\n            .expression_attribute_values(":was_due", number(due.as_millisecond()))',
-        '.condition_expression("attribute_exists(due)")',
+        "let update = update.only_if(DUE.equals(number(due.as_millisecond())));",
+        "let update = update.only_if(DUE.exists());",
         "two takers ask at the same time",
     ),
     Mutation(

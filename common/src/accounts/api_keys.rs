@@ -2,21 +2,19 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Delete, Update, builders::UpdateBuilder},
-};
+use aws_sdk_dynamodb::Client;
 use zeroize::Zeroizing;
 
 use crate::{
     accounts::{
-        token::SecretHash,
-        users::{Role, User},
+        token::{EXPIRES_AT, SecretHash},
+        users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, Role, USER_ID, User},
     },
     aws::{
+        batch::{batch_write, delete_request},
         clients::Aws,
-        dynamo::{Item, Record, batch_write, delete_request, is_refused, item, number, query_all, text},
-        failure,
+        dynamo::{Item, Record, attributes, get, item, number, query_all, text},
+        expression::{Update, query},
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -102,15 +100,15 @@ impl KeyHolder {
     /// Reads the item of a key. Returns `None` if the key has expired by `now`.
     pub(super) fn from_item(item: &Item, hash: &SecretHash, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("API key", item);
-        if record.optional_parsed("expires_at")?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
+        if record.optional_parsed(EXPIRES_AT)?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
             return Ok(None);
         }
         Ok(Some(Self {
-            key: record.parsed("key_id")?,
-            tenant: record.parsed("organization_id")?,
-            user: record.parsed("user_id")?,
-            last_request: record.optional_parsed("last_request")?,
-            epoch: record.optional_number("epoch").unwrap_or(0),
+            key: record.parsed(KEY_ID)?,
+            tenant: record.parsed(ORGANIZATION_ID)?,
+            user: record.parsed(USER_ID)?,
+            last_request: record.optional_parsed(LAST_REQUEST)?,
+            epoch: record.optional_number(EPOCH).unwrap_or(0),
             hash: hash.clone(),
         }))
     }
@@ -161,6 +159,15 @@ pub struct KeyRecord {
 const BY_ORGANIZATION: &str = "by-organization";
 /// The key does not exist or belongs to another organization.
 const NOT_FOUND: Error = Error::NotFound("API key not found");
+attributes! {
+    // The table's key: the hash of an API key, or the key of a pointer or of a counter.
+    KEY_HASH = "key_hash",
+    // The attribute of a pointer with the hash of its API key.
+    HASH = "hash",
+    // The attribute of a counter.
+    KEYS = "keys",
+    KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request",
+}
 
 /// The maximum number of keys of an organization: one answer lists all, and people have to keep track of each.
 pub const MAX_KEYS: u32 = 100;
@@ -188,7 +195,7 @@ impl ApiKeys {
 
     /// The table and the item key of the API key with this hash.
     pub(super) fn holder_item(&self, hash: &SecretHash) -> (&String, Item) {
-        (&self.table, item([("key_hash", text(hash.as_str()))]))
+        (&self.table, key(hash.as_str()))
     }
 
     /// Records that a key was used on the day of `now`, once per key and day.
@@ -196,18 +203,11 @@ impl ApiKeys {
         if holder.last_request >= Some(now.day()) {
             return Ok(());
         }
-        let update = self.dynamodb.update_item().table_name(&self.table);
-        let update = update
-            .key("key_hash", text(holder.hash.as_str()))
-            .update_expression("SET last_request = :today")
-            .condition_expression("attribute_exists(key_id)")
-            .expression_attribute_values(":today", text(now.day()));
-        match update.send().await {
-            Ok(_) => Ok(()),
-            // The key was deleted in the meantime.
-            Err(error) if is_refused(&error) => Ok(()),
-            Err(error) => Err(failure("noting the use of an API key")(error)),
-        }
+        // The key may have been deleted in the meantime.
+        let update = Update::of(&self.table, key(holder.hash.as_str()))
+            .set(LAST_REQUEST, text(now.day()))
+            .only_if(KEY_ID.exists());
+        update.send(&self.dynamodb, "noting the use of an API key").await.map(drop)
     }
 
     /// Issues a key for `user`'s organization.
@@ -224,27 +224,24 @@ impl ApiKeys {
         user.check_verified()?;
         let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now, expires_at };
         let hash = SecretHash::of(issued.key.reveal());
-        let pointer = item([("key_hash", text(pointer(issued.id))), ("hash", text(hash.as_str()))]);
+        let pointer = item([(KEY_HASH, text(pointer(issued.id))), (HASH, text(hash.as_str()))]);
         let mut key = item([
-            ("key_hash", text(hash.as_str())),
-            ("key_id", text(issued.id)),
-            ("name", text(name.as_str())),
-            ("start", text(issued.key.start())),
-            ("organization_id", text(&user.organization)),
-            ("user_id", text(user.id)),
-            ("created_at", text(now)),
-            ("epoch", number(user.key_epoch)),
+            (KEY_HASH, text(hash.as_str())),
+            (KEY_ID, text(issued.id)),
+            (NAME, text(name.as_str())),
+            (START, text(issued.key.start())),
+            (ORGANIZATION_ID, text(&user.organization)),
+            (USER_ID, text(user.id)),
+            (CREATED_AT, text(now)),
+            (EPOCH, number(user.key_epoch)),
         ]);
-        key.extend(expires_at.map(|expires_at| ("expires_at".to_owned(), text(expires_at))));
-        let count = self
-            .counter(&user.organization, 1)
-            .condition_expression("attribute_not_exists(#keys) OR #keys < :limit")
-            .expression_attribute_values(":limit", number(MAX_KEYS.into()));
+        key.extend(expires_at.map(|expires_at| EXPIRES_AT.with(text(expires_at))));
+        let has_room = KEYS.is_absent().or(KEYS.is_below(number(MAX_KEYS.into())));
         Transaction::new("storing an API key")
-            .update(count)
+            .update(self.counter(&user.organization, 1).only_if(has_room))
             .or(Error::Conflict(Conflict::KeyLimit(MAX_KEYS)))
-            .put_new(&self.table, "key_hash", key)
-            .put_new(&self.table, "key_hash", pointer)
+            .put_new(&self.table, KEY_HASH, key)
+            .put_new(&self.table, KEY_HASH, pointer)
             .commit(&self.dynamodb)
             .await?;
         Ok(issued)
@@ -252,14 +249,12 @@ impl ApiKeys {
 
     /// Lists an organization's keys, oldest first. Very recent changes may be missing, since the index lags.
     async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
-        let query = self
-            .dynamodb
-            .query()
-            .table_name(&self.table)
-            .index_name(BY_ORGANIZATION)
-            .key_condition_expression("organization_id = :organization")
-            .expression_attribute_values(":organization", text(organization));
-        query_all(query, "listing API keys").await?.iter().map(KeyRecord::from_item).collect()
+        let query = query(&self.dynamodb, &self.table, ORGANIZATION_ID.equals(text(organization)));
+        query_all(query.index_name(BY_ORGANIZATION), "listing API keys")
+            .await?
+            .iter()
+            .map(KeyRecord::from_item)
+            .collect()
     }
 
     /// Lists the keys that `user` manages, in the order and with the lag of `list`.
@@ -287,7 +282,7 @@ impl ApiKeys {
             // Keys issued before pointers were introduced have none, but are in the index by now.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
         };
-        let found = self.read(Record::new("pointer", &pointer).text("hash")?).await?.ok_or(NOT_FOUND)?;
+        let found = self.read(Record::new("pointer", &pointer).text(HASH)?).await?.ok_or(NOT_FOUND)?;
         let key = KeyRecord::from_item(&found)?;
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
     }
@@ -298,9 +293,9 @@ impl ApiKeys {
     /// It was deleted in the meantime; or the write fails.
     async fn delete(&self, key: &KeyRecord) -> Result<()> {
         Transaction::new("deleting an API key")
-            .delete_existing(&self.table, "key_hash", item([("key_hash", text(&key.hash))]))
+            .delete_if(&self.table, self::key(&key.hash), KEY_HASH.exists())
             .or(NOT_FOUND)
-            .delete(Delete::builder().table_name(&self.table).key("key_hash", text(pointer(key.id))))
+            .delete(&self.table, self::key(pointer(key.id)))
             .update(self.counter(&key.organization, -1))
             .commit(&self.dynamodb)
             .await
@@ -324,7 +319,7 @@ impl ApiKeys {
         // Pointers go first, because a repeated call finds them through the keys.
         let pointers = found.iter().map(|key| pointer(key.id)).chain([count_key(organization)]);
         for keys in [pointers.collect::<Vec<_>>(), found.iter().map(|key| key.hash.clone()).collect()] {
-            let keys = keys.iter().map(|key| item([("key_hash", text(key))]));
+            let keys = keys.into_iter().map(key);
             batch_write(&self.dynamodb, &self.table, keys.map(delete_request), doing).await?;
         }
         Ok(())
@@ -342,19 +337,17 @@ impl ApiKeys {
 
     /// Changes the number of keys of an organization by `by`. The number has an item of its own, because DynamoDB
     /// checks conditions on items, not on their number.
-    fn counter(&self, organization: &TenantId, by: i64) -> UpdateBuilder {
-        Update::builder()
-            .table_name(&self.table)
-            .key("key_hash", text(count_key(organization)))
-            .update_expression("ADD #keys :by")
-            .expression_attribute_names("#keys", "keys")
-            .expression_attribute_values(":by", number(by))
+    fn counter(&self, organization: &TenantId, by: i64) -> Update {
+        Update::of(&self.table, key(count_key(organization))).add(KEYS, number(by))
     }
 
-    async fn read(&self, key: &str) -> Result<Option<Item>> {
-        let found = self.dynamodb.get_item().table_name(&self.table).key("key_hash", text(key));
-        Ok(found.consistent_read(true).send().await.map_err(failure("reading an API key"))?.item)
+    async fn read(&self, hash: &str) -> Result<Option<Item>> {
+        get(&self.dynamodb, &self.table, key(hash), "reading an API key").await
     }
+}
+
+fn key(hash: impl ToString) -> Item {
+    item([(KEY_HASH, text(hash))])
 }
 
 /// The table key of the pointer to the API key `id`. No hash starts with `id#`.
@@ -376,16 +369,16 @@ impl KeyRecord {
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("API key", item);
         Ok(Self {
-            id: record.parsed("key_id")?,
-            name: Name::stored(record.text("name")?),
-            start: record.text("start")?.to_owned(),
-            user: record.parsed("user_id")?,
-            created_at: record.parsed("created_at")?,
-            expires_at: record.optional_parsed("expires_at")?,
-            last_request: record.optional_parsed("last_request")?,
-            organization: record.parsed("organization_id")?,
-            epoch: record.optional_number("epoch").unwrap_or(0),
-            hash: record.text("key_hash")?.to_owned(),
+            id: record.parsed(KEY_ID)?,
+            name: Name::stored(record.text(NAME)?),
+            start: record.text(START)?.to_owned(),
+            user: record.parsed(USER_ID)?,
+            created_at: record.parsed(CREATED_AT)?,
+            expires_at: record.optional_parsed(EXPIRES_AT)?,
+            last_request: record.optional_parsed(LAST_REQUEST)?,
+            organization: record.parsed(ORGANIZATION_ID)?,
+            epoch: record.optional_number(EPOCH).unwrap_or(0),
+            hash: record.text(KEY_HASH)?.to_owned(),
         })
     }
 }

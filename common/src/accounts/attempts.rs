@@ -8,10 +8,14 @@ use std::{
 use aws_sdk_dynamodb::{Client, operation::update_item::UpdateItemError, types::ReturnValuesOnConditionCheckFailure};
 
 use crate::{
-    accounts::{email::Email, token::SecretHash},
+    accounts::{
+        email::Email,
+        token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
+    },
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, is_refused, item, number, text},
+        dynamo::{Attribute, Item, Record, get, item, number, put, text},
+        expression::{Update, put_if},
         failure,
     },
     config::{ConfigError, Env},
@@ -97,6 +101,8 @@ impl fmt::Display for ClientAddress {
     }
 }
 
+const ATTEMPTS: Attribute = Attribute("attempts");
+
 /// The counters, in the table of tokens. They expire by the table's TTL.
 #[derive(Clone)]
 pub struct Attempts {
@@ -127,18 +133,14 @@ impl Attempts {
 
     /// Resets the counter of attempts to sign in to `address` from `client`, after a successful one.
     pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
-        let key = key(SIGN_IN.what, &pair(address, client));
-        let delete = self.dynamodb.delete_item().table_name(&self.table).key("token_hash", text(key));
-        delete.send().await.map_err(failure("forgetting attempts"))?;
-        Ok(())
+        let delete = self.dynamodb.delete_item().table_name(&self.table);
+        let delete = delete.set_key(Some(item([(TOKEN_HASH, text(key(SIGN_IN.what, &pair(address, client))))])));
+        delete.send().await.map(drop).map_err(failure("forgetting attempts"))
     }
 
     /// Remembers for 90 days that `client` has signed in to `address`, which exempts it from the limit for all clients.
     pub async fn remember_client(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
-        let known = known_client_item(address, client, now);
-        let put = self.dynamodb.put_item().table_name(&self.table).set_item(Some(known));
-        put.send().await.map_err(failure("remembering a client"))?;
-        Ok(())
+        put(&self.dynamodb, &self.table, known_client_item(address, client, now), "remembering a client").await
     }
 
     /// Counts an invitation before the address is looked up, whether it succeeds or not. So the limit also applies to
@@ -174,11 +176,10 @@ impl Attempts {
     }
 
     async fn is_known(&self, pair: &str, now: Timestamp) -> Result<bool> {
-        let doing = "looking for a known client";
-        let found = self.dynamodb.get_item().table_name(&self.table).key("token_hash", text(key(KNOWN_CLIENT, pair)));
-        let found = found.consistent_read(true).send().await.map_err(failure(doing))?;
-        let Some(found) = found.item else { return Ok(false) };
-        Ok(Record::new("known client", &found).number("expires_at")? > now.as_second())
+        let key = item([(TOKEN_HASH, text(key(KNOWN_CLIENT, pair)))]);
+        let found = get(&self.dynamodb, &self.table, key, "looking for a known client").await?;
+        let Some(found) = found else { return Ok(false) };
+        Ok(Record::new("known client", &found).number(EXPIRES_AT)? > now.as_second())
     }
 
     /// Counts an attempt before it is made, so that concurrent attempts stay within the limit, too.
@@ -201,21 +202,16 @@ impl Attempts {
 
     /// Counts an attempt in an open window. Otherwise returns the end of the full or ended window, or 0 without one.
     async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
-        let update = self
-            .dynamodb
-            .update_item()
-            .table_name(&self.table)
-            .key("token_hash", text(key(limit.what, subject)))
-            .condition_expression("expires_at > :now AND attempts < :limit")
-            .update_expression("ADD attempts :one")
-            .expression_attribute_values(":now", number(now.as_second()))
-            .expression_attribute_values(":limit", number(limit.attempts))
-            .expression_attribute_values(":one", number(1))
+        let update = Update::of(&self.table, item([(TOKEN_HASH, text(key(limit.what, subject)))]))
+            .add(ATTEMPTS, number(1))
+            .only_if(EXPIRES_AT.is_above(number(now.as_second())))
+            .only_if(ATTEMPTS.is_below(number(limit.attempts)))
+            .call(&self.dynamodb)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         let Err(error) = update.send().await else { return Ok(None) };
         match error.as_service_error() {
             Some(UpdateItemError::ConditionalCheckFailedException(failed)) => match &failed.item {
-                Some(window) => Record::new("attempts", window).number("expires_at").map(Some),
+                Some(window) => Record::new("attempts", window).number(EXPIRES_AT).map(Some),
                 None => Ok(Some(0)),
             },
             _ => Err(failure("counting an attempt")(error)),
@@ -225,23 +221,13 @@ impl Attempts {
     /// Opens a window with its first attempt. Returns `false` if a window is open already.
     async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
         let window = item([
-            ("token_hash", text(key(limit.what, subject))),
-            ("kind", text(limit.what)),
-            ("attempts", number(1)),
-            ("expires_at", number(now.as_second() + limit.window_seconds)),
+            (TOKEN_HASH, text(key(limit.what, subject))),
+            (KIND, text(limit.what)),
+            (ATTEMPTS, number(1)),
+            (EXPIRES_AT, number(now.as_second() + limit.window_seconds)),
         ]);
-        let put = self
-            .dynamodb
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(window))
-            .condition_expression("attribute_not_exists(token_hash) OR expires_at <= :now")
-            .expression_attribute_values(":now", number(now.as_second()));
-        match put.send().await {
-            Ok(_) => Ok(true),
-            Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failure("counting an attempt")(error)),
-        }
+        let is_new = TOKEN_HASH.is_absent().or(EXPIRES_AT.is_at_most(number(now.as_second())));
+        put_if(&self.dynamodb, &self.table, window, is_new, "counting an attempt").await
     }
 }
 
@@ -258,9 +244,9 @@ fn pair(address: &str, client: ClientAddress) -> String {
 /// The item that remembers that `client` has signed in to `address`.
 pub(crate) fn known_client_item(address: &str, client: ClientAddress, now: Timestamp) -> Item {
     item([
-        ("token_hash", text(key(KNOWN_CLIENT, &pair(address, client)))),
-        ("kind", text(KNOWN_CLIENT)),
-        ("expires_at", number(now.as_second() + KNOWN_SECONDS)),
+        (TOKEN_HASH, text(key(KNOWN_CLIENT, &pair(address, client)))),
+        (KIND, text(KNOWN_CLIENT)),
+        (EXPIRES_AT, number(now.as_second() + KNOWN_SECONDS)),
     ])
 }
 

@@ -1,18 +1,18 @@
 //! Browser logins: a command-line client requests one, a signed-in user approves it in the browser, and the client gets
 //! a session of that user.
 
-use aws_sdk_dynamodb::{Client, types::Delete};
+use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
-        sessions::{Device, Session},
-        token::{SecretHash, Token},
-        users::User,
+        sessions::{ADDRESS, AGENT, Device, Session},
+        token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
+        users::{CREATED_AT, EPOCH, User},
     },
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, is_refused, item, number, text},
-        failure,
+        dynamo::{Attribute, Item, Record, get, item, number, put, text},
+        expression::Update,
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -24,8 +24,10 @@ use crate::{
 
 /// A request can be approved, and its session fetched, for 10 minutes.
 const HOLDS_SECONDS: i64 = 10 * 60;
-/// Distinguishes these requests from the other tokens in the table.
-const KIND: &str = "cli_login";
+/// The kind of these requests among the tokens in the table.
+const CLI_LOGIN: &str = "cli_login";
+const REQUEST_ID: Attribute = Attribute("request_id");
+const APPROVED_BY: Attribute = Attribute("approved_by");
 const NOT_FOUND: Error = Error::NotFound("Login request not found: it may have expired or been used");
 
 /// A new request.
@@ -78,19 +80,19 @@ impl CliLogin {
     /// The request in `item`. `None` if the item is of another kind or has expired by `now`.
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("login request", item);
-        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
+        if record.text(KIND)? != CLI_LOGIN || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }
-        let expires_at = Timestamp::from_second(record.number("expires_at")?);
-        let approval = |user| record.number("epoch").map(|epoch| Approval { user, epoch });
+        let expires_at = Timestamp::from_second(record.number(EXPIRES_AT)?);
+        let approval = |user| record.number(EPOCH).map(|epoch| Approval { user, epoch });
         Ok(Some(Self {
-            id: record.parsed("request_id")?,
-            created_at: record.parsed("created_at")?,
+            id: record.parsed(REQUEST_ID)?,
+            created_at: record.parsed(CREATED_AT)?,
             expires_at: expires_at.map_err(Error::internal("reading a login request"))?,
-            address: record.text("address")?.to_owned(),
-            agent: record.optional_text("agent").map(str::to_owned),
-            approval: record.optional_parsed("approved_by")?.map(approval).transpose()?,
-            hash: SecretHash::stored(record.text("token_hash")?),
+            address: record.text(ADDRESS)?.to_owned(),
+            agent: record.optional_text(AGENT).map(str::to_owned),
+            approval: record.optional_parsed(APPROVED_BY)?.map(approval).transpose()?,
+            hash: SecretHash::stored(record.text(TOKEN_HASH)?),
         }))
     }
 }
@@ -122,24 +124,22 @@ impl CliLogins {
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS);
         let expires_at = expires_at.map_err(Error::internal("adding ten minutes"))?;
         let mut request = item([
-            ("token_hash", text(secret.hash().as_str())),
-            ("kind", text(KIND)),
-            ("request_id", text(id)),
-            ("address", text(device.address)),
-            ("created_at", text(now)),
-            ("expires_at", number(expires_at.as_second())),
+            (TOKEN_HASH, text(secret.hash().as_str())),
+            (KIND, text(CLI_LOGIN)),
+            (REQUEST_ID, text(id)),
+            (ADDRESS, text(device.address)),
+            (CREATED_AT, text(now)),
+            (EXPIRES_AT, number(expires_at.as_second())),
         ]);
-        request.extend(device.agent.as_ref().map(|agent| ("agent".to_owned(), text(agent))));
-        let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(request));
-        put.send().await.map_err(failure("storing a login request"))?;
+        request.extend(device.agent.as_ref().map(|agent| AGENT.with(text(agent))));
+        put(&self.dynamodb, &self.tokens, request, "storing a login request").await?;
         Ok(NewCliLogin { id, secret, expires_at })
     }
 
     /// Finds the request `id` with this secret. `None` once it has expired or its session has been fetched.
     pub async fn find(&self, id: CliLoginId, secret: &Token, now: Timestamp) -> Result<Option<CliLogin>> {
-        let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(secret.hash().as_str()));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading a login request"))?;
-        let found = found.item.as_ref().map_or(Ok(None), |item| CliLogin::from_item(item, now))?;
+        let found = get(&self.dynamodb, &self.tokens, token_key(&secret.hash()), "reading a login request").await?;
+        let found = found.as_ref().map_or(Ok(None), |item| CliLogin::from_item(item, now))?;
         Ok(found.filter(|found| found.id == id))
     }
 
@@ -148,24 +148,15 @@ impl CliLogins {
     /// # Errors
     /// The request is unknown, expired, or approved by another user: [`Error::NotFound`]; or the write fails.
     pub async fn approve(&self, id: CliLoginId, secret: &Token, user: &User, now: Timestamp) -> Result<()> {
-        let update =
-            self.dynamodb.update_item().table_name(&self.tokens).key("token_hash", text(secret.hash().as_str()));
-        let update = update
-            .update_expression("SET approved_by = :user, epoch = :epoch")
-            .condition_expression(
-                "kind = :cli_login AND request_id = :id AND expires_at > :now \
-                 AND (approved_by = :user OR attribute_not_exists(approved_by))",
-            )
-            .expression_attribute_values(":user", text(user.id))
-            .expression_attribute_values(":epoch", number(user.session_epoch))
-            .expression_attribute_values(":cli_login", text(KIND))
-            .expression_attribute_values(":id", text(id))
-            .expression_attribute_values(":now", number(now.as_second()));
-        match update.send().await {
-            Ok(_) => Ok(()),
-            Err(error) if is_refused(&error) => Err(NOT_FOUND),
-            Err(error) => Err(failure("approving a login request")(error)),
-        }
+        let update = Update::of(&self.tokens, token_key(&secret.hash()))
+            .set(APPROVED_BY, text(user.id))
+            .set(EPOCH, number(user.session_epoch))
+            .only_if(KIND.equals(text(CLI_LOGIN)))
+            .only_if(REQUEST_ID.equals(text(id)))
+            .only_if(EXPIRES_AT.is_above(number(now.as_second())))
+            .only_if(APPROVED_BY.equals(text(user.id)).or(APPROVED_BY.is_absent()));
+        let is_approved = update.send(&self.dynamodb, "approving a login request").await?;
+        if is_approved { Ok(()) } else { Err(NOT_FOUND) }
     }
 
     /// Exchanges `login` for a session of `user` on `device` in one transaction, so only one of several concurrent
@@ -184,17 +175,10 @@ impl CliLogins {
         now: Timestamp,
     ) -> Result<Option<(Session, Token)>> {
         let (session, token) = Session::start(user, device, now)?;
-        let use_up = Delete::builder()
-            .table_name(&self.tokens)
-            .key("token_hash", text(login.hash.as_str()))
-            .condition_expression("approved_by = :user AND epoch = :epoch")
-            .expression_attribute_values(":user", text(user.id))
-            .expression_attribute_values(":epoch", number(user.session_epoch));
-        let exchange = Transaction::new("exchanging a login request").delete(use_up).put_new(
-            &self.tokens,
-            "token_hash",
-            session.to_item(),
-        );
+        let is_approved = APPROVED_BY.equals(text(user.id)).and(EPOCH.equals(number(user.session_epoch)));
+        let exchange = Transaction::new("exchanging a login request")
+            .delete_if(&self.tokens, token_key(&login.hash), is_approved)
+            .put_new(&self.tokens, TOKEN_HASH, session.to_item());
         Ok(exchange.try_commit(&self.dynamodb).await?.then_some((session, token)))
     }
 }

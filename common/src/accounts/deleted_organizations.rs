@@ -5,17 +5,20 @@
 
 use std::iter;
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Delete, Update, builders::UpdateBuilder},
-};
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
-    accounts::{api_keys::ApiKeys, invitations, organizations::organization_key},
+    accounts::{
+        api_keys::ApiKeys,
+        invitations,
+        organizations::{DELETED_AT, organization_key},
+        users::{ORGANIZATION_ID, pk},
+    },
     aws::{
+        batch::batch_get,
         clients::Aws,
-        dynamo::{Record, batch_get_all, item, text, texts},
-        failure,
+        dynamo::{Attribute, Item, Record, get, texts},
+        expression::Update,
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -26,6 +29,7 @@ use crate::{
 
 /// The key of the item that lists deleted organizations.
 const LIST: &str = "deleted";
+const ORGANIZATIONS: Attribute = Attribute("organizations");
 
 /// An organization that was deleted.
 #[derive(Clone, Debug)]
@@ -62,14 +66,13 @@ impl DeletedOrganizations {
     /// A read fails, or a stored item cannot be parsed.
     pub async fn list(&self) -> Result<Vec<DeletedOrganization>> {
         let doing = "listing deleted organizations";
-        let list = self.dynamodb.get_item().table_name(&self.organizations).key("pk", text(LIST));
-        let list = list.consistent_read(true).send().await.map_err(failure(doing))?.item.unwrap_or_default();
-        let ids: Option<Vec<TenantId>> = Record::new("list", &list).optional_set("organizations", TenantId::parse)?;
-        let keys = ids.unwrap_or_default().iter().map(|id| item([("pk", text(organization_key(id)))])).collect();
-        let found = batch_get_all(&self.dynamodb, &self.organizations, keys, doing).await?;
+        let list = get(&self.dynamodb, &self.organizations, list_key(), doing).await?.unwrap_or_default();
+        let ids: Option<Vec<TenantId>> = Record::new("list", &list).optional_set(ORGANIZATIONS, TenantId::parse)?;
+        let keys = ids.unwrap_or_default().iter().map(|id| pk(organization_key(id))).collect();
+        let found = batch_get(&self.dynamodb, &self.organizations, keys, doing).await?;
         let read = found.iter().map(|found| {
             let record = Record::new("organization", found);
-            Ok(DeletedOrganization { id: record.parsed("organization_id")?, at: record.parsed("deleted_at")? })
+            Ok(DeletedOrganization { id: record.parsed(ORGANIZATION_ID)?, at: record.parsed(DELETED_AT)? })
         });
         read.collect()
     }
@@ -82,20 +85,23 @@ impl DeletedOrganizations {
 
     /// Deletes the item of an organization permanently, once all its other data is deleted.
     pub async fn forget(&self, id: &TenantId) -> Result<()> {
-        let organization = Delete::builder().table_name(&self.organizations).key("pk", text(organization_key(id)));
-        let unlist = change_list(&self.organizations, id).update_expression("DELETE organizations :organization");
-        Transaction::new("forgetting an organization").delete(organization).update(unlist).commit(&self.dynamodb).await
+        Transaction::new("forgetting an organization")
+            .delete(&self.organizations, pk(organization_key(id)))
+            .update(Update::of(&self.organizations, list_key()).delete(ORGANIZATIONS, one(id)))
+            .commit(&self.dynamodb)
+            .await
     }
 }
 
 /// Adds an organization to the list of deleted ones.
-pub(crate) fn note_deletion(table: &str, id: &TenantId) -> UpdateBuilder {
-    change_list(table, id).update_expression("ADD organizations :organization")
+pub(crate) fn note_deletion(table: &str, id: &TenantId) -> Update {
+    Update::of(table, list_key()).add(ORGANIZATIONS, one(id))
 }
 
-fn change_list(table: &str, id: &TenantId) -> UpdateBuilder {
-    Update::builder()
-        .table_name(table)
-        .key("pk", text(LIST))
-        .expression_attribute_values(":organization", texts(iter::once(id.as_str())))
+fn list_key() -> Item {
+    pk(LIST.to_owned())
+}
+
+fn one(id: &TenantId) -> AttributeValue {
+    texts(iter::once(id.as_str()))
 }

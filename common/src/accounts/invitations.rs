@@ -5,11 +5,8 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt};
 pub use api::account::InvitationStatus;
 use aws_sdk_dynamodb::{
     Client,
-    operation::update_item::UpdateItemError,
-    types::{
-        AttributeValue, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, Update,
-        builders::{PutBuilder, UpdateBuilder},
-    },
+    operation::{query::builders::QueryFluentBuilder, update_item::UpdateItemError},
+    types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure},
 };
 
 use crate::{
@@ -20,11 +17,14 @@ use crate::{
         password::Hasher,
         sessions::Device,
         signup::{Invitee, NewUser, Person, new_user},
-        users::{Role, User, email_key},
+        token::EXPIRES_AT,
+        users::{CREATED_AT, EMAIL, ORGANIZATION_ID, ROLE, Role, USER_ID, User, email_key, pk},
     },
     aws::{
+        batch::{batch_get, batch_write, delete_request, get_both},
         clients::Aws,
-        dynamo::{Item, Record, batch_get, batch_get_all, batch_write, delete_request, item, number, query_all, text},
+        dynamo::{Item, Record, attributes, get, item, number, query_all, text},
+        expression::{Update, query},
         failure,
         transaction::Transaction,
     },
@@ -70,6 +70,18 @@ pub struct Invited {
     pub created_at: Timestamp,
 }
 
+/// The stored states. Items spell the last one `cancelled`, the API `canceled`.
+const PENDING: &str = "pending";
+const ACCEPTED: &str = "accepted";
+const CANCELED: &str = "cancelled";
+
+attributes! {
+    INVITATION_ID = "invitation_id", STATUS = "status", INVITED_BY = "invited_by", ACCEPTED_AT = "accepted_at",
+    DELETE_AT = "delete_at",
+    // The attribute of a pointer with the id of the latest invitation.
+    CURRENT = "current",
+}
+
 /// The store of invitations, with the other tables that its transactions write.
 #[derive(Clone)]
 pub struct Invitations {
@@ -112,11 +124,11 @@ impl Invitations {
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(inviter, expires_at, now);
-            let mut writes = Transaction::new(doing)
-                .put(self.point_to(&invitation, expires_at, previous.as_ref()))
-                .put_new(&self.invitations, "invitation_id", item);
+            let mut writes = self
+                .point_to(Transaction::new(doing), &invitation, expires_at, previous.as_ref())
+                .put_new(&self.invitations, INVITATION_ID, item);
             if let Some(Previous { id, pending: true }) = &previous {
-                writes = writes.update(self.change_status(id, "cancelled").update_expression("SET #status = :new"));
+                writes = writes.update(self.change_status(id, CANCELED));
             }
             if writes.try_commit(&self.dynamodb).await? {
                 let status = InvitationStatus::Pending;
@@ -129,19 +141,11 @@ impl Invitations {
     /// Lists invitations of `organization`, newest first, with current states. A new one may take a moment to appear.
     pub async fn list(&self, organization: &TenantId, paging: Paging) -> Result<Vec<Invited>> {
         let doing = "listing invitations";
-        let query = self
-            .dynamodb
-            .query()
-            .table_name(&self.invitations)
-            .index_name(BY_ORGANIZATION)
-            .key_condition_expression("organization_id = :organization")
-            .expression_attribute_values(":organization", text(organization))
-            .scan_index_forward(false);
+        let query = of_organization(&self.dynamodb, &self.invitations, organization).scan_index_forward(false);
         let found = query_all(query, doing).await?;
-        let key =
-            |found: &Item| Ok(item([("invitation_id", text(Record::new("invitation", found).text("invitation_id")?))]));
+        let key = |found: &Item| Ok(key(Record::new("invitation", found).text(INVITATION_ID)?));
         let keys = paging.of(found).iter().map(key).collect::<Result<_>>()?;
-        let found = batch_get_all(&self.dynamodb, &self.invitations, keys, doing).await?;
+        let found = batch_get(&self.dynamodb, &self.invitations, keys, doing).await?;
         let mut listed = found.iter().map(Invited::from_item).collect::<Result<Vec<_>>>()?;
         listed.sort_by_key(|listed| Reverse(listed.invitation.id));
         Ok(listed)
@@ -152,17 +156,11 @@ impl Invitations {
     /// # Errors
     /// The organization has no such invitation, or it was accepted; or a call fails.
     pub async fn cancel(&self, organization: &TenantId, id: InvitationId) -> Result<Invited> {
-        let update = self
-            .dynamodb
-            .update_item()
-            .table_name(&self.invitations)
-            .key("invitation_id", text(id))
-            .update_expression("SET #status = :new")
-            .condition_expression("organization_id = :organization AND #status <> :accepted")
-            .expression_attribute_names("#status", "status")
-            .expression_attribute_values(":organization", text(organization))
-            .expression_attribute_values(":accepted", text("accepted"))
-            .expression_attribute_values(":new", text("cancelled"))
+        let update = Update::of(&self.invitations, key(id))
+            .set(STATUS, text(CANCELED))
+            .only_if(ORGANIZATION_ID.equals(text(organization)).and(STATUS.differs_from(text(ACCEPTED))));
+        let update = update
+            .call(&self.dynamodb)
             .return_values(ReturnValue::AllNew)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match update.send().await {
@@ -170,7 +168,7 @@ impl Invitations {
             Err(error) => match error.as_service_error() {
                 Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
                     let is_ours = |item: &Item| {
-                        Record::new("invitation", item).optional_text("organization_id") == Some(organization.as_str())
+                        Record::new("invitation", item).optional_text(ORGANIZATION_ID) == Some(organization.as_str())
                     };
                     let used = Error::Conflict(Conflict::InvitationUsed);
                     Err(if refused.item().is_some_and(is_ours) { used } else { NOT_FOUND })
@@ -184,35 +182,36 @@ impl Invitations {
     async fn previous(&self, invitation: &Invitation) -> Result<Option<Previous>> {
         let doing = "looking for an earlier invitation";
         let keys = [
-            (&self.invitations, item([("invitation_id", text(pointer(&invitation.organization, &invitation.email)))])),
-            (&self.users, item([("pk", text(email_key(&invitation.email)))])),
+            (&self.invitations, key(pointer(&invitation.organization, &invitation.email))),
+            (&self.users, pk(email_key(&invitation.email))),
         ];
-        let [pointer, guard] = batch_get(&self.dynamodb, keys, doing).await?;
+        let [pointer, guard] = get_both(&self.dynamodb, keys, doing).await?;
         if guard.is_some() {
             return Err(Error::Conflict(Conflict::EmailTaken));
         }
         let Some(pointer) = pointer else { return Ok(None) };
-        let id = Record::new("pointer", &pointer).text("current")?.to_owned();
-        let found = self.dynamodb.get_item().table_name(&self.invitations).key("invitation_id", text(&id));
-        let found = found.consistent_read(true).send().await.map_err(failure(doing))?.item;
-        let status = found.as_ref().and_then(|found| Record::new("invitation", found).optional_text("status"));
-        Ok(Some(Previous { pending: status == Some("pending"), id }))
+        let id = Record::new("pointer", &pointer).text(CURRENT)?.to_owned();
+        let found = get(&self.dynamodb, &self.invitations, key(&id), doing).await?;
+        let status = found.as_ref().and_then(|found| Record::new("invitation", found).optional_text(STATUS));
+        Ok(Some(Previous { pending: status == Some(PENDING), id }))
     }
 
     /// Points the organization and address to the new invitation, on condition that they still point to `previous`.
-    fn point_to(&self, invitation: &Invitation, expires_at: Timestamp, previous: Option<&Previous>) -> PutBuilder {
+    fn point_to(
+        &self,
+        writes: Transaction,
+        invitation: &Invitation,
+        expires_at: Timestamp,
+        previous: Option<&Previous>,
+    ) -> Transaction {
         let pointer = item([
-            ("invitation_id", text(pointer(&invitation.organization, &invitation.email))),
-            ("current", text(invitation.id)),
-            ("delete_at", delete_at(expires_at)),
+            (INVITATION_ID, text(pointer(&invitation.organization, &invitation.email))),
+            (CURRENT, text(invitation.id)),
+            (DELETE_AT, delete_at(expires_at)),
         ]);
-        let put = Put::builder().table_name(&self.invitations).set_item(Some(pointer));
         match previous {
-            None => put.condition_expression("attribute_not_exists(invitation_id)"),
-            Some(previous) => put
-                .condition_expression("#current = :previous")
-                .expression_attribute_names("#current", "current")
-                .expression_attribute_values(":previous", text(&previous.id)),
+            None => writes.put_new(&self.invitations, INVITATION_ID, pointer),
+            Some(previous) => writes.put_if(&self.invitations, pointer, CURRENT.equals(text(&previous.id))),
         }
     }
 
@@ -222,32 +221,25 @@ impl Invitations {
     /// # Errors
     /// It does not exist, has expired or was used; or the read fails.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Invitation> {
-        let [invitation, slug_guard] = batch_get(
-            &self.dynamodb,
-            [
-                (&self.invitations, item([("invitation_id", text(id))])),
-                (&self.organizations, item([("pk", text(slug_key(slug)))])),
-            ],
-            "reading an invitation",
-        )
-        .await?;
+        let keys = [(&self.invitations, key(id)), (&self.organizations, pk(slug_key(slug)))];
+        let [invitation, slug_guard] = get_both(&self.dynamodb, keys, "reading an invitation").await?;
         let (Some(invitation), Some(slug_guard)) = (invitation, slug_guard) else { return Err(NOT_FOUND) };
         let record = Record::new("invitation", &invitation);
-        let organization: TenantId = record.parsed("organization_id")?;
-        if Record::new("slug", &slug_guard).text("organization_id")? != organization.as_str() {
+        let organization: TenantId = record.parsed(ORGANIZATION_ID)?;
+        if Record::new("slug", &slug_guard).text(ORGANIZATION_ID)? != organization.as_str() {
             return Err(NOT_FOUND);
         }
-        if record.text("status")? != "pending" {
+        if record.text(STATUS)? != PENDING {
             return Err(Error::Conflict(Conflict::InvitationUsed));
         }
-        if record.number("expires_at")? <= now.as_second() {
+        if record.number(EXPIRES_AT)? <= now.as_second() {
             return Err(Error::Conflict(Conflict::InvitationExpired));
         }
         // If today's rules refuse the stored address, its owner could not sign in and no email would reach them. They
         // need a new invitation, and its sender gets the reason.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
-        let email = Email::parse(record.text("email")?).map_err(expired)?;
-        Ok(Invitation { id, email, organization, role: record.parsed("role")? })
+        let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
+        Ok(Invitation { id, email, organization, role: record.parsed(ROLE)? })
     }
 
     /// Creates a user in the organization that invited them. They still have to verify their email: the inviter knows
@@ -269,11 +261,8 @@ impl Invitations {
     /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted, in
     /// one transaction. Of two concurrent calls, one succeeds.
     async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
-        let mark = self
-            .change_status(invitation.id, "accepted")
-            .update_expression("SET #status = :new, user_id = :user, accepted_at = :now")
-            .expression_attribute_values(":user", text(new.user.id))
-            .expression_attribute_values(":now", text(now));
+        let mark =
+            self.change_status(invitation.id, ACCEPTED).set(USER_ID, text(new.user.id)).set(ACCEPTED_AT, text(now));
         let writes = Transaction::new("accepting an invitation")
             .update(mark)
             .or(Error::Conflict(Conflict::InvitationUsed))
@@ -282,55 +271,50 @@ impl Invitations {
         new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }
 
-    /// Changes a pending invitation's status to `:new`. The caller adds the update expression.
-    fn change_status(&self, id: impl ToString, to: &str) -> UpdateBuilder {
-        Update::builder()
-            .table_name(&self.invitations)
-            .key("invitation_id", text(id))
-            .condition_expression("#status = :pending")
-            .expression_attribute_names("#status", "status")
-            .expression_attribute_values(":pending", text("pending"))
-            .expression_attribute_values(":new", text(to))
+    /// Changes a pending invitation's status.
+    fn change_status(&self, id: impl ToString, to: &str) -> Update {
+        Update::of(&self.invitations, key(id)).set(STATUS, text(to)).only_if(STATUS.equals(text(PENDING)))
     }
 }
 
 /// Deletes all invitations into `organization`, and the pointers to them. An interrupted call can be repeated.
 pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &TenantId) -> Result<()> {
     let doing = "deleting invitations";
-    let key = |id: &str| item([("invitation_id", text(id))]);
-    let query = dynamodb
-        .query()
-        .table_name(table)
-        .index_name(BY_ORGANIZATION)
-        .key_condition_expression("organization_id = :organization")
-        .expression_attribute_values(":organization", text(organization));
-    let found = query_all(query, doing).await?;
-    let ids = found.iter().map(|found| Record::new("invitation", found).text("invitation_id"));
+    let found = query_all(of_organization(dynamodb, table, organization), doing).await?;
+    let ids = found.iter().map(|found| Record::new("invitation", found).text(INVITATION_ID));
     for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
         let keys: Vec<Item> = ids.iter().map(|id| key(id)).collect();
-        let invitations = batch_get_all(dynamodb, table, keys.clone(), doing).await?;
+        let invitations = batch_get(dynamodb, table, keys.clone(), doing).await?;
         // The invitations of one address share a pointer, which only they lead to, so pointers go first.
-        let emails = invitations.iter().map(|found| Record::new("invitation", found).text("email"));
+        let emails = invitations.iter().map(|found| Record::new("invitation", found).text(EMAIL));
         let emails: BTreeSet<&str> = emails.collect::<Result<_>>()?;
-        let pointers = emails.into_iter().map(|email| key(&pointer(organization, email)));
+        let pointers = emails.into_iter().map(|email| key(pointer(organization, email)));
         batch_write(dynamodb, table, pointers.map(delete_request), doing).await?;
         batch_write(dynamodb, table, keys.into_iter().map(delete_request), doing).await?;
     }
     Ok(())
 }
 
+fn of_organization(dynamodb: &Client, table: &str, organization: &TenantId) -> QueryFluentBuilder {
+    query(dynamodb, table, ORGANIZATION_ID.equals(text(organization))).index_name(BY_ORGANIZATION)
+}
+
+fn key(id: impl ToString) -> Item {
+    item([(INVITATION_ID, text(id))])
+}
+
 impl Invitation {
     fn to_item(&self, inviter: &User, expires_at: Timestamp, now: Timestamp) -> Item {
         item([
-            ("invitation_id", text(self.id)),
-            ("organization_id", text(&self.organization)),
-            ("email", text(&self.email)),
-            ("role", text(self.role.as_str())),
-            ("status", text("pending")),
-            ("expires_at", number(expires_at.as_second())),
-            ("delete_at", delete_at(expires_at)),
-            ("invited_by", text(inviter.id)),
-            ("created_at", text(now)),
+            (INVITATION_ID, text(self.id)),
+            (ORGANIZATION_ID, text(&self.organization)),
+            (EMAIL, text(&self.email)),
+            (ROLE, text(self.role.as_str())),
+            (STATUS, text(PENDING)),
+            (EXPIRES_AT, number(expires_at.as_second())),
+            (DELETE_AT, delete_at(expires_at)),
+            (INVITED_BY, text(inviter.id)),
+            (CREATED_AT, text(now)),
         ])
     }
 }
@@ -339,23 +323,22 @@ impl Invited {
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("invitation", item);
         let invitation = Invitation {
-            id: record.parsed("invitation_id")?,
-            email: Email::stored(record.text("email")?),
-            organization: record.parsed("organization_id")?,
-            role: record.parsed("role")?,
+            id: record.parsed(INVITATION_ID)?,
+            email: Email::stored(record.text(EMAIL)?),
+            organization: record.parsed(ORGANIZATION_ID)?,
+            role: record.parsed(ROLE)?,
         };
-        let expires_at = Timestamp::from_second(record.number("expires_at")?);
+        let expires_at = Timestamp::from_second(record.number(EXPIRES_AT)?);
         Ok(Self {
             invitation,
-            // Items spell it `cancelled`, the API `canceled`.
-            status: match record.text("status")? {
-                "pending" => InvitationStatus::Pending,
-                "accepted" => InvitationStatus::Accepted,
+            status: match record.text(STATUS)? {
+                PENDING => InvitationStatus::Pending,
+                ACCEPTED => InvitationStatus::Accepted,
                 _ => InvitationStatus::Canceled,
             },
-            inviter: record.parsed("invited_by")?,
+            inviter: record.parsed(INVITED_BY)?,
             expires_at: expires_at.map_err(Error::internal("reading an invitation"))?,
-            created_at: record.parsed("created_at")?,
+            created_at: record.parsed(CREATED_AT)?,
         })
     }
 }

@@ -11,10 +11,7 @@ use crate::{
         token::SecretHash,
         users::{User, Users},
     },
-    aws::{
-        clients::Aws,
-        dynamo::{Item, batch_get},
-    },
+    aws::{batch::get_both, clients::Aws, dynamo::Item},
     config::{ConfigError, Env},
     error::{Error, Result},
     id::UserId,
@@ -73,7 +70,7 @@ impl KeyOwners {
 
     async fn read_both(&self, hash: &SecretHash, user: UserId, now: Timestamp) -> Result<Option<(KeyHolder, User)>> {
         let wanted = [self.keys.holder_item(hash), self.users.item(user)];
-        let [key, user]: [Option<Item>; 2] = batch_get(self.users.dynamodb(), wanted, "reading an API key").await?;
+        let [key, user]: [Option<Item>; 2] = get_both(self.users.dynamodb(), wanted, "reading an API key").await?;
         let Some((key, user)) = key.zip(user) else { return Ok(None) };
         Ok(KeyHolder::from_item(&key, hash, now)?.zip(Some(User::from_item(&user)?)))
     }

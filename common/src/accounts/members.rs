@@ -3,21 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{ConditionCheck, Delete, Update, builders::ConditionCheckBuilder},
-};
+use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
         email::Email,
         organizations::part,
-        users::{Role, User, email_key, user_key},
+        users::{CREATED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key},
     },
     aws::{
+        batch::batch_get,
         clients::Aws,
-        dynamo::{Item, Record, batch_get_all, item, query_all, text},
-        failure,
+        dynamo::{Item, Record, get, query_all, text},
+        expression::{Condition, Update, query},
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -110,7 +108,7 @@ impl Members {
         ids: impl IntoIterator<Item = UserId>,
     ) -> Result<BTreeMap<UserId, Name>> {
         let ids: BTreeSet<UserId> = ids.into_iter().collect();
-        let keys = ids.into_iter().map(|id| item([("pk", text(user_key(id)))])).collect();
+        let keys = ids.into_iter().map(|id| pk(user_key(id))).collect();
         let members = self.read(organization, keys).await?;
         Ok(members.into_iter().map(|Member { user, .. }| (user.id, user.name)).collect())
     }
@@ -136,7 +134,7 @@ impl Members {
             MemberIdOrEmail::Id(id) => user_key(*id),
             MemberIdOrEmail::Email(email) => {
                 let guard = self.get(email_key(email)).await?.ok_or(NOT_FOUND)?;
-                user_key(Record::new("email", &guard).parsed("user_id")?)
+                user_key(Record::new("email", &guard).parsed(USER_ID)?)
             }
         };
         let member = Member::from_item(&self.get(key).await?.ok_or(NOT_FOUND)?)?;
@@ -168,7 +166,8 @@ impl Members {
         for _ in 0..ATTEMPTS {
             let member = self.find(&by.organization, named).await?;
             if member.user.id != by.id {
-                match self.writes(&member.user, change).check(self.is_owner(by)).first_refused(&self.dynamodb).await? {
+                let writes = self.check_owner(self.writes(&member.user, change), by);
+                match writes.first_refused(&self.dynamodb).await? {
                     None => return Ok(member),
                     Some(0) => continue,
                     Some(_) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
@@ -196,23 +195,15 @@ impl Members {
         let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
         let mut others = members.into_iter().filter(|other| other.user.role == Role::Owner && other.user.id != user.id);
         let other = others.next().ok_or(Error::Conflict(Conflict::LastOwner))?;
-        self.writes(user, change).check(self.is_owner(&other.user)).try_commit(&self.dynamodb).await
+        self.check_owner(self.writes(user, change), &other.user).try_commit(&self.dynamodb).await
     }
 
     /// The writes that change `user`. The first is refused if the user has another role by now, or was deleted.
     fn writes(&self, user: &User, change: Change) -> Transaction {
         match change {
             Change::Role(role) => {
-                let update = Update::builder()
-                    .table_name(&self.users)
-                    .key("pk", text(user_key(user.id)))
-                    .update_expression("SET #role = :new")
-                    .condition_expression(AS_READ)
-                    .expression_attribute_names("#role", "role")
-                    .expression_attribute_values(":organization", text(&user.organization))
-                    .expression_attribute_values(":role", text(user.role.as_str()));
-                Transaction::new("changing a role")
-                    .update(update.expression_attribute_values(":new", text(role.as_str())))
+                let update = Update::of(&self.users, pk(user_key(user.id))).set(ROLE, text(role.as_str()));
+                Transaction::new("changing a role").update(update.only_if(is_still(user, user.role)))
             }
             Change::Removal => {
                 let leaves = part(&self.organizations, &user.organization, user.id);
@@ -223,44 +214,26 @@ impl Members {
 
     /// Adds the deletion of the account of `user`. It is refused if the user has another role by now, or was deleted.
     fn delete(&self, writes: Transaction, user: &User) -> Transaction {
-        let account = Delete::builder()
-            .table_name(&self.users)
-            .key("pk", text(user_key(user.id)))
-            .condition_expression(AS_READ)
-            .expression_attribute_names("#role", "role")
-            .expression_attribute_values(":organization", text(&user.organization))
-            .expression_attribute_values(":role", text(user.role.as_str()));
-        let guard = Delete::builder().table_name(&self.users).key("pk", text(email_key(&user.email)));
-        writes.delete(account).delete(guard)
+        writes
+            .delete_if(&self.users, pk(user_key(user.id)), is_still(user, user.role))
+            .delete(&self.users, pk(email_key(&user.email)))
     }
 
-    /// The condition that `user` is an owner of their organization.
-    fn is_owner(&self, user: &User) -> ConditionCheckBuilder {
-        ConditionCheck::builder()
-            .table_name(&self.users)
-            .key("pk", text(user_key(user.id)))
-            .condition_expression(AS_READ)
-            .expression_attribute_names("#role", "role")
-            .expression_attribute_values(":organization", text(&user.organization))
-            .expression_attribute_values(":role", text(Role::Owner.as_str()))
+    /// Adds the check that `user` is an owner of their organization.
+    fn check_owner(&self, writes: Transaction, user: &User) -> Transaction {
+        writes.check(&self.users, pk(user_key(user.id)), is_still(user, Role::Owner))
     }
 
     /// The keys of all candidates from the index, in the order in which they joined.
     async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
-        let query = self
-            .dynamodb
-            .query()
-            .table_name(&self.users)
-            .index_name(BY_ORGANIZATION)
-            .key_condition_expression("organization_id = :organization")
-            .expression_attribute_values(":organization", text(organization));
-        let found = query_all(query, "listing members").await?;
-        found.iter().map(|found| Ok(item([("pk", text(Record::new("member", found).text("pk")?))]))).collect()
+        let query = query(&self.dynamodb, &self.users, ORGANIZATION_ID.equals(text(organization)));
+        let found = query_all(query.index_name(BY_ORGANIZATION), "listing members").await?;
+        found.iter().map(|found| Ok(pk(Record::new("member", found).text(PK)?.to_owned()))).collect()
     }
 
     /// The members among `keys`, in the order in which they joined.
     async fn read(&self, organization: &TenantId, keys: Vec<Item>) -> Result<Vec<Member>> {
-        let found = batch_get_all(&self.dynamodb, &self.users, keys, "reading members").await?;
+        let found = batch_get(&self.dynamodb, &self.users, keys, "reading members").await?;
         let mut members = found.iter().map(Member::from_item).collect::<Result<Vec<_>>>()?;
         members.retain(|member| member.user.organization == *organization);
         members.sort_by_key(|member| member.user.id);
@@ -268,16 +241,17 @@ impl Members {
     }
 
     async fn get(&self, key: String) -> Result<Option<Item>> {
-        let found = self.dynamodb.get_item().table_name(&self.users).key("pk", text(key));
-        Ok(found.consistent_read(true).send().await.map_err(failure("reading a member"))?.item)
+        get(&self.dynamodb, &self.users, pk(key), "reading a member").await
     }
 }
 
-/// The condition that a user still has the organization and role that were read.
-const AS_READ: &str = "organization_id = :organization AND #role = :role";
+/// The condition that `user` is still in the same organization, with this role.
+fn is_still(user: &User, role: Role) -> Condition {
+    ORGANIZATION_ID.equals(text(&user.organization)).and(ROLE.equals(text(role.as_str())))
+}
 
 impl Member {
     fn from_item(item: &Item) -> Result<Self> {
-        Ok(Self { user: User::from_item(item)?, joined_at: Record::new("user", item).parsed("created_at")? })
+        Ok(Self { user: User::from_item(item)?, joined_at: Record::new("user", item).parsed(CREATED_AT)? })
     }
 }

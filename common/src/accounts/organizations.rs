@@ -4,17 +4,17 @@ pub mod settings;
 
 use std::iter;
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Update, builders::UpdateBuilder},
-};
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
-    accounts::email::Email,
+    accounts::{
+        email::Email,
+        users::{CREATED_AT, NAME, ORGANIZATION_ID, PK, pk},
+    },
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, text, texts},
-        failure,
+        dynamo::{Attribute, Item, Record, get, item, text, texts},
+        expression::{Condition, Update},
     },
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -40,6 +40,13 @@ pub struct Organization {
     pub created_at: Timestamp,
 }
 
+pub(crate) const SLUG: Attribute = Attribute("slug");
+const DEBUG_NOTIFICATION_EMAIL: Attribute = Attribute("debug_notification_email");
+const DISABLE_JOB_FAILURE_NOTIFICATIONS: Attribute = Attribute("disable_job_failure_notifications");
+/// The users who have joined and not left. Earlier members may be missing.
+pub(crate) const JOINED: Attribute = Attribute("joined");
+pub(crate) const DELETED_AT: Attribute = Attribute("deleted_at");
+
 /// The key of the guard that makes a slug unique.
 pub(crate) fn slug_key(slug: &Slug) -> String {
     format!("slug#{slug}")
@@ -50,58 +57,63 @@ pub(crate) fn organization_key(id: &TenantId) -> String {
 }
 
 /// The condition that an organization exists and was not deleted.
-pub(crate) const EXISTS: &str = "attribute_exists(pk) AND attribute_not_exists(deleted_at)";
+pub(crate) fn exists() -> Condition {
+    PK.exists().and(DELETED_AT.is_absent())
+}
 
-/// Records that `user` joins an organization, if it [`EXISTS`]. The index of users lags, so the deletion of the last
+/// Records that `user` joins an organization, if it [`exists`]. The index of users lags, so the deletion of the last
 /// member relies on this list to rule out other members.
-pub(crate) fn join(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
-    note(table, organization, user).update_expression("ADD joined :user").condition_expression(EXISTS)
+pub(crate) fn join(table: &str, organization: &TenantId, user: UserId) -> Update {
+    Update::of(table, pk(organization_key(organization))).add(JOINED, one(user)).only_if(exists())
 }
 
 /// Records that `user` leaves an organization.
-pub(crate) fn part(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
-    note(table, organization, user).update_expression("DELETE joined :user")
+pub(crate) fn part(table: &str, organization: &TenantId, user: UserId) -> Update {
+    Update::of(table, pk(organization_key(organization))).delete(JOINED, one(user))
 }
 
-fn note(table: &str, organization: &TenantId, user: UserId) -> UpdateBuilder {
-    Update::builder()
-        .table_name(table)
-        .key("pk", text(organization_key(organization)))
-        .expression_attribute_values(":user", texts(iter::once(user.to_string().as_str())))
+fn one(user: UserId) -> AttributeValue {
+    texts(iter::once(user.to_string().as_str()))
 }
 
 impl Organization {
     pub(crate) fn slug_guard(&self) -> Item {
-        item([("pk", text(slug_key(&self.slug))), ("organization_id", text(&self.id))])
+        item([(PK, text(slug_key(&self.slug))), (ORGANIZATION_ID, text(&self.id))])
     }
 
     /// The item of a new organization. Its founder is recorded as by [`join`], because the index may not show them yet.
     /// A missing setting has its default.
     pub(crate) fn to_item(&self, founder: UserId) -> Item {
         item([
-            ("pk", text(organization_key(&self.id))),
-            ("organization_id", text(&self.id)),
-            ("name", text(self.name.as_str())),
-            ("slug", text(&self.slug)),
-            ("debug_notification_email", text(&self.debug_notification_email)),
-            ("created_at", text(self.created_at)),
-            ("joined", texts(iter::once(founder.to_string().as_str()))),
+            (PK, text(organization_key(&self.id))),
+            (ORGANIZATION_ID, text(&self.id)),
+            (NAME, text(self.name.as_str())),
+            (SLUG, text(&self.slug)),
+            (DEBUG_NOTIFICATION_EMAIL, text(&self.debug_notification_email)),
+            (CREATED_AT, text(self.created_at)),
+            (JOINED, one(founder)),
         ])
     }
 
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("organization", item);
         Ok(Self {
-            id: record.parsed("organization_id")?,
-            name: Name::stored(record.text("name")?),
-            slug: record.checked("slug", Slug::parse)?,
-            debug_notification_email: Email::stored(record.text("debug_notification_email")?),
+            id: record.parsed(ORGANIZATION_ID)?,
+            name: Name::stored(record.text(NAME)?),
+            slug: record.checked(SLUG, Slug::parse)?,
+            debug_notification_email: Email::stored(record.text(DEBUG_NOTIFICATION_EMAIL)?),
             disable_job_failure_notifications: record
-                .optional_boolean("disable_job_failure_notifications")
+                .optional_boolean(DISABLE_JOB_FAILURE_NOTIFICATIONS)
                 .unwrap_or_default(),
-            created_at: record.parsed("created_at")?,
+            created_at: record.parsed(CREATED_AT)?,
         })
     }
+}
+
+/// The item of an organization, unless it was deleted.
+pub(crate) async fn existing(dynamodb: &Client, table: &str, id: &TenantId) -> Result<Option<Item>> {
+    let found = get(dynamodb, table, pk(organization_key(id)), "reading an organization").await?;
+    Ok(found.filter(|item| !item.contains_key(DELETED_AT.name())))
 }
 
 /// The store of organizations.
@@ -127,9 +139,7 @@ impl Organizations {
 
     /// Finds an organization, unless it was deleted.
     pub async fn find(&self, id: &TenantId) -> Result<Option<Organization>> {
-        let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(organization_key(id)));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading an organization"))?;
-        let existing = found.item.filter(|item| !item.contains_key("deleted_at"));
-        existing.as_ref().map(Organization::from_item).transpose()
+        let found = existing(&self.dynamodb, &self.table, id).await?;
+        found.as_ref().map(Organization::from_item).transpose()
     }
 }

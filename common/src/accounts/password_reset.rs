@@ -1,9 +1,6 @@
 //! Resets forgotten passwords. A link in an email proves access to the account; all sessions and keys end.
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Delete, Update},
-};
+use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
@@ -12,13 +9,16 @@ use crate::{
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
         password::{Hasher, Password},
-        token::Token,
-        users::{User, Users, user_key},
+        token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
+        users::{
+            CREATED_AT, EMAIL, EMAIL_VERIFIED, KEY_EPOCH, PASSWORD_HASH, SESSION_EPOCH, USER_ID, User, Users, pk,
+            user_key,
+        },
     },
     aws::{
         clients::Aws,
-        dynamo::{Record, boolean, item, number, text},
-        failure,
+        dynamo::{Record, boolean, get, item, number, put, text},
+        expression::Update,
         transaction::Transaction,
     },
     base_url::BaseUrl,
@@ -30,8 +30,8 @@ use crate::{
 
 /// The link in the email works for an hour.
 const HOLDS_SECONDS: i64 = 60 * 60;
-/// Distinguishes resets from the other tokens in the table.
-const KIND: &str = "password_reset";
+/// The kind of resets among the tokens in the table.
+const PASSWORD_RESET: &str = "password_reset";
 
 /// The tables and the mailer for password resets.
 #[derive(Clone)]
@@ -82,16 +82,14 @@ impl PasswordResets {
     /// # Errors
     /// There is no such user: [`Error::InvalidToken`]; or a read fails.
     pub async fn user(&self, token: &Token, now: Timestamp) -> Result<User> {
-        let found =
-            self.dynamodb.get_item().table_name(&self.tokens_table).key("token_hash", text(token.hash().as_str()));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading a reset"))?;
-        let found = found.item.ok_or(Error::InvalidToken)?;
+        let found = get(&self.dynamodb, &self.tokens_table, token_key(&token.hash()), "reading a reset").await?;
+        let found = found.ok_or(Error::InvalidToken)?;
         let record = Record::new("reset", &found);
-        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
+        if record.text(KIND)? != PASSWORD_RESET || record.number(EXPIRES_AT)? <= now.as_second() {
             return Err(Error::InvalidToken);
         }
-        let (email, epoch) = (Email::stored(record.text("email")?), record.number("key_epoch")?);
-        let user = self.users.find(record.parsed("user_id")?).await?;
+        let (email, epoch) = (Email::stored(record.text(EMAIL)?), record.number(KEY_EPOCH)?);
+        let user = self.users.find(record.parsed(USER_ID)?).await?;
         user.filter(|user| user.email == email && user.key_epoch == epoch).ok_or(Error::InvalidToken)
     }
 
@@ -111,27 +109,16 @@ impl PasswordResets {
         (hasher, keys): (&Hasher, &ApiKeys),
     ) -> Result<()> {
         let (password, now) = (hasher.hash(new).await?, Timestamp::now());
-        let use_up = Delete::builder()
-            .table_name(&self.tokens_table)
-            .key("token_hash", text(token.hash().as_str()))
-            .condition_expression("kind = :reset AND expires_at > :now")
-            .expression_attribute_values(":reset", text(KIND))
-            .expression_attribute_values(":now", number(now.as_second()));
-        let change = Update::builder()
-            .table_name(&self.users_table)
-            .key("pk", text(user_key(user.id)))
-            .update_expression(
-                "SET password_hash = :password, email_verified = :true, key_epoch = :next ADD session_epoch :one",
-            )
-            .condition_expression("email = :email AND (key_epoch = :epoch OR attribute_not_exists(key_epoch))")
-            .expression_attribute_values(":password", text(password.as_str()))
-            .expression_attribute_values(":true", boolean(true))
-            .expression_attribute_values(":epoch", number(user.key_epoch))
-            .expression_attribute_values(":next", number(user.key_epoch + 1))
-            .expression_attribute_values(":one", number(1))
-            .expression_attribute_values(":email", text(&user.email));
+        let is_current = KIND.equals(text(PASSWORD_RESET)).and(EXPIRES_AT.is_above(number(now.as_second())));
+        let change = Update::of(&self.users_table, pk(user_key(user.id)))
+            .set(PASSWORD_HASH, text(password.as_str()))
+            .set(EMAIL_VERIFIED, boolean(true))
+            .set(KEY_EPOCH, number(user.key_epoch + 1))
+            .add(SESSION_EPOCH, number(1))
+            .only_if(EMAIL.equals(text(&user.email)))
+            .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()));
         Transaction::new("resetting a password")
-            .delete(use_up)
+            .delete_if(&self.tokens_table, token_key(&token.hash()), is_current)
             .or(Error::InvalidToken)
             .update(change)
             .or(Error::InvalidToken)
@@ -145,16 +132,15 @@ impl PasswordResets {
     async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         let reset = item([
-            ("token_hash", text(token.hash().as_str())),
-            ("kind", text(KIND)),
-            ("user_id", text(user.id)),
-            ("email", text(&user.email)),
-            ("key_epoch", number(user.key_epoch)),
-            ("expires_at", number(now.as_second() + HOLDS_SECONDS)),
-            ("created_at", text(now)),
+            (TOKEN_HASH, text(token.hash().as_str())),
+            (KIND, text(PASSWORD_RESET)),
+            (USER_ID, text(user.id)),
+            (EMAIL, text(&user.email)),
+            (KEY_EPOCH, number(user.key_epoch)),
+            (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
+            (CREATED_AT, text(now)),
         ]);
-        let put = self.dynamodb.put_item().table_name(&self.tokens_table).set_item(Some(reset));
-        put.send().await.map_err(failure("storing a reset"))?;
+        put(&self.dynamodb, &self.tokens_table, reset, "storing a reset").await?;
         Ok(token)
     }
 }

@@ -2,22 +2,20 @@
 
 use std::cmp::Reverse;
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Update, builders::UpdateBuilder},
-};
+use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
         attempts::ClientAddress,
         password::PasswordHash,
-        token::{SecretHash, Token},
-        users::{User, user_key},
+        token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
+        users::{CREATED_AT, EPOCH, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
     },
     aws::{
+        batch::batch_get,
         clients::Aws,
-        dynamo::{Item, Record, batch_get_all, is_refused, item, number, query_all, text},
-        failure,
+        dynamo::{Attribute, Item, Record, get, item, number, put, query_all, text},
+        expression::{Condition, Update, delete_if, query},
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -27,8 +25,12 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Distinguishes sessions from the other tokens in the table.
-const KIND: &str = "session";
+/// The kind of sessions among the tokens in the table.
+const SESSION: &str = "session";
+const SESSION_ID: Attribute = Attribute("session_id");
+const SEEN_ON: Attribute = Attribute("seen_on");
+pub(super) const ADDRESS: Attribute = Attribute("address");
+pub(super) const AGENT: Attribute = Attribute("agent");
 /// A session lasts 30 days.
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The index of sessions by user. It has only keys and is eventually consistent.
@@ -40,8 +42,6 @@ const MOST_READ: usize = 1000;
 /// The number of characters that are kept of a client's description.
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
-/// The condition that a user exists, and that their sessions have not been ended since the user was read.
-const IN_EPOCH: &str = "attribute_exists(pk) AND (session_epoch = :epoch OR attribute_not_exists(session_epoch))";
 
 /// The client that signs in: its address and its description of itself.
 #[derive(Clone, Debug)]
@@ -113,17 +113,17 @@ impl Session {
 
     pub(crate) fn to_item(&self) -> Item {
         let mut item = item([
-            ("token_hash", text(self.hash.as_str())),
-            ("kind", text(KIND)),
-            ("session_id", text(self.id)),
-            ("user_id", text(self.user)),
-            ("expires_at", number(self.expires_at.as_second())),
-            ("created_at", text(self.created_at)),
-            ("seen_on", text(self.seen_on)),
-            ("epoch", number(self.epoch)),
+            (TOKEN_HASH, text(self.hash.as_str())),
+            (KIND, text(SESSION)),
+            (SESSION_ID, text(self.id)),
+            (USER_ID, text(self.user)),
+            (EXPIRES_AT, number(self.expires_at.as_second())),
+            (CREATED_AT, text(self.created_at)),
+            (SEEN_ON, text(self.seen_on)),
+            (EPOCH, number(self.epoch)),
         ]);
-        item.extend(self.address.as_ref().map(|address| ("address".to_owned(), text(address))));
-        item.extend(self.agent.as_ref().map(|agent| ("agent".to_owned(), text(agent))));
+        item.extend(self.address.as_ref().map(|address| ADDRESS.with(text(address))));
+        item.extend(self.agent.as_ref().map(|agent| AGENT.with(text(agent))));
         item
     }
 
@@ -131,22 +131,22 @@ impl Session {
     /// items hours late, so it only cleans up.
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("session", item);
-        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
+        if record.text(KIND)? != SESSION || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }
-        let created_at: Timestamp = record.parsed("created_at")?;
-        let seen_on = record.optional_parsed("seen_on")?.unwrap_or(created_at.day());
-        let expires_at = Timestamp::from_second(record.number("expires_at")?);
+        let created_at: Timestamp = record.parsed(CREATED_AT)?;
+        let seen_on = record.optional_parsed(SEEN_ON)?.unwrap_or(created_at.day());
+        let expires_at = Timestamp::from_second(record.number(EXPIRES_AT)?);
         Ok(Some(Self {
-            id: record.parsed("session_id")?,
-            user: record.parsed("user_id")?,
+            id: record.parsed(SESSION_ID)?,
+            user: record.parsed(USER_ID)?,
             expires_at: expires_at.map_err(Error::internal("reading a session"))?,
             created_at,
             seen_on,
-            address: record.optional_text("address").map(str::to_owned),
-            agent: record.optional_text("agent").map(str::to_owned),
-            epoch: record.optional_number("epoch").unwrap_or(0),
-            hash: SecretHash::stored(record.text("token_hash")?),
+            address: record.optional_text(ADDRESS).map(str::to_owned),
+            agent: record.optional_text(AGENT).map(str::to_owned),
+            epoch: record.optional_number(EPOCH).unwrap_or(0),
+            hash: SecretHash::stored(record.text(TOKEN_HASH)?),
         }))
     }
 }
@@ -191,17 +191,14 @@ impl Sessions {
 
     /// Stores `session`, which is valid from then on.
     pub async fn store(&self, session: &Session) -> Result<()> {
-        let put = self.dynamodb.put_item().table_name(&self.tokens).set_item(Some(session.to_item()));
-        put.send().await.map_err(failure("storing a session"))?;
-        Ok(())
+        put(&self.dynamodb, &self.tokens, session.to_item(), "storing a session").await
     }
 
     /// Finds the session of `token`, unless it has expired by `now`. The caller checks with [`Session::is_of`] that it
     /// still belongs to its user.
     pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
-        let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading a session"))?;
-        found.item.as_ref().map_or(Ok(None), |item| Session::from_item(item, now))
+        let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a session").await?;
+        found.as_ref().map_or(Ok(None), |item| Session::from_item(item, now))
     }
 
     /// Records that `session` was used on the day of `now`, once per session and day.
@@ -209,36 +206,20 @@ impl Sessions {
         if session.seen_on >= now.day() {
             return Ok(());
         }
-        let update = self.dynamodb.update_item().table_name(&self.tokens);
-        let update = update
-            .key("token_hash", text(session.hash.as_str()))
-            .update_expression("SET seen_on = :today")
-            .condition_expression("kind = :session")
-            .expression_attribute_values(":today", text(now.day()))
-            .expression_attribute_values(":session", text(KIND));
-        match update.send().await {
-            Ok(_) => Ok(()),
-            // The session has ended in the meantime.
-            Err(error) if is_refused(&error) => Ok(()),
-            Err(error) => Err(failure("noting the use of a session")(error)),
-        }
+        // The session may have ended in the meantime.
+        let update =
+            Update::of(&self.tokens, token_key(&session.hash)).set(SEEN_ON, text(now.day())).only_if(is_session());
+        update.send(&self.dynamodb, "noting the use of a session").await.map(drop)
     }
 
     /// Lists at most 100 current sessions of `user`, newest first. A new one may take a moment to appear.
     pub async fn list(&self, user: &User, now: Timestamp) -> Result<Vec<Session>> {
         let doing = "listing sessions";
-        let query = self
-            .dynamodb
-            .query()
-            .table_name(&self.tokens)
-            .index_name(BY_USER)
-            .key_condition_expression("user_id = :user")
-            .expression_attribute_values(":user", text(user.id))
-            .scan_index_forward(false);
-        let found = query_all(query, doing).await?;
-        let key = |found: &Item| Ok(item([("token_hash", text(Record::new("session", found).text("token_hash")?))]));
+        let query = query(&self.dynamodb, &self.tokens, USER_ID.equals(text(user.id)));
+        let found = query_all(query.index_name(BY_USER).scan_index_forward(false), doing).await?;
+        let key = |found: &Item| Ok(token_key(&stored_hash(found)?));
         let keys = found.iter().take(MOST_READ).map(key).collect::<Result<_>>()?;
-        let found = batch_get_all(&self.dynamodb, &self.tokens, keys, doing).await?;
+        let found = batch_get(&self.dynamodb, &self.tokens, keys, doing).await?;
         let sessions = found.iter().map(|item| Session::from_item(item, now)).collect::<Result<Vec<_>>>()?;
         let mut sessions: Vec<_> = sessions.into_iter().flatten().filter(|session| session.is_of(user)).collect();
         sessions.sort_by_key(|session| Reverse(session.id));
@@ -255,16 +236,10 @@ impl Sessions {
             IdOrToken::Token(token) => token.hash(),
             IdOrToken::Id(id) => self.hash_of(user.id, *id).await?,
         };
-        let delete = self.dynamodb.delete_item().table_name(&self.tokens).key("token_hash", text(hash.as_str()));
-        let delete = delete
-            .condition_expression("kind = :session AND user_id = :user")
-            .expression_attribute_values(":session", text(KIND))
-            .expression_attribute_values(":user", text(user.id));
-        match delete.send().await {
-            Ok(_) => Ok(()),
-            Err(error) if is_refused(&error) => Err(NOT_FOUND),
-            Err(error) => Err(failure("revoking a session")(error)),
-        }
+        let is_theirs = is_session().and(USER_ID.equals(text(user.id)));
+        let doing = "revoking a session";
+        let is_revoked = delete_if(&self.dynamodb, &self.tokens, token_key(&hash), is_theirs, doing).await?;
+        if is_revoked { Ok(()) } else { Err(NOT_FOUND) }
     }
 
     /// Ends all sessions of `user` except `current`: one transaction moves the user and this session to the next epoch,
@@ -273,18 +248,11 @@ impl Sessions {
     /// # Errors
     /// `current` has ended in the meantime: [`Error::Unauthorized`]; or the write fails.
     pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
-        let (epoch, next) = (number(user.session_epoch), number(user.session_epoch + 1));
-        let begin = self.next_epoch(user).update_expression("SET session_epoch = :next").condition_expression(IN_EPOCH);
-        let keep = Update::builder()
-            .table_name(&self.tokens)
-            .key("token_hash", text(current.hash.as_str()))
-            .update_expression("SET epoch = :next")
-            .condition_expression("kind = :session AND (epoch = :epoch OR attribute_not_exists(epoch))")
-            .expression_attribute_values(":epoch", epoch)
-            .expression_attribute_values(":session", text(KIND))
-            .expression_attribute_values(":next", next);
+        let keep = Update::of(&self.tokens, token_key(&current.hash))
+            .set(EPOCH, number(user.session_epoch + 1))
+            .only_if(is_session().and(EPOCH.equals(number(user.session_epoch)).or(EPOCH.is_absent())));
         Transaction::new("revoking sessions")
-            .update(begin)
+            .update(self.next_epoch(user))
             .or(Error::Unauthorized)
             .update(keep)
             .or(Error::Unauthorized)
@@ -308,52 +276,43 @@ impl Sessions {
         let (session, token) = Session::start(&next, device, now)?;
         let change = self
             .next_epoch(user)
-            .update_expression("SET session_epoch = :next, password_hash = :new")
-            .condition_expression(format!("password_hash = :old AND {IN_EPOCH}"))
-            .expression_attribute_values(":old", text(old.as_str()))
-            .expression_attribute_values(":new", text(new.as_str()));
+            .set(PASSWORD_HASH, text(new.as_str()))
+            .only_if(PASSWORD_HASH.equals(text(old.as_str())));
         Transaction::new("changing a password")
             .update(change)
             .or(Error::Busy)
-            .put_new(&self.tokens, "token_hash", session.to_item())
+            .put_new(&self.tokens, TOKEN_HASH, session.to_item())
             .commit(&self.dynamodb)
             .await?;
         Ok(token)
     }
 
-    /// Moves `user` from their session epoch to the next. The caller adds the update expression and the condition.
-    fn next_epoch(&self, user: &User) -> UpdateBuilder {
-        Update::builder()
-            .table_name(&self.users)
-            .key("pk", text(user_key(user.id)))
-            .expression_attribute_values(":epoch", number(user.session_epoch))
-            .expression_attribute_values(":next", number(user.session_epoch + 1))
+    /// Moves `user`, who must exist, from their session epoch to the next, unless it has ended in the meantime.
+    fn next_epoch(&self, user: &User) -> Update {
+        let is_current = SESSION_EPOCH.equals(number(user.session_epoch)).or(SESSION_EPOCH.is_absent());
+        Update::of(&self.users, pk(user_key(user.id)))
+            .set(SESSION_EPOCH, number(user.session_epoch + 1))
+            .only_if(PK.exists().and(is_current))
     }
 
     /// Ends the session of `token`, if there is one. It stops working at once in every function.
     pub async fn end(&self, token: &Token) -> Result<()> {
-        let delete =
-            self.dynamodb.delete_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
-        let delete = delete.condition_expression("kind = :session").expression_attribute_values(":session", text(KIND));
-        match delete.send().await {
-            Ok(_) => Ok(()),
-            Err(error) if is_refused(&error) => Ok(()),
-            Err(error) => Err(failure("ending a session")(error)),
-        }
+        let key = token_key(&token.hash());
+        delete_if(&self.dynamodb, &self.tokens, key, is_session(), "ending a session").await.map(drop)
     }
 
     /// The hash under which the session `id` of `user` is stored.
     async fn hash_of(&self, user: UserId, id: SessionId) -> Result<SecretHash> {
-        let query = self
-            .dynamodb
-            .query()
-            .table_name(&self.tokens)
-            .index_name(BY_USER)
-            .key_condition_expression("user_id = :user AND session_id = :session")
-            .expression_attribute_values(":user", text(user))
-            .expression_attribute_values(":session", text(id));
-        let found = query_all(query, "looking for a session").await?;
-        let found = found.first().ok_or(NOT_FOUND)?;
-        Ok(SecretHash::stored(Record::new("session", found).text("token_hash")?))
+        let keys = USER_ID.equals(text(user)).and(SESSION_ID.equals(text(id)));
+        let query = query(&self.dynamodb, &self.tokens, keys).index_name(BY_USER);
+        stored_hash(query_all(query, "looking for a session").await?.first().ok_or(NOT_FOUND)?)
     }
+}
+
+fn is_session() -> Condition {
+    KIND.equals(text(SESSION))
+}
+
+fn stored_hash(item: &Item) -> Result<SecretHash> {
+    Record::new("session", item).text(TOKEN_HASH).map(SecretHash::stored)
 }

@@ -1,6 +1,6 @@
 //! Sign-up: creates a user and, for founders, their organization.
 
-use aws_sdk_dynamodb::{Client, types::Put};
+use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
@@ -10,13 +10,14 @@ use crate::{
         organizations::{Organization, slug_key},
         password::{Hasher, Password, PasswordHash},
         sessions::{Device, Session},
-        token::Token,
-        users::{Role, User, email_key},
+        token::{TOKEN_HASH, Token},
+        users::{PK, Role, USER_ID, User, email_key, pk},
         verification::{verification_item, verification_mail},
     },
     aws::{
+        batch::get_both,
         clients::Aws,
-        dynamo::{batch_get, item, text},
+        dynamo::{item, text},
         transaction::Transaction,
     },
     base_url::BaseUrl,
@@ -137,14 +138,8 @@ impl Accounts {
 
     /// Refuses a taken slug or email early, with one read of both guards. Only [`Self::create`] is certain.
     async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
-        let (slug_key, email_key) = (slug_key(slug), email_key(email));
-        let found = batch_get(
-            &self.dynamodb,
-            [(&self.organizations, item([("pk", text(slug_key))])), (&self.users, item([("pk", text(email_key))]))],
-            "looking up slug and email",
-        )
-        .await?;
-        match found {
+        let guards = [(&self.organizations, pk(slug_key(slug))), (&self.users, pk(email_key(email)))];
+        match get_both(&self.dynamodb, guards, "looking up slug and email").await? {
             [Some(_), _] => Err(Error::Conflict(Conflict::SlugTaken(slug.clone()))),
             [None, Some(_)] => Err(Error::Conflict(Conflict::EmailTaken)),
             [None, None] => Ok(()),
@@ -154,9 +149,9 @@ impl Accounts {
     /// Creates the user, the organization, their guards, the session and the verification token in one transaction.
     async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
         let writes = Transaction::new("creating an account")
-            .put_new(&self.organizations, "pk", organization.slug_guard())
+            .put_new(&self.organizations, PK, organization.slug_guard())
             .or(Error::Conflict(Conflict::SlugTaken(organization.slug.clone())))
-            .put_new(&self.organizations, "pk", organization.to_item(new.user.id));
+            .put_new(&self.organizations, PK, organization.to_item(new.user.id));
         new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }
 }
@@ -180,16 +175,16 @@ impl NewUser {
 
     /// Adds the writes of the user, their email guard, session, verification token and known client.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
-        let email_guard = item([("pk", text(email_key(&self.user.email))), ("user_id", text(self.user.id))]);
+        let email_guard = item([(PK, text(email_key(&self.user.email))), (USER_ID, text(self.user.id))]);
         let session = self.session.to_item();
         let verification = verification_item(&self.verification_token, &self.user, now);
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);
         writes
-            .put_new(users, "pk", email_guard)
+            .put_new(users, PK, email_guard)
             .or(Error::Conflict(Conflict::EmailTaken))
-            .put_new(users, "pk", self.user.to_item(&self.password, now))
-            .put_new(tokens, "token_hash", session)
-            .put_new(tokens, "token_hash", verification)
-            .put(Put::builder().table_name(tokens).set_item(Some(known_client)))
+            .put_new(users, PK, self.user.to_item(&self.password, now))
+            .put_new(tokens, TOKEN_HASH, session)
+            .put_new(tokens, TOKEN_HASH, verification)
+            .put(tokens, known_client)
     }
 }

@@ -6,7 +6,21 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::random;
+use crate::{
+    aws::dynamo::{Item, attributes, item, text},
+    random,
+};
+
+attributes! { pub(crate)
+    // The attributes that all items in the table of tokens have.
+    TOKEN_HASH = "token_hash",
+    KIND = "kind", EXPIRES_AT = "expires_at",
+}
+
+/// The key of the token with this hash.
+pub(crate) fn token_key(hash: &SecretHash) -> Item {
+    item([(TOKEN_HASH, text(hash.as_str()))])
+}
 
 const BYTES: usize = 32;
 

@@ -1,14 +1,14 @@
 //! Users, their roles, and their rights.
 
 pub use api::account::Role;
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
     accounts::{email::Email, password::PasswordHash},
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, boolean, is_refused, item, number, text},
-        failure,
+        dynamo::{Item, Record, attributes, boolean, get, item, number, text},
+        expression::Update,
     },
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
@@ -51,6 +51,14 @@ pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
     }
 }
 
+attributes! { pub(crate)
+    PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
+    ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
+    SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
+    // The user's epoch in which a session, a key or an approval began.
+    EPOCH = "epoch",
+}
+
 /// The table key of a user.
 pub(crate) fn user_key(id: UserId) -> String {
     format!("user#{id}")
@@ -59,6 +67,10 @@ pub(crate) fn user_key(id: UserId) -> String {
 /// The table key of the guard that makes an email unique.
 pub(crate) fn email_key(email: &Email) -> String {
     format!("email#{email}")
+}
+
+pub(crate) fn pk(key: String) -> Item {
+    item([(PK, AttributeValue::S(key))])
 }
 
 impl User {
@@ -83,31 +95,31 @@ impl User {
 
     pub(crate) fn to_item(&self, password: &PasswordHash, now: Timestamp) -> Item {
         item([
-            ("pk", text(user_key(self.id))),
-            ("user_id", text(self.id)),
-            ("name", text(self.name.as_str())),
-            ("email", text(&self.email)),
-            ("email_verified", boolean(self.email_verified)),
-            ("organization_id", text(&self.organization)),
-            ("role", text(self.role.as_str())),
-            ("password_hash", text(password.as_str())),
-            ("session_epoch", number(self.session_epoch)),
-            ("key_epoch", number(self.key_epoch)),
-            ("created_at", text(now)),
+            (PK, text(user_key(self.id))),
+            (USER_ID, text(self.id)),
+            (NAME, text(self.name.as_str())),
+            (EMAIL, text(&self.email)),
+            (EMAIL_VERIFIED, boolean(self.email_verified)),
+            (ORGANIZATION_ID, text(&self.organization)),
+            (ROLE, text(self.role.as_str())),
+            (PASSWORD_HASH, text(password.as_str())),
+            (SESSION_EPOCH, number(self.session_epoch)),
+            (KEY_EPOCH, number(self.key_epoch)),
+            (CREATED_AT, text(now)),
         ])
     }
 
     pub(crate) fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("user", item);
         Ok(Self {
-            id: record.parsed("user_id")?,
-            name: Name::stored(record.text("name")?),
-            email: Email::stored(record.text("email")?),
-            email_verified: record.boolean("email_verified")?,
-            organization: record.parsed("organization_id")?,
-            role: record.parsed("role")?,
-            session_epoch: record.optional_number("session_epoch").unwrap_or(0),
-            key_epoch: record.optional_number("key_epoch").unwrap_or(0),
+            id: record.parsed(USER_ID)?,
+            name: Name::stored(record.text(NAME)?),
+            email: Email::stored(record.text(EMAIL)?),
+            email_verified: record.boolean(EMAIL_VERIFIED)?,
+            organization: record.parsed(ORGANIZATION_ID)?,
+            role: record.parsed(ROLE)?,
+            session_epoch: record.optional_number(SESSION_EPOCH).unwrap_or(0),
+            key_epoch: record.optional_number(KEY_EPOCH).unwrap_or(0),
         })
     }
 }
@@ -132,7 +144,7 @@ impl Users {
 
     /// The table and the item key of the user `id`.
     pub(super) fn item(&self, id: UserId) -> (&String, Item) {
-        (&self.table, item([("pk", text(user_key(id)))]))
+        (&self.table, pk(user_key(id)))
     }
 
     pub(super) fn dynamodb(&self) -> &Client {
@@ -143,29 +155,20 @@ impl Users {
     /// that the timing reveals nothing. For the same reason it accepts `None`, for a text that is not an email.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
-        let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text("user_id"));
+        let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text(USER_ID));
         let Some(item) = self.read(format!("user#{}", id.unwrap_or_default())).await? else { return Ok(None) };
-        let password = PasswordHash::stored(Record::new("user", &item).text("password_hash")?);
+        let password = PasswordHash::stored(Record::new("user", &item).text(PASSWORD_HASH)?);
         Ok(Some((User::from_item(&item)?, password)))
     }
 
     /// Replaces the password hash `old` with `new`, unless it was changed in the meantime.
     pub async fn rehash(&self, id: UserId, old: &PasswordHash, new: &PasswordHash) -> Result<()> {
-        let update = self.dynamodb.update_item().table_name(&self.table).key("pk", text(user_key(id)));
-        let update = update
-            .condition_expression("password_hash = :old")
-            .update_expression("SET password_hash = :new")
-            .expression_attribute_values(":old", text(old.as_str()))
-            .expression_attribute_values(":new", text(new.as_str()));
-        match update.send().await {
-            Ok(_) => Ok(()),
-            Err(error) if is_refused(&error) => Ok(()),
-            Err(error) => Err(failure("replacing a password hash")(error)),
-        }
+        let update = Update::of(&self.table, pk(user_key(id))).set(PASSWORD_HASH, text(new.as_str()));
+        let update = update.only_if(PASSWORD_HASH.equals(text(old.as_str())));
+        update.send(&self.dynamodb, "replacing a password hash").await.map(drop)
     }
 
     async fn read(&self, key: String) -> Result<Option<Item>> {
-        let found = self.dynamodb.get_item().table_name(&self.table).key("pk", text(key));
-        Ok(found.consistent_read(true).send().await.map_err(failure("reading a user"))?.item)
+        get(&self.dynamodb, &self.table, pk(key), "reading a user").await
     }
 }

@@ -1,20 +1,17 @@
 //! Verifies email addresses: a link in an email proves that the user reads the mailbox.
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{Delete, Update},
-};
+use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
         mail::{Mail, Mailer, Part},
-        token::Token,
-        users::{User, user_key},
+        token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
+        users::{CREATED_AT, EMAIL_VERIFIED, PK, USER_ID, User, pk, user_key},
     },
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, boolean, item, number, text},
-        failure,
+        dynamo::{Item, Record, boolean, get, item, number, put, text},
+        expression::Update,
         transaction::Transaction,
     },
     base_url::BaseUrl,
@@ -26,16 +23,16 @@ use crate::{
 
 /// The link in a verification email works for 24 hours.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
-/// Distinguishes verifications from the other tokens in the table.
-const KIND: &str = "email_verification";
+/// The kind of verifications among the tokens in the table.
+const EMAIL_VERIFICATION: &str = "email_verification";
 
 pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> Item {
     item([
-        ("token_hash", text(token.hash().as_str())),
-        ("kind", text(KIND)),
-        ("user_id", text(user.id)),
-        ("expires_at", number(now.as_second() + HOLDS_SECONDS)),
-        ("created_at", text(now)),
+        (TOKEN_HASH, text(token.hash().as_str())),
+        (KIND, text(EMAIL_VERIFICATION)),
+        (USER_ID, text(user.id)),
+        (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
+        (CREATED_AT, text(now)),
     ])
 }
 
@@ -70,9 +67,7 @@ impl Verifications {
     /// Issues a token that verifies the email of `user`. Earlier tokens stay valid.
     pub async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
-        let put = self.dynamodb.put_item().table_name(&self.tokens);
-        let put = put.set_item(Some(verification_item(&token, user, now)));
-        put.send().await.map_err(failure("storing a verification"))?;
+        put(&self.dynamodb, &self.tokens, verification_item(&token, user, now), "storing a verification").await?;
         Ok(token)
     }
 
@@ -88,30 +83,24 @@ impl Verifications {
     /// A read or the write fails.
     pub async fn verify(&self, token: &Token, now: Timestamp) -> Result<bool> {
         let Some(user) = self.user(token, now).await? else { return Ok(false) };
-        let use_up = Delete::builder()
-            .table_name(&self.tokens)
-            .key("token_hash", text(token.hash().as_str()))
-            .condition_expression("expires_at > :now")
-            .expression_attribute_values(":now", number(now.as_second()));
-        let mark = Update::builder()
-            .table_name(&self.users)
-            .key("pk", text(user_key(user)))
-            .condition_expression("attribute_exists(pk)")
-            .update_expression("SET email_verified = :true")
-            .expression_attribute_values(":true", boolean(true));
-        Transaction::new("verifying an email").delete(use_up).update(mark).try_commit(&self.dynamodb).await
+        let is_current = EXPIRES_AT.is_above(number(now.as_second()));
+        let mark = Update::of(&self.users, pk(user_key(user))).set(EMAIL_VERIFIED, boolean(true)).only_if(PK.exists());
+        Transaction::new("verifying an email")
+            .delete_if(&self.tokens, token_key(&token.hash()), is_current)
+            .update(mark)
+            .try_commit(&self.dynamodb)
+            .await
     }
 
     /// The user whose email `token` verifies, unless it has expired by `now`.
     async fn user(&self, token: &Token, now: Timestamp) -> Result<Option<UserId>> {
-        let found = self.dynamodb.get_item().table_name(&self.tokens).key("token_hash", text(token.hash().as_str()));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading a verification"))?;
-        let Some(found) = found.item else { return Ok(None) };
+        let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a verification").await?;
+        let Some(found) = found else { return Ok(None) };
         let record = Record::new("verification", &found);
-        if record.text("kind")? != KIND || record.number("expires_at")? <= now.as_second() {
+        if record.text(KIND)? != EMAIL_VERIFICATION || record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }
-        record.parsed("user_id").map(Some)
+        record.parsed(USER_ID).map(Some)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use aws_sdk_dynamodb::{Client, types::Put};
+use aws_sdk_dynamodb::Client;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, number, text},
+        dynamo::{Item, Record, attributes, item, number, text},
         failure,
         transaction::Marker,
     },
@@ -24,6 +24,7 @@ use crate::{
     id::TenantId,
     issue::Problem,
     timestamp::Timestamp,
+    webhooks::endpoints::item::{DELETE_AT, TENANT_ID, WEBHOOK_ENDPOINT_ID},
 };
 
 /// The idempotency key of a call, with the hash of the call's fields.
@@ -65,6 +66,7 @@ pub enum Answer<T> {
 const ONCE: &str = "#once#";
 /// How long a call is remembered, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
+attributes! { FIELDS = "fields", ANSWER = "answer", }
 
 impl IdempotencyKey {
     /// Parses the key in a header. `fields` is the hash of the call's fields.
@@ -122,16 +124,11 @@ impl Once<'_> {
         let Some(key) = self.key else { return Ok(None) };
         let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
         let mut item = self.stored_key(key);
-        item.insert("fields".to_owned(), text(key.fields));
-        item.insert("answer".to_owned(), text(answer));
-        item.insert("delete_at".to_owned(), number(self.now.as_second() + REMEMBERED + 1));
-        let put = Put::builder()
-            .table_name(&self.calls.table)
-            .set_item(Some(item))
-            // TTL may delete an item days late.
-            .condition_expression("attribute_not_exists(webhook_endpoint_id) OR delete_at <= :now")
-            .expression_attribute_values(":now", number(self.now.as_second()));
-        Ok(Some(Marker(put)))
+        item.extend([FIELDS.with(text(key.fields)), ANSWER.with(text(answer))]);
+        item.extend([DELETE_AT.with(number(self.now.as_second() + REMEMBERED + 1))]);
+        // TTL may delete an item days late.
+        let is_new = WEBHOOK_ENDPOINT_ID.is_absent().or(DELETE_AT.is_at_most(number(self.now.as_second())));
+        Ok(Some(Marker { table: self.calls.table.clone(), item, is_new }))
     }
 
     /// Returns the stored answer if the call was made before, or else runs `act` and returns its answer.
@@ -162,19 +159,19 @@ impl Once<'_> {
         let found = Box::pin(get.consistent_read(true).send()).await.map_err(failure("reading a remembered call"))?;
         let Some(item) = found.item else { return Ok(None) };
         let record = Record::new("remembered call", &item);
-        if record.number("delete_at")? <= self.now.as_second() {
+        if record.number(DELETE_AT)? <= self.now.as_second() {
             return Ok(None);
         }
-        if record.text("fields")? != key.fields.to_string() {
+        if record.text(FIELDS)? != key.fields.to_string() {
             return Err(Error::Conflict(Conflict::IdempotencyKeyReused));
         }
-        let answer = RawValue::from_string(record.text("answer")?.to_owned());
+        let answer = RawValue::from_string(record.text(ANSWER)?.to_owned());
         answer.map(Some).map_err(Error::internal("reading a remembered answer"))
     }
 
     fn stored_key(&self, key: IdempotencyKey) -> Item {
         let sort_key = format!("{ONCE}{}#{}", self.route, key.key);
-        item([("tenant_id", text(self.tenant)), ("webhook_endpoint_id", text(sort_key))])
+        item([(TENANT_ID, text(self.tenant)), (WEBHOOK_ENDPOINT_ID, text(sort_key))])
     }
 }
 

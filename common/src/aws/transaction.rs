@@ -4,22 +4,27 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::{
     Client,
-    operation::{transact_write_items::TransactWriteItemsError, update_item::builders::UpdateItemFluentBuilder},
-    types::{
-        Delete, Put, TransactWriteItem, Update,
-        builders::{ConditionCheckBuilder, DeleteBuilder, PutBuilder, UpdateBuilder},
-    },
+    operation::transact_write_items::TransactWriteItemsError,
+    types::{ConditionCheck, Delete, Put, TransactWriteItem},
 };
 
 use crate::{
-    aws::{dynamo::Item, failure},
+    aws::{
+        dynamo::{Attribute, Item},
+        expression::{Condition, Placeholders, Update},
+        failure,
+    },
     error::{Error, Result},
     random,
 };
 
 /// An item that a transaction also writes, on condition that it is new, so that the transaction takes effect only once.
 /// It may hold a secret, so it has no `Debug`.
-pub struct Marker(pub(crate) PutBuilder);
+pub struct Marker {
+    pub(crate) table: String,
+    pub(crate) item: Item,
+    pub(crate) is_new: Condition,
+}
 
 /// Writes that all succeed or all fail. Each can name the error to return if its condition fails.
 pub(crate) struct Transaction {
@@ -35,62 +40,64 @@ impl Transaction {
         Self { doing, writes: Vec::new(), refusals: Vec::new() }
     }
 
+    /// Writes an item, which replaces any item with the same key.
+    pub(crate) fn put(self, table: &str, item: Item) -> Self {
+        self.put_if(table, item, Condition::default())
+    }
+
     /// Writes a new item, on condition that none with that key exists.
-    pub(crate) fn put_new(self, table: &str, key: &str, item: Item) -> Self {
+    pub(crate) fn put_new(self, table: &str, key: Attribute, item: Item) -> Self {
+        self.put_if(table, item, key.is_absent())
+    }
+
+    pub(crate) fn put_if(self, table: &str, item: Item, condition: Condition) -> Self {
+        let mut placeholders = Placeholders::default();
         let put = Put::builder().table_name(table).set_item(Some(item));
-        self.put(put.condition_expression("attribute_not_exists(#key)").expression_attribute_names("#key", key))
+        let put = put
+            .set_condition_expression(placeholders.place(condition))
+            .set_expression_attribute_names(placeholders.names())
+            .set_expression_attribute_values(placeholders.values());
+        #[expect(clippy::expect_used, reason = "table and item are given")]
+        self.write(TransactWriteItem::builder().put(put.build().expect("a complete put")).build())
     }
 
-    pub(crate) fn put(self, put: PutBuilder) -> Self {
-        #[expect(clippy::expect_used, reason = "table and item are always given")]
-        let put = put.build().expect("a complete Put");
-        self.write(TransactWriteItem::builder().put(put).build())
+    pub(crate) fn update(self, update: Update) -> Self {
+        self.write(TransactWriteItem::builder().update(update.into_write()).build())
     }
 
-    pub(crate) fn update(self, update: UpdateBuilder) -> Self {
-        #[expect(clippy::expect_used, reason = "table, key and expression are always given")]
-        let update = update.build().expect("a complete Update");
-        self.write(TransactWriteItem::builder().update(update).build())
+    /// Deletes the item with this key, if there is one.
+    pub(crate) fn delete(self, table: &str, key: Item) -> Self {
+        self.delete_if(table, key, Condition::default())
     }
 
-    /// Changes an item as the single write `update` would.
-    pub(crate) fn update_item(self, update: &UpdateItemFluentBuilder) -> Self {
-        let update = update.as_input();
-        self.update(
-            Update::builder()
-                .set_table_name(update.get_table_name().clone())
-                .set_key(update.get_key().clone())
-                .set_update_expression(update.get_update_expression().clone())
-                .set_condition_expression(update.get_condition_expression().clone())
-                .set_expression_attribute_names(update.get_expression_attribute_names().clone())
-                .set_expression_attribute_values(update.get_expression_attribute_values().clone()),
-        )
+    pub(crate) fn delete_if(self, table: &str, key: Item, condition: Condition) -> Self {
+        let mut placeholders = Placeholders::default();
+        let delete = Delete::builder().table_name(table).set_key(Some(key));
+        let delete = delete
+            .set_condition_expression(placeholders.place(condition))
+            .set_expression_attribute_names(placeholders.names())
+            .set_expression_attribute_values(placeholders.values());
+        #[expect(clippy::expect_used, reason = "table and key are given")]
+        self.write(TransactWriteItem::builder().delete(delete.build().expect("a complete deletion")).build())
     }
 
-    /// Deletes an item, on condition that it exists.
-    pub(crate) fn delete_existing(self, table: &str, key: &str, item_key: Item) -> Self {
-        let delete = Delete::builder().table_name(table).set_key(Some(item_key));
-        self.delete(delete.condition_expression("attribute_exists(#key)").expression_attribute_names("#key", key))
-    }
-
-    pub(crate) fn delete(self, delete: DeleteBuilder) -> Self {
-        #[expect(clippy::expect_used, reason = "table and key are always given")]
-        let delete = delete.build().expect("a complete Delete");
-        self.write(TransactWriteItem::builder().delete(delete).build())
-    }
-
-    /// Checks an item that it does not write.
-    pub(crate) fn check(self, check: ConditionCheckBuilder) -> Self {
-        #[expect(clippy::expect_used, reason = "table, key and condition are always given")]
-        let check = check.build().expect("a complete ConditionCheck");
-        self.write(TransactWriteItem::builder().condition_check(check).build())
+    /// Checks an item that the transaction does not write.
+    pub(crate) fn check(self, table: &str, key: Item, condition: Condition) -> Self {
+        let mut placeholders = Placeholders::default();
+        let check = ConditionCheck::builder().table_name(table).set_key(Some(key));
+        let check = check
+            .set_condition_expression(placeholders.place(condition))
+            .set_expression_attribute_names(placeholders.names())
+            .set_expression_attribute_values(placeholders.values());
+        #[expect(clippy::expect_used, reason = "table, key and condition are given")]
+        self.write(TransactWriteItem::builder().condition_check(check.build().expect("a complete check")).build())
     }
 
     /// Makes the transaction take effect only once, by writing this marker. A marker that exists already gives
     /// [`Error::Busy`]: an earlier try may have succeeded.
     pub(crate) fn once(self, marker: Option<&Marker>) -> Self {
         match marker {
-            Some(Marker(put)) => self.put(put.clone()).or(Error::Busy),
+            Some(Marker { table, item, is_new }) => self.put_if(table, item.clone(), is_new.clone()).or(Error::Busy),
             None => self,
         }
     }

@@ -6,6 +6,7 @@
 mod forget;
 mod headers;
 mod health;
+pub(crate) mod item;
 mod kind;
 mod logged;
 pub mod notice;

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use aws_sdk_dynamodb::types::{Delete, Update};
-
 use super::{ATTEMPTS, Members, NOT_FOUND};
 use crate::{
     accounts::{
         deleted_organizations::note_deletion,
-        organizations::{EXISTS, organization_key, slug_key},
-        users::{User, user_key},
+        organizations::{DELETED_AT, JOINED, SLUG, existing, exists, organization_key, slug_key},
+        users::{PK, User, pk, user_key},
     },
     aws::{
-        dynamo::{Item, Record, item, text},
-        failure,
+        dynamo::{Item, Record, text},
+        expression::Update,
         transaction::Transaction,
     },
     error::{Conflict, Error, Result},
-    id::{TenantId, UserId},
+    id::UserId,
     name::Slug,
     timestamp::Timestamp,
 };
@@ -32,7 +30,8 @@ impl Members {
     /// There is another member; `last` was deleted; other users keep joining; or a call fails.
     pub async fn delete_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
         for _ in 0..ATTEMPTS {
-            let organization = self.organization(&last.organization).await?;
+            let organization = existing(&self.dynamodb, &self.organizations, &last.organization).await?;
+            let organization = organization.ok_or(NOT_FOUND)?;
             if !self.is_alone(last, &organization).await? {
                 return Err(Error::Conflict(Conflict::LastOwner));
             }
@@ -45,40 +44,28 @@ impl Members {
 
     /// The writes that delete `organization`. They are refused if a user has joined or left since it was read.
     fn ending(&self, last: &User, organization: &Item, now: Timestamp) -> Result<Transaction> {
-        let slug = Record::new("organization", organization).checked("slug", Slug::parse)?;
-        let guard = Delete::builder().table_name(&self.organizations).key("pk", text(slug_key(&slug)));
-        let mark = Update::builder()
-            .table_name(&self.organizations)
-            .key("pk", text(organization_key(&last.organization)))
-            .update_expression("SET deleted_at = :now")
-            .expression_attribute_values(":now", text(now));
-        let mark = match organization.get("joined") {
-            Some(joined) => mark
-                .condition_expression(format!("{EXISTS} AND joined = :joined"))
-                .expression_attribute_values(":joined", joined.clone()),
-            None => mark.condition_expression(format!("{EXISTS} AND attribute_not_exists(joined)")),
-        };
-        let writes = self.delete(Transaction::new("deleting an organization"), last);
-        Ok(writes.delete(guard).update(mark).update(note_deletion(&self.organizations, &last.organization)))
+        let slug = Record::new("organization", organization).checked(SLUG, Slug::parse)?;
+        let joined = organization.get(JOINED.name()).cloned();
+        let is_unchanged = joined.map_or_else(|| JOINED.is_absent(), |joined| JOINED.equals(joined));
+        let mark = Update::of(&self.organizations, pk(organization_key(&last.organization)))
+            .set(DELETED_AT, text(now))
+            .only_if(exists().and(is_unchanged));
+        Ok(self
+            .delete(Transaction::new("deleting an organization"), last)
+            .delete(&self.organizations, pk(slug_key(&slug)))
+            .update(mark)
+            .update(note_deletion(&self.organizations, &last.organization)))
     }
 
     /// Whether `last` is the only member in the lagging index and in the organization's own list of new members.
     async fn is_alone(&self, last: &User, organization: &Item) -> Result<bool> {
         let joined: Option<Vec<UserId>> =
-            Record::new("organization", organization).optional_set("joined", UserId::parse)?;
+            Record::new("organization", organization).optional_set(JOINED, UserId::parse)?;
         let joined = joined.unwrap_or_default().into_iter().map(user_key);
         let shown = self.keys(&last.organization).await?;
-        let shown = shown.iter().map(|key| Ok(Record::new("member", key).text("pk")?.to_owned()));
+        let shown = shown.iter().map(|key| Ok(Record::new("member", key).text(PK)?.to_owned()));
         let keys: BTreeSet<String> = shown.chain(joined.map(Ok)).collect::<Result<_>>()?;
-        let keys = keys.into_iter().map(|key| item([("pk", text(key))]));
-        let members = self.read(&last.organization, keys.collect()).await?;
+        let members = self.read(&last.organization, keys.into_iter().map(pk).collect()).await?;
         Ok(members.iter().all(|member| member.user.id == last.id))
-    }
-
-    /// The item of an organization, read consistently, unless it was deleted.
-    async fn organization(&self, id: &TenantId) -> Result<Item> {
-        let found = self.dynamodb.get_item().table_name(&self.organizations).key("pk", text(organization_key(id)));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading an organization"))?.item;
-        found.filter(|item| !item.contains_key("deleted_at")).ok_or(NOT_FOUND)
     }
 }

@@ -2,15 +2,18 @@
 
 use aws_sdk_dynamodb::types::ReturnValue;
 
-use super::{EXISTS, Organization, Organizations, organization_key};
+use super::{
+    DEBUG_NOTIFICATION_EMAIL, DISABLE_JOB_FAILURE_NOTIFICATIONS, Organization, Organizations, exists, organization_key,
+};
 use crate::{
     accounts::{
         email::Email,
         mail::{Mail, Part},
+        users::pk,
     },
     aws::{
-        dynamo::{boolean, change, is_refused, text},
-        failure,
+        dynamo::{boolean, text},
+        expression::Update,
     },
     base_url::BaseUrl,
     error::{Error, Result},
@@ -65,22 +68,14 @@ impl Organizations {
     /// The organization was deleted in the meantime, and the user with it: [`Error::Unauthorized`]; or the write fails.
     pub async fn change_settings(&self, id: &TenantId, settings: &SettingsChange) -> Result<Organization> {
         let address = settings.debug_notification_email.as_ref();
-        let address = address.map(|address| ("debug_notification_email", text(address)));
         let disable = settings.disable_job_failure_notifications;
-        let disable = disable.map(|disable| ("disable_job_failure_notifications", boolean(disable)));
-        let update = self
-            .dynamodb
-            .update_item()
-            .table_name(&self.table)
-            .key("pk", text(organization_key(id)))
-            .condition_expression(EXISTS)
-            .return_values(ReturnValue::AllOld);
-        let before = match change(update, address.into_iter().chain(disable).collect(), &[]).send().await {
-            Ok(updated) => updated.attributes.unwrap_or_default(),
-            Err(error) if is_refused(&error) => return Err(Error::Unauthorized),
-            Err(error) => return Err(failure("changing the settings of an organization")(error)),
-        };
-        Organization::from_item(&before)
+        let update = Update::of(&self.table, pk(organization_key(id)))
+            .set_all(address.map(|address| (DEBUG_NOTIFICATION_EMAIL, text(address))))
+            .set_all(disable.map(|disable| (DISABLE_JOB_FAILURE_NOTIFICATIONS, boolean(disable))))
+            .only_if(exists());
+        let doing = "changing the settings of an organization";
+        let before = update.send_for(&self.dynamodb, ReturnValue::AllOld, doing).await?;
+        Organization::from_item(&before.ok_or(Error::Unauthorized)?)
     }
 }
 

@@ -1,11 +1,16 @@
 //! Deletes a tenant's endpoints, and finally every trace of them. The work can stop at any point and be repeated.
 
 use super::{
+    item::{TENANT_ID, WEBHOOK_ENDPOINT_ID},
     logged::{DELETED, LOGGED, deleted},
     table::{Endpoints, key, record},
 };
 use crate::{
-    aws::dynamo::{batch_write, delete_request, put_request, query_all, text},
+    aws::{
+        batch::{batch_write, delete_request, put_request},
+        dynamo::{query_all, text},
+        expression::{query, select},
+    },
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
@@ -18,8 +23,8 @@ impl Endpoints {
     /// Deletes all endpoints of `tenant`, unreadable endpoints included. Their ids are remembered until
     /// `remembered_until`. The count stays, since the tenant creates no more endpoints. Returns whether there were any.
     pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
-        let found = self.query(tenant, LOGGED).await?;
-        let ids = found.iter().map(|item| record(item).text("webhook_endpoint_id")).collect::<Result<Vec<_>>>()?;
+        let found = self.query(tenant, &LOGGED).await?;
+        let ids = found.iter().map(|item| record(item).text(WEBHOOK_ENDPOINT_ID)).collect::<Result<Vec<_>>>()?;
         let remember = ids.iter().map(|id| put_request(deleted(tenant, id, remembered_until)));
         batch_write(&self.dynamodb, &self.table, remember, DOING).await?;
         batch_write(&self.dynamodb, &self.table, ids.iter().map(|id| delete_request(key(tenant, id))), DOING).await?;
@@ -31,14 +36,11 @@ impl Endpoints {
     /// # Errors
     /// The read fails, or an item cannot be read.
     pub async fn shards_left(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
-        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
-        let query = query
-            .key_condition_expression("tenant_id = :tenant AND begins_with(webhook_endpoint_id, :deleted)")
-            .expression_attribute_values(":tenant", text(tenant))
-            .expression_attribute_values(":deleted", text(DELETED));
+        let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED)));
+        let query = query(&self.dynamodb, &self.table, keys).consistent_read(true);
         let mut destinations = vec![DestinationId::Callback];
         for item in &query_all(query, DOING).await? {
-            let id = record(item).text("webhook_endpoint_id")?.trim_start_matches(DELETED).parse();
+            let id = record(item).text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(DELETED).parse();
             destinations.push(DestinationId::Endpoint(id.map_err(Error::internal(DOING))?));
         }
         Ok(destinations.into_iter().flat_map(|destination| Shard::first(destination, SHARDS)).collect())
@@ -46,12 +48,9 @@ impl Endpoints {
 
     /// Deletes every item of `tenant`: the ids of deleted endpoints, and the remembered calls.
     pub async fn forget(&self, tenant: &TenantId) -> Result<()> {
-        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
-        let query = query
-            .key_condition_expression("tenant_id = :tenant")
-            .expression_attribute_values(":tenant", text(tenant))
-            .projection_expression("tenant_id, webhook_endpoint_id");
-        let keys = query_all(query, DOING).await?;
+        let query = query(&self.dynamodb, &self.table, TENANT_ID.equals(text(tenant))).consistent_read(true);
+        let keys = select(query, &[TENANT_ID, WEBHOOK_ENDPOINT_ID]);
+        let keys = query_all(keys, DOING).await?;
         batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await
     }
 }

@@ -2,18 +2,15 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use super::item::{HEADER_NAMES, HEADERS};
 use crate::{
-    aws::dynamo::{Record, text, texts},
+    aws::dynamo::{Attribute, Record, text, texts},
     error::Result,
     webhooks::destination::Headers,
 };
 
-/// The attributes of an endpoint with headers.
-pub(super) const HEADERS: &str = "headers";
-pub(super) const HEADER_NAMES: &str = "header_names";
-
 /// The attributes that store `headers`; none if there are no headers.
-pub(super) fn attributes(headers: &Headers) -> Vec<(&'static str, AttributeValue)> {
+pub(super) fn attributes(headers: &Headers) -> Vec<(Attribute, AttributeValue)> {
     if headers.is_empty() {
         return Vec::new();
     }

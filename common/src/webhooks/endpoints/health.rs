@@ -7,9 +7,15 @@ use std::time::Duration;
 
 pub use api::webhooks::DisabledReason;
 
-use super::table::{Endpoints, record};
+use super::{
+    item::*,
+    table::{Endpoints, record},
+};
 use crate::{
-    aws::dynamo::{Item, Record, boolean, change, number, text, update_if},
+    aws::{
+        dynamo::{Attribute, Item, Record, boolean, number, text},
+        expression::Condition,
+    },
     config::{ConfigError, Env},
     error::Result,
     id::{EndpointId, TenantId},
@@ -62,15 +68,9 @@ impl Consequence {
 }
 
 /// The attributes of a receiver that does not answer. A success or a new URL removes them.
-pub(super) const SILENT: [&str; 3] = ["unanswered_since", "hangs", "probed_at"];
-/// The attribute of an endpoint whose deliveries fail. A success removes it.
-pub(super) const FAILING: &str = "failing_since";
-/// The attribute of a slow receiver. A new URL removes it, a single success does not.
-pub(super) const SLOW: &str = "slow_at";
-/// The attribute with the time at which an endpoint became inactive. A fresh start removes it.
-pub(super) const INACTIVE: &str = "inactive_since";
+pub(super) const SILENT: [Attribute; 3] = [UNANSWERED_SINCE, HANGS, PROBED_AT];
 /// The other attributes that a fresh start removes.
-pub(super) const DISABLED: [&str; 5] = ["disabled_at", "disabled_reason", "notice", "notice_at", "notice_tries"];
+pub(super) const DISABLED: [Attribute; 5] = [DISABLED_AT, DISABLED_REASON, NOTICE, NOTICE_AT, NOTICE_TRIES];
 /// The value of `notice` while a notice is pending.
 pub(super) const PENDING: &str = "pending";
 
@@ -91,8 +91,8 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
 
 /// The time and the reason of the service's decision to make the endpoint inactive, if it did.
 pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
-    let at = record.optional_number("disabled_at").map(Timestamp::from_millisecond);
-    at.map(|at| Ok((at, record.parsed("disabled_reason")?))).transpose()
+    let at = record.optional_number(DISABLED_AT).map(Timestamp::from_millisecond);
+    at.map(|at| Ok((at, record.parsed(DISABLED_REASON)?))).transpose()
 }
 
 /// Reads `DISABLE_AFTER`: how long an endpoint may be failing. Zero means forever.
@@ -108,13 +108,13 @@ impl Health {
         let record = record(item);
         let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
         Self {
-            unanswered_since: time("unanswered_since"),
-            failing_since: time("failing_since"),
-            healthy_at: time("healthy_at"),
-            probed_at: time("probed_at"),
-            slow_at: time(SLOW),
-            good_at: time("good_at"),
-            hangs: record.boolean("hangs").unwrap_or_default(),
+            unanswered_since: time(UNANSWERED_SINCE),
+            failing_since: time(FAILING_SINCE),
+            healthy_at: time(HEALTHY_AT),
+            probed_at: time(PROBED_AT),
+            slow_at: time(SLOW_AT),
+            good_at: time(GOOD_AT),
+            hangs: record.boolean(HANGS).unwrap_or_default(),
         }
     }
 
@@ -129,39 +129,44 @@ impl Endpoints {
     /// Notes that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. A
     /// pending notice also stays: the sweep finds that it has become obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let set = vec![("healthy_at", number(at.as_millisecond()))];
-        let update = change(self.change(tenant, id), set, &[SILENT.as_slice(), &[FAILING]].concat());
-        let condition = "attribute_exists(unanswered_since) OR attribute_exists(failing_since)";
-        update_if(update.condition_expression(condition), NOTING).await.map(drop)
+        let update = self
+            .change(tenant, id)
+            .set(HEALTHY_AT, number(at.as_millisecond()))
+            .remove_all(SILENT)
+            .remove(FAILING_SINCE)
+            .only_if(UNANSWERED_SINCE.exists().or(FAILING_SINCE.exists()));
+        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Notes that the receiver was slow in an attempt that ended at `at`, unless it has been good since.
     pub async fn note_slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let update = change(self.change(tenant, id), vec![(SLOW, number(at.as_millisecond()))], &[])
-            .condition_expression(
-                "attribute_exists(webhook_endpoint_id) AND attribute_not_exists(slow_at) \
-             AND (attribute_not_exists(good_at) OR good_at < :slow_at)",
-            );
-        update_if(update, NOTING).await.map(drop)
+        let update = self
+            .change(tenant, id)
+            .set(SLOW_AT, number(at.as_millisecond()))
+            .only_if(WEBHOOK_ENDPOINT_ID.exists().and(SLOW_AT.is_absent()).and(is_absent_or_before(GOOD_AT, at)));
+        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Notes that the receiver did not answer an attempt that was cut off at `at`, unless it has been good since.
     pub async fn note_hangs(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let set = vec![(SLOW, number(at.as_millisecond())), ("hangs", boolean(true))];
-        let update = change(self.change(tenant, id), set, &[]).condition_expression(
-            "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(slow_at) OR attribute_not_exists(hangs) OR hangs <> :hangs) \
-             AND (attribute_not_exists(good_at) OR good_at < :slow_at)",
-        );
-        update_if(update, NOTING).await.map(drop)
+        let update = self
+            .change(tenant, id)
+            .set(SLOW_AT, number(at.as_millisecond()))
+            .set(HANGS, boolean(true))
+            .only_if(WEBHOOK_ENDPOINT_ID.exists())
+            .only_if(SLOW_AT.is_absent().or(HANGS.is_absent()).or(HANGS.differs_from(boolean(true))))
+            .only_if(is_absent_or_before(GOOD_AT, at));
+        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Notes that the receiver is good again: since `since`, it has answered many attempts in a row quickly.
     pub async fn note_good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
-        let set = vec![("good_at", number(now.as_millisecond()))];
-        let update = change(self.change(tenant, id), set, &[SLOW, "hangs"])
-            .condition_expression("slow_at < :since")
-            .expression_attribute_values(":since", number(since.as_millisecond()));
-        update_if(update, NOTING).await.map(drop)
+        let update = self
+            .change(tenant, id)
+            .set(GOOD_AT, number(now.as_millisecond()))
+            .remove_all([SLOW_AT, HANGS])
+            .only_if(SLOW_AT.is_below(number(since.as_millisecond())));
+        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. From the first such
@@ -169,27 +174,19 @@ impl Endpoints {
     pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
             .change(tenant, id)
-            .update_expression(
-                "SET unanswered_since = if_not_exists(unanswered_since, :at), hangs = :hangs, slow_at = :at",
-            )
-            .condition_expression(
-                "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(unanswered_since) OR hangs <> :hangs) \
-                 AND (attribute_not_exists(healthy_at) OR healthy_at < :at)",
-            )
-            .expression_attribute_values(":at", number(at.as_millisecond()))
-            .expression_attribute_values(":hangs", boolean(hangs));
-        update_if(update, NOTING).await.map(drop)
+            .set_once(UNANSWERED_SINCE, number(at.as_millisecond()))
+            .set(HANGS, boolean(hangs))
+            .set(SLOW_AT, number(at.as_millisecond()))
+            .only_if(WEBHOOK_ENDPOINT_ID.exists())
+            .only_if(UNANSWERED_SINCE.is_absent().or(HANGS.differs_from(boolean(hangs))))
+            .only_if(is_absent_or_before(HEALTHY_AT, at));
+        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Notes that a hanging receiver answers again, or at least fails quickly.
     pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        let update = change(self.change(tenant, id), vec![("hangs", boolean(false))], &[]);
-        update_if(
-            update.condition_expression("hangs = :hung").expression_attribute_values(":hung", boolean(true)),
-            NOTING,
-        )
-        .await
-        .map(drop)
+        let update = self.change(tenant, id).set(HANGS, boolean(false)).only_if(HANGS.equals(boolean(true)));
+        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Permits the caller to probe a receiver that does not answer, unless another process began at `since` or later.
@@ -200,13 +197,11 @@ impl Endpoints {
         since: Timestamp,
         now: Timestamp,
     ) -> Result<bool> {
-        let set = vec![("probed_at", number(now.as_millisecond()))];
-        let update = change(self.change(tenant, id), set, &[])
-            .condition_expression(
-                "attribute_exists(unanswered_since) AND (attribute_not_exists(probed_at) OR probed_at < :since)",
-            )
-            .expression_attribute_values(":since", number(since.as_millisecond()));
-        update_if(update, NOTING).await
+        let update = self
+            .change(tenant, id)
+            .set(PROBED_AT, number(now.as_millisecond()))
+            .only_if(UNANSWERED_SINCE.exists().and(is_absent_or_before(PROBED_AT, since)));
+        update.send(&self.dynamodb, NOTING).await
     }
 
     /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns the
@@ -222,35 +217,31 @@ impl Endpoints {
         let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event.is_of_a_job());
         let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(attempt) else { return Ok(None) };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
-        let mut set =
-            "notice = :pending, notice_at = :now, failing_since = if_not_exists(failing_since, :at)".to_owned();
-        // The attempt is outdated if the receiver has become healthy since.
-        let mut condition = "active = :active AND (attribute_not_exists(healthy_at) OR healthy_at < :at)".to_owned();
         let mut update = self
             .change(tenant, id)
-            .expression_attribute_values(":pending", text(PENDING))
-            .expression_attribute_values(":now", number(now.as_millisecond()))
-            .expression_attribute_values(":at", number(attempt.at.as_millisecond()))
-            .expression_attribute_values(":active", boolean(true));
+            .set(NOTICE, text(PENDING))
+            .set(NOTICE_AT, number(now.as_millisecond()))
+            .remove(NOTICE_TRIES)
+            .set_once(FAILING_SINCE, number(attempt.at.as_millisecond()))
+            .only_if(ACTIVE.equals(boolean(true)))
+            // The attempt is outdated if the receiver has become healthy since.
+            .only_if(is_absent_or_before(HEALTHY_AT, attempt.at));
         if let Consequence::Disabled(reason) = consequence {
-            set.push_str(", active = :inactive, inactive_since = :now, disabled_at = :now, disabled_reason = :reason");
             update = update
-                .expression_attribute_values(":inactive", boolean(false))
-                .expression_attribute_values(":reason", text(reason));
+                .set(ACTIVE, boolean(false))
+                .set(INACTIVE_SINCE, number(now.as_millisecond()))
+                .set(DISABLED_AT, number(now.as_millisecond()))
+                .set(DISABLED_REASON, text(reason));
         }
-        match (consequence, health.failing_since) {
-            (Consequence::Failing, _) => condition.push_str(" AND attribute_not_exists(failing_since)"),
+        let update = update.only_if(match (consequence, health.failing_since) {
+            (Consequence::Failing, _) => FAILING_SINCE.is_absent(),
             (Consequence::Disabled(DisabledReason::Failing), Some(since)) => {
-                condition.push_str(" AND failing_since = :since");
-                update = update.expression_attribute_values(":since", number(since.as_millisecond()));
+                FAILING_SINCE.equals(number(since.as_millisecond()))
             }
             // The endpoint may have got another URL, or a fresh start, since.
-            (Consequence::Disabled(_), _) => {
-                condition.push_str(" AND (attribute_not_exists(good_at) OR good_at < :at)");
-            }
-        }
-        let update = update.update_expression(format!("SET {set} REMOVE notice_tries"));
-        if !update_if(update.condition_expression(condition), NOTING).await? {
+            (Consequence::Disabled(_), _) => is_absent_or_before(GOOD_AT, attempt.at),
+        });
+        if !update.send(&self.dynamodb, NOTING).await? {
             return Ok(None);
         }
         consequence.report(tenant, id);
@@ -258,10 +249,12 @@ impl Endpoints {
     }
 }
 
+fn is_absent_or_before(attribute: Attribute, time: Timestamp) -> Condition {
+    attribute.is_absent().or(attribute.is_below(number(time.as_millisecond())))
+}
+
 #[cfg(test)]
 mod tests {
-    use aws_sdk_dynamodb::types::AttributeValue;
-
     use super::*;
     use crate::webhooks::delivery::{Failure, Outcome, Trigger};
 
@@ -286,9 +279,9 @@ mod tests {
     /// An attribute that is not listed would be neither read nor removed by a success or a fresh start.
     #[test]
     fn each_attribute_of_the_health_is_listed() {
-        let value = |name| if name == "hangs" { boolean(true) } else { number(7) };
-        let listed = SILENT.into_iter().chain([FAILING, "healthy_at", SLOW, "good_at"]);
-        let item: Item = listed.map(|name| -> (String, AttributeValue) { (name.to_owned(), value(name)) }).collect();
+        let value = |attribute| if attribute == HANGS { boolean(true) } else { number(7) };
+        let listed = SILENT.into_iter().chain([FAILING_SINCE, HEALTHY_AT, SLOW_AT, GOOD_AT]);
+        let item: Item = listed.map(|attribute| attribute.with(value(attribute))).collect();
         let health = Health::from_item(&item);
         let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at } = health;
         let times = [unanswered_since, failing_since, healthy_at, probed_at, slow_at, good_at];

@@ -2,6 +2,7 @@
 
 pub use api::webhooks::Kind;
 
+use super::item::{ASKED_AT, KIND, TAKEN_AT, URL};
 use crate::{aws::dynamo::Record, error::Result, timestamp::Timestamp, webhooks::destination::EndpointUrl};
 
 /// The way in which an endpoint gets its deliveries, with its URL.
@@ -34,7 +35,7 @@ impl Address {
 
     pub(super) fn read(record: &Record<'_>) -> Result<Self> {
         match kind(record)? {
-            Kind::Push => record.checked("url", EndpointUrl::parse).map(Self::Push),
+            Kind::Push => record.checked(URL, EndpointUrl::parse).map(Self::Push),
             Kind::Pull => Ok(Self::Pull),
         }
     }
@@ -42,12 +43,12 @@ impl Address {
 
 /// The kind of an endpoint. The item of a push endpoint does not name it.
 pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
-    if record.optional_text("kind").is_some() { record.parsed("kind") } else { Ok(Kind::Push) }
+    if record.optional_text(KIND).is_some() { record.parsed(KIND) } else { Ok(Kind::Push) }
 }
 
 impl Pulled {
     pub(super) fn read(record: &Record<'_>) -> Self {
         let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
-        Self { asked_at: time("asked_at"), taken_at: time("taken_at") }
+        Self { asked_at: time(ASKED_AT), taken_at: time(TAKEN_AT) }
     }
 }

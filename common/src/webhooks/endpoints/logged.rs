@@ -3,10 +3,14 @@
 
 use std::fmt;
 
-use super::table::{Endpoints, NOT_FOUND, key, record};
+use super::{
+    item::{DELETE_AT, LOG_SHARDS, TENANT_ID, WEBHOOK_ENDPOINT_ID},
+    table::{Endpoints, NOT_FOUND, key, record},
+};
 use crate::{
     aws::{
-        dynamo::{self, Item, Record, is_refused, number, text},
+        dynamo::{Attribute, Item, Record, number, text},
+        expression::query,
         failure,
     },
     error::Result,
@@ -16,7 +20,7 @@ use crate::{
 };
 
 /// The attributes that locate an endpoint's deliveries in the log. None is secret.
-pub(super) const LOGGED: &str = "webhook_endpoint_id, #url, log_shards";
+pub(super) const LOGGED: [Attribute; 2] = [WEBHOOK_ENDPOINT_ID, LOG_SHARDS];
 /// The prefix of the sort keys of deleted endpoints. These keys sort before every id.
 pub(super) const DELETED: &str = "#deleted#";
 /// The number of deleted endpoints whose deliveries a list still includes.
@@ -38,7 +42,7 @@ impl Endpoints {
     async fn shards_of(&self, tenant: &TenantId, id: EndpointId) -> Result<Vec<Shard>> {
         let deleted = self.dynamodb.get_item().table_name(&self.table);
         let deleted = deleted.set_key(Some(key(tenant, format!("{DELETED}{id}")))).send();
-        let (existing, deleted) = tokio::join!(self.get(tenant, id, LOGGED), deleted);
+        let (existing, deleted) = tokio::join!(self.get(tenant, id, &LOGGED), deleted);
         let shards = match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
             (Some(existing), _) => log_shards(&record(&existing)),
             // The number of shards that it had is no longer known.
@@ -50,26 +54,18 @@ impl Endpoints {
 
     /// The shards of the callbacks, of all existing endpoints, and of the newest deleted endpoints.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
-        let deleted = self
-            .dynamodb
-            .query()
-            .table_name(&self.table)
-            .key_condition_expression("tenant_id = :tenant AND begins_with(webhook_endpoint_id, :deleted)")
-            .expression_attribute_values(":tenant", text(tenant))
-            .expression_attribute_values(":deleted", text(DELETED))
-            .scan_index_forward(false)
-            .limit(MAX_DELETED)
-            .send();
-        let (existing, deleted) = tokio::join!(self.query(tenant, LOGGED), deleted);
+        let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED)));
+        let deleted = query(&self.dynamodb, &self.table, keys).scan_index_forward(false).limit(MAX_DELETED).send();
+        let (existing, deleted) = tokio::join!(self.query(tenant, &LOGGED), deleted);
         let deleted = deleted.map_err(failure("listing deleted endpoints"))?.items.unwrap_or_default();
         let mut shards: Vec<_> = Shard::first(DestinationId::Callback, SHARDS).collect();
         for item in &existing? {
             let record = record(item);
-            let endpoint = DestinationId::Endpoint(record.parsed("webhook_endpoint_id")?);
+            let endpoint = DestinationId::Endpoint(record.parsed(WEBHOOK_ENDPOINT_ID)?);
             shards.extend(Shard::first(endpoint, log_shards(&record)));
         }
         for item in &deleted {
-            let id = record(item).text("webhook_endpoint_id")?.strip_prefix(DELETED).and_then(|id| id.parse().ok());
+            let id = record(item).text(WEBHOOK_ENDPOINT_ID)?.strip_prefix(DELETED).and_then(|id| id.parse().ok());
             shards.extend(id.into_iter().flat_map(|id| Shard::first(DestinationId::Endpoint(id), SHARDS)));
         }
         Ok(shards)
@@ -77,25 +73,21 @@ impl Endpoints {
 
     /// Spreads the endpoint's future deliveries over more partitions of the log.
     pub async fn spread_log(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let update = dynamo::change(update, vec![("log_shards", number(SHARDS.into()))], &[])
-            .condition_expression("attribute_exists(webhook_endpoint_id)");
-        match update.send().await {
-            // The endpoint may have been deleted. Then it needs no more partitions.
-            Err(error) if !is_refused(&error) => Err(failure("spreading the delivery log")(error)),
-            _ => Ok(()),
-        }
+        // The endpoint may have been deleted. Then it needs no more partitions.
+        let update =
+            self.change(tenant, id).set(LOG_SHARDS, number(SHARDS.into())).only_if(WEBHOOK_ENDPOINT_ID.exists());
+        update.send(&self.dynamodb, "spreading the delivery log").await.map(drop)
     }
 }
 
 /// The number of the endpoint's shards in the delivery log.
 pub(super) fn log_shards(record: &Record<'_>) -> u8 {
-    record.optional_number("log_shards").and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
+    record.optional_number(LOG_SHARDS).and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
 }
 
 /// The item that remembers a deleted endpoint.
 pub(super) fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
     let mut item = key(tenant, format!("{DELETED}{id}"));
-    item.insert("delete_at".to_owned(), number(remembered_until.as_second()));
+    item.extend([DELETE_AT.with(number(remembered_until.as_second()))]);
     item
 }

@@ -8,17 +8,17 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-
 use super::{
     health::{DisabledReason, Health, NOTING, PENDING, disabled},
+    item::*,
     kind::Address,
     logged::log_shards,
     table::{Endpoints, record},
 };
 use crate::{
     aws::{
-        dynamo::{Item, number, text, update_if},
+        dynamo::{Attribute, Item, number, text},
+        expression::{Condition, Update, query},
         failure,
     },
     error::Result,
@@ -64,6 +64,12 @@ pub enum Step {
     GiveUp,
 }
 
+/// The attributes of a [`Notice`].
+#[rustfmt::skip]
+const NOTICED: [Attribute; 12] = [
+    WEBHOOK_ENDPOINT_ID, URL, DESCRIPTION, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, LOG_SHARDS, KIND, NOTICE,
+    NOTICE_AT, NOTICE_TRIES, MAILED_AT,
+];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
 /// The time for which sending a notice is tried.
@@ -81,20 +87,20 @@ pub(in crate::webhooks) fn after_tries(tries: u32) -> Duration {
 impl Notice {
     fn from_item(item: &Item) -> Result<Option<Self>> {
         let record = record(item);
-        if record.optional_text("notice").is_none() {
+        if record.optional_text(NOTICE).is_none() {
             return Ok(None);
         }
-        let endpoint = record.parsed("webhook_endpoint_id")?;
+        let endpoint = record.parsed(WEBHOOK_ENDPOINT_ID)?;
         Ok(Some(Self {
             endpoint,
             address: Address::read(&record)?,
-            description: record.optional_checked("description", Description::parse)?,
+            description: record.optional_checked(DESCRIPTION, Description::parse)?,
             failing_since: Health::from_item(item).failing_since,
             disabled: disabled(&record)?,
             shards: Shard::first(DestinationId::Endpoint(endpoint), log_shards(&record)).collect(),
-            at: record.time("notice_at")?,
-            tries: record.optional_number("notice_tries").and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0),
-            mailed_at: record.optional_number("mailed_at").map(Timestamp::from_millisecond),
+            at: record.time(NOTICE_AT)?,
+            tries: record.optional_number(NOTICE_TRIES).and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0),
+            mailed_at: record.optional_number(MAILED_AT).map(Timestamp::from_millisecond),
         }))
     }
 
@@ -122,12 +128,10 @@ impl Notice {
 impl Endpoints {
     /// The endpoints with a pending notice: all, or the first page of the index. The index lags behind the table.
     pub async fn pending_notices(&self) -> Result<Vec<(TenantId, EndpointId)>> {
-        let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
-        let query =
-            query.key_condition_expression("notice = :pending").expression_attribute_values(":pending", text(PENDING));
+        let query = query(&self.dynamodb, &self.table, NOTICE.equals(text(PENDING))).index_name(INDEX);
         let items = query.send().await.map_err(failure("listing pending notices"))?.items.unwrap_or_default();
         let keys = items.iter().map(record);
-        keys.map(|key| Ok((key.parsed("tenant_id")?, key.parsed("webhook_endpoint_id")?))).collect()
+        keys.map(|key| Ok((key.parsed(TENANT_ID)?, key.parsed(WEBHOOK_ENDPOINT_ID)?))).collect()
     }
 
     /// The pending notice about an endpoint, if there is one, read consistently.
@@ -135,45 +139,36 @@ impl Endpoints {
     /// # Errors
     /// The read fails, or the endpoint cannot be read.
     pub async fn notice(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Notice>> {
-        let projection = "webhook_endpoint_id, #url, description, failing_since, disabled_at, disabled_reason, log_shards, kind, \
-                          notice, notice_at, notice_tries, mailed_at";
-        let found = self.get(tenant, id, projection).await?;
+        let found = self.get(tenant, id, &NOTICED).await?;
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 
     /// Counts a try to send a notice. Returns the updated notice, or `None` if it changed meanwhile: do not send it.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
-        let update = self
-            .if_unchanged(tenant, &notice)
-            .update_expression("SET notice_tries = :tried")
-            .expression_attribute_values(":tried", number(tries.into()));
-        Ok(update_if(update, NOTING).await?.then_some(Notice { tries, ..notice }))
+        let update = self.if_unchanged(tenant, &notice).set(NOTICE_TRIES, number(tries.into()));
+        Ok(update.send(&self.dynamodb, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
     /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if one was.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
-        let remove = "REMOVE notice, notice_at, notice_tries";
-        let update = self.if_unchanged(tenant, notice);
-        let update = match mailed_at {
-            Some(at) => update
-                .update_expression(format!("SET mailed_at = :mailed_at {remove}"))
-                .expression_attribute_values(":mailed_at", number(at.as_millisecond())),
-            None => update.update_expression(remove),
-        };
-        update_if(update, NOTING).await.map(drop)
+        self.if_unchanged(tenant, notice)
+            .set_all(mailed_at.map(|at| (MAILED_AT, number(at.as_millisecond()))))
+            .remove_all([NOTICE, NOTICE_AT, NOTICE_TRIES])
+            .send(&self.dynamodb, NOTING)
+            .await
+            .map(drop)
     }
 
-    fn if_unchanged(&self, tenant: &TenantId, notice: &Notice) -> UpdateItemFluentBuilder {
-        let update = self.change(tenant, notice.endpoint);
-        let update = update.expression_attribute_values(":at", number(notice.at.as_millisecond()));
-        match notice.tries {
-            0 => update.condition_expression("notice_at = :at AND attribute_not_exists(notice_tries)"),
-            tries => update
-                .condition_expression("notice_at = :at AND notice_tries = :tries")
-                .expression_attribute_values(":tries", number(tries.into())),
-        }
+    fn if_unchanged(&self, tenant: &TenantId, notice: &Notice) -> Update {
+        self.change(tenant, notice.endpoint).only_if(has_tries(notice.at, notice.tries))
     }
+}
+
+/// The condition that a notice is pending since `at`, and has been tried so many times.
+pub(in crate::webhooks) fn has_tries(at: Timestamp, tries: u32) -> Condition {
+    let is_tried = if tries == 0 { NOTICE_TRIES.is_absent() } else { NOTICE_TRIES.equals(number(tries.into())) };
+    NOTICE_AT.equals(number(at.as_millisecond())).and(is_tried)
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::{
     health::NOTING,
+    item::{ASKED_AT, TAKEN_AT, WEBHOOK_ENDPOINT_ID},
     kind::{Address, Pulled},
     records::Endpoint,
     table::{Endpoints, NOT_FOUND},
 };
 use crate::{
-    aws::dynamo::{change, number, update_if},
+    aws::dynamo::number,
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -46,16 +47,16 @@ impl Endpoints {
         let Pulled { asked_at, taken_at } = endpoint.pulled;
         let mut set = Vec::new();
         if is_old(asked_at, ASKED) {
-            set.push(("asked_at", number(now.as_millisecond())));
+            set.push((ASKED_AT, number(now.as_millisecond())));
         }
         if has_taken && is_old(taken_at, TAKEN) {
-            set.push(("taken_at", number(now.as_millisecond())));
+            set.push((TAKEN_AT, number(now.as_millisecond())));
         }
         if set.is_empty() {
             return Ok(());
         }
         // The endpoint may have been deleted meanwhile.
-        let update = change(self.change(tenant, endpoint.id), set, &[]);
-        update_if(update.condition_expression("attribute_exists(webhook_endpoint_id)"), NOTING).await.map(drop)
+        let update = self.change(tenant, endpoint.id).set_all(set).only_if(WEBHOOK_ENDPOINT_ID.exists());
+        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 }

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{AttributeValue, Put, Update, builders::UpdateBuilder};
+use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
-    headers::{self, HEADER_NAMES, HEADERS},
-    health::{self, Health},
+    headers,
+    health::{DISABLED, Health, SILENT},
+    item::*,
     kind::{self, Address, Kind, Pulled},
     logged::{LOGGED, deleted, log_shards},
     table::{Endpoints, NOT_FOUND, key, record},
 };
 use crate::{
     aws::{
-        dynamo::{self, Item, Record, boolean, number, text, texts, update_if},
+        dynamo::{Attribute, Item, Record, boolean, number, text, texts},
+        expression::Update,
         transaction::{Marker, Transaction},
     },
     config::{ConfigError, Env},
@@ -151,9 +153,15 @@ impl Change {
 pub const MAX_ENDPOINTS: u32 = 480;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
-/// The attributes of an [`Endpoint`], except its [`Health`]. `url` is a reserved word in DynamoDB expressions.
-const ATTRIBUTES: &str = "webhook_endpoint_id, #url, active, signing_secret, previous_secret, previous_secret_expires_at, \
-                        headers, events, log_shards, healthy_at, inactive_since, updated_at, kind, asked_at, taken_at";
+/// The attribute of the counter.
+const ENDPOINTS: Attribute = Attribute("endpoints");
+/// The attributes of an [`Endpoint`], with its [`Health`].
+#[rustfmt::skip]
+const ATTRIBUTES: [Attribute; 21] = [
+    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, EVENTS,
+    LOG_SHARDS, HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, UNANSWERED_SINCE, HANGS, PROBED_AT,
+    FAILING_SINCE, SLOW_AT, GOOD_AT,
+];
 
 impl Endpoints {
     /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`. `once` also remembers the call.
@@ -167,14 +175,11 @@ impl Endpoints {
         limit: u32,
         once: Option<&Marker>,
     ) -> Result<()> {
-        let count = self
-            .counter(tenant, 1)
-            .condition_expression("attribute_not_exists(endpoints) OR endpoints < :limit")
-            .expression_attribute_values(":limit", number(limit.into()));
+        let has_room = ENDPOINTS.is_absent().or(ENDPOINTS.is_below(number(limit.into())));
         Transaction::new("creating an endpoint")
-            .update(count)
+            .update(self.counter(tenant, 1).only_if(has_room))
             .or(Error::Conflict(Conflict::EndpointLimit(limit)))
-            .put_new(&self.table, "webhook_endpoint_id", endpoint.to_item(tenant))
+            .put_new(&self.table, WEBHOOK_ENDPOINT_ID, endpoint.to_item(tenant))
             .once(once)
             .commit(&self.dynamodb)
             .await
@@ -182,13 +187,13 @@ impl Endpoints {
 
     /// The endpoints of `tenant`, active or not, read consistently.
     pub async fn all(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
-        let items = self.query(tenant, &attributes()).await?;
+        let items = self.query(tenant, &ATTRIBUTES).await?;
         Ok(items.iter().filter_map(|item| readable(item, Endpoint::from_item)).collect())
     }
 
     /// The endpoint `id` of `tenant`, active or not, read consistently.
     pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Endpoint>> {
-        let found = self.get(tenant, id, &attributes()).await?;
+        let found = self.get(tenant, id, &ATTRIBUTES).await?;
         found.as_ref().map(Endpoint::from_item).transpose()
     }
 
@@ -197,7 +202,7 @@ impl Endpoints {
     /// # Errors
     /// The tenant has no such endpoint; or the read fails.
     pub async fn require(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        self.get(tenant, id, LOGGED).await?.map(drop).ok_or(NOT_FOUND)
+        self.get(tenant, id, &LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
 
     /// Applies `change`. An empty change does not even update `updated_at`. A new secret rotates: the current secret
@@ -221,7 +226,7 @@ impl Endpoints {
         if is_done {
             return Ok(());
         }
-        let endpoint = self.get(tenant, id, "kind, #url").await?.ok_or(NOT_FOUND)?;
+        let endpoint = self.get(tenant, id, &[KIND, URL]).await?.ok_or(NOT_FOUND)?;
         if change.url.is_some() && kind::kind(&record(&endpoint))? == Kind::Pull {
             return Err(Error::Conflict(Conflict::PullEndpoint));
         }
@@ -240,64 +245,57 @@ impl Endpoints {
         overlap: Duration,
         now: Timestamp,
     ) -> Result<bool> {
-        let (mut set, mut copy, mut remove) = (vec![("updated_at", text(now))], Vec::new(), Vec::new());
-        let mut set_once = Vec::new();
-        let mut condition = "attribute_exists(webhook_endpoint_id)".to_owned();
+        let mut update = self.change(tenant, id).set(UPDATED_AT, text(now)).only_if(WEBHOOK_ENDPOINT_ID.exists());
         if let Some(url) = &change.url {
-            set.push(("url", text(url.as_str())));
-            condition.push_str(" AND attribute_not_exists(kind)");
+            update = update.set(URL, text(url.as_str())).only_if(KIND.is_absent());
+            if change.takes_headers_along() {
+                update = update.only_if(HEADERS.is_absent().or(URL.equals(text(url.as_str()))));
+            }
         }
-        set.extend(change.active.map(|active| ("active", boolean(active))));
+        update = update.set_all(change.active.map(|active| (ACTIVE, boolean(active))));
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
             // The slow or silent receiver was the one at the old URL, or before the fresh start.
-            set.push(("good_at", number(now.as_millisecond())));
-            remove.extend(health::SILENT.into_iter().chain([health::SLOW]));
+            update = update.set(GOOD_AT, number(now.as_millisecond())).remove_all(SILENT).remove(SLOW_AT);
         }
         if is_fresh {
-            set.push(("healthy_at", number(now.as_millisecond())));
-            remove.extend(health::DISABLED.into_iter().chain([health::FAILING, health::INACTIVE]));
+            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove_all(DISABLED);
+            update = update.remove_all([FAILING_SINCE, INACTIVE_SINCE]);
         }
         if change.active == Some(false) {
             // The endpoint may have been inactive before.
-            set_once.push((health::INACTIVE, number(now.as_millisecond())));
+            update = update.set_once(INACTIVE_SINCE, number(now.as_millisecond()));
         }
-        match &change.description {
-            Patch::Set(description) => set.push(("description", text(description.as_str()))),
-            Patch::Clear => remove.push("description"),
-            Patch::Keep => {}
+        update = match &change.description {
+            Patch::Set(description) => update.set(DESCRIPTION, text(description.as_str())),
+            Patch::Clear => update.remove(DESCRIPTION),
+            Patch::Keep => update,
+        };
+        update = match &change.events {
+            Patch::Set(events) => update.set(EVENTS, texts(events.names())),
+            Patch::Clear => update.remove(EVENTS),
+            Patch::Keep => update,
+        };
+        update = match &change.headers {
+            Patch::Set(headers) => update.replace(&[HEADERS, HEADER_NAMES], headers::attributes(headers)),
+            Patch::Clear => update.remove_all([HEADERS, HEADER_NAMES]),
+            Patch::Keep => update,
+        };
+        if let Some(secret) = change.signing_secret.as_ref().map(|secret| text(secret.reveal())) {
+            update = update.set(SIGNING_SECRET, secret.clone());
+            update = match rotation {
+                Rotation::Done => update.only_if(SIGNING_SECRET.equals(secret)),
+                Rotation::To => update.only_if(SIGNING_SECRET.differs_from(secret)),
+            };
+            update = match rotation {
+                Rotation::Done => update,
+                Rotation::To if overlap.is_zero() => update.remove_all([PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT]),
+                Rotation::To => update
+                    .copy(PREVIOUS_SECRET, SIGNING_SECRET)
+                    .set(PREVIOUS_SECRET_EXPIRES_AT, number(now.after(overlap).as_millisecond())),
+            };
         }
-        match &change.events {
-            Patch::Set(events) => set.push(("events", texts(events.names()))),
-            Patch::Clear => remove.push("events"),
-            Patch::Keep => {}
-        }
-        match &change.headers {
-            Patch::Set(headers) if !headers.is_empty() => set.extend(headers::attributes(headers)),
-            Patch::Set(_) | Patch::Clear => remove.extend([HEADERS, HEADER_NAMES]),
-            Patch::Keep => {}
-        }
-        if change.takes_headers_along() {
-            condition.push_str(" AND (attribute_not_exists(headers) OR #url = :url)");
-        }
-        if let Some(secret) = &change.signing_secret {
-            set.push(("signing_secret", text(secret.reveal())));
-            condition.push_str(match rotation {
-                Rotation::To => " AND signing_secret <> :signing_secret",
-                Rotation::Done => " AND signing_secret = :signing_secret",
-            });
-            match rotation {
-                Rotation::Done => {}
-                Rotation::To if overlap.is_zero() => remove.extend(["previous_secret", "previous_secret_expires_at"]),
-                Rotation::To => {
-                    copy.push(("previous_secret", "signing_secret"));
-                    set.push(("previous_secret_expires_at", number(now.after(overlap).as_millisecond())));
-                }
-            }
-        }
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let update = dynamo::change_more(update, set, set_once, &copy, &remove).condition_expression(condition);
-        update_if(update, "updating an endpoint").await
+        update.send(&self.dynamodb, "updating an endpoint").await
     }
 
     /// Deletes an endpoint and decrements the count. The log still lists its deliveries until `remembered_until`.
@@ -307,31 +305,23 @@ impl Endpoints {
     pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
         let deleted = deleted(tenant, id, remembered_until);
         Transaction::new("deleting an endpoint")
-            .delete_existing(&self.table, "webhook_endpoint_id", key(tenant, id))
+            .delete_if(&self.table, key(tenant, id), WEBHOOK_ENDPOINT_ID.exists())
             .or(NOT_FOUND)
-            .put(Put::builder().table_name(&self.table).set_item(Some(deleted)))
+            .put(&self.table, deleted)
             .update(self.counter(tenant, -1))
             .commit(&self.dynamodb)
             .await
     }
 
-    fn counter(&self, tenant: &TenantId, by: i64) -> UpdateBuilder {
-        Update::builder()
-            .table_name(&self.table)
-            .set_key(Some(key(tenant, COUNTER)))
-            .update_expression("ADD endpoints :by")
-            .expression_attribute_values(":by", number(by))
+    fn counter(&self, tenant: &TenantId, by: i64) -> Update {
+        Update::of(&self.table, key(tenant, COUNTER)).add(ENDPOINTS, number(by))
     }
-}
-
-fn attributes() -> String {
-    format!("{ATTRIBUTES}, {}, {}, {}, good_at", health::SILENT.join(", "), health::FAILING, health::SLOW)
 }
 
 /// Reads an item. An unreadable endpoint is left out and reported to operators, so that it does not stop deliveries to
 /// the other endpoints of its tenant.
 pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
-    let id = record(item).optional_text("webhook_endpoint_id");
+    let id = record(item).optional_text(WEBHOOK_ENDPOINT_ID);
     let unreadable = |error: &Error| {
         crate::log!("endpoint.unreadable", endpoint = id, ?error);
         metrics::count("UnreadableEndpoint");
@@ -342,34 +332,34 @@ pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T
 impl NewEndpoint {
     fn to_item(&self, tenant: &TenantId) -> Item {
         let mut item = key(tenant, self.id);
-        let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
+        let mut set = |attribute: Attribute, value: AttributeValue| item.extend([attribute.with(value)]);
         match &self.address {
-            Address::Push(url) => set("url", text(url.as_str())),
-            Address::Pull => set("kind", text(Kind::Pull)),
-        };
-        set("signing_secret", text(self.signing_secret.reveal()));
-        set("active", boolean(self.active));
-        if !self.active {
-            set(health::INACTIVE, number(self.created_at.as_millisecond()));
+            Address::Push(url) => set(URL, text(url.as_str())),
+            Address::Pull => set(KIND, text(Kind::Pull)),
         }
-        set("created_at", text(self.created_at));
-        set("updated_at", text(self.created_at));
+        set(SIGNING_SECRET, text(self.signing_secret.reveal()));
+        set(ACTIVE, boolean(self.active));
+        if !self.active {
+            set(INACTIVE_SINCE, number(self.created_at.as_millisecond()));
+        }
+        set(CREATED_AT, text(self.created_at));
+        set(UPDATED_AT, text(self.created_at));
         for (name, value) in headers::attributes(&self.headers) {
             set(name, value);
         }
         if let Some(description) = &self.description {
-            set("description", text(description.as_str()));
+            set(DESCRIPTION, text(description.as_str()));
         }
         if let Some(events) = &self.events {
-            set("events", texts(events.names()));
+            set(EVENTS, texts(events.names()));
         }
         item
     }
 }
 
 fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
-    let Some(secret) = record.optional_checked("previous_secret", SigningSecret::parse)? else { return Ok(None) };
-    Ok(Some(PreviousSecret { secret, expires_at: record.time("previous_secret_expires_at")? }))
+    let Some(secret) = record.optional_checked(PREVIOUS_SECRET, SigningSecret::parse)? else { return Ok(None) };
+    Ok(Some(PreviousSecret { secret, expires_at: record.time(PREVIOUS_SECRET_EXPIRES_AT)? }))
 }
 
 impl Endpoint {
@@ -411,19 +401,19 @@ impl Endpoint {
 
     fn from_item(item: &Item) -> Result<Self> {
         let record = record(item);
-        let inactive_since = || match record.optional_number(health::INACTIVE) {
+        let inactive_since = || match record.optional_number(INACTIVE_SINCE) {
             Some(since) => Ok(Timestamp::from_millisecond(since)),
             // The endpoint was made inactive by a version that did not store the time.
-            None => record.parsed("updated_at"),
+            None => record.parsed(UPDATED_AT),
         };
         Ok(Self {
-            inactive_since: (!record.boolean("active")?).then(inactive_since).transpose()?,
-            id: record.parsed("webhook_endpoint_id")?,
+            inactive_since: (!record.boolean(ACTIVE)?).then(inactive_since).transpose()?,
+            id: record.parsed(WEBHOOK_ENDPOINT_ID)?,
             address: Address::read(&record)?,
-            signing_secret: record.checked("signing_secret", SigningSecret::parse)?,
+            signing_secret: record.checked(SIGNING_SECRET, SigningSecret::parse)?,
             previous_secret: previous_secret(&record)?,
             headers: headers::read(&record)?,
-            events: record.optional_set("events", EventFilter::parse_name)?,
+            events: record.optional_set(EVENTS, EventFilter::parse_name)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
             pulled: Pulled::read(&record),

@@ -1,11 +1,13 @@
 //! The table of endpoints: its keys, and reads of its items.
 
-use aws_sdk_dynamodb::{Client, operation::update_item::builders::UpdateItemFluentBuilder};
+use aws_sdk_dynamodb::Client;
 
+use super::item::{TENANT_ID, WEBHOOK_ENDPOINT_ID};
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, query_all, text},
+        dynamo::{Attribute, Item, Record, item, query_all, text},
+        expression::{Update, projection, query, select},
         failure,
     },
     config::{ConfigError, Env},
@@ -29,30 +31,28 @@ impl Endpoints {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
 
-    pub(super) async fn query(&self, tenant: &TenantId, projection: &str) -> Result<Vec<Item>> {
-        let query = self
-            .dynamodb
-            .query()
-            .table_name(&self.table)
-            .consistent_read(true)
-            .key_condition_expression("tenant_id = :tenant AND webhook_endpoint_id >= :first")
-            .expression_attribute_values(":tenant", text(tenant))
-            .expression_attribute_values(":first", text("0"))
-            .projection_expression(projection)
-            .expression_attribute_names("#url", "url");
-        query_all(query, "listing endpoints").await
+    pub(super) async fn query(&self, tenant: &TenantId, attributes: &[Attribute]) -> Result<Vec<Item>> {
+        let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.is_at_least(text("0")));
+        let query = query(&self.dynamodb, &self.table, keys).consistent_read(true);
+        query_all(select(query, attributes), "listing endpoints").await
     }
 
-    pub(super) async fn get(&self, tenant: &TenantId, id: EndpointId, projection: &str) -> Result<Option<Item>> {
+    pub(super) async fn get(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        attributes: &[Attribute],
+    ) -> Result<Option<Item>> {
+        let (projection, names) = projection(attributes);
         let found = self.dynamodb.get_item().table_name(&self.table).set_key(Some(key(tenant, id)));
-        let found = found.consistent_read(true).projection_expression(projection);
-        let found = found.expression_attribute_names("#url", "url");
+        let found =
+            found.consistent_read(true).set_projection_expression(projection).set_expression_attribute_names(names);
         Ok(found.send().await.map_err(failure("reading an endpoint"))?.item)
     }
 
-    /// An update of an endpoint's item, to be completed with an expression.
-    pub(super) fn change(&self, tenant: &TenantId, id: EndpointId) -> UpdateItemFluentBuilder {
-        self.dynamodb.update_item().table_name(&self.table).set_key(Some(key(tenant, id)))
+    /// An update of an endpoint's item.
+    pub(super) fn change(&self, tenant: &TenantId, id: EndpointId) -> Update {
+        Update::of(&self.table, key(tenant, id))
     }
 }
 
@@ -61,5 +61,5 @@ pub(super) fn record(item: &Item) -> Record<'_> {
 }
 
 pub(super) fn key(tenant: &TenantId, id: impl ToString) -> Item {
-    item([("tenant_id", text(tenant)), ("webhook_endpoint_id", text(id))])
+    item([(TENANT_ID, text(tenant)), (WEBHOOK_ENDPOINT_ID, text(id))])
 }

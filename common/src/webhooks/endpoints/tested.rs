@@ -1,8 +1,11 @@
 //! Tests of endpoints, at most ten per minute each. The item of an endpoint stores the times of the last ten.
 
-use aws_sdk_dynamodb::types::{AttributeValue, Update};
+use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::table::{Endpoints, NOT_FOUND, key};
+use super::{
+    item::{TESTED_AT, WEBHOOK_ENDPOINT_ID},
+    table::{Endpoints, NOT_FOUND},
+};
 use crate::{
     aws::{
         dynamo::{Item, number},
@@ -21,8 +24,6 @@ use crate::{
 const TESTS: usize = 10;
 /// One minute, in milliseconds.
 const WINDOW: i64 = 60_000;
-/// The attributes that the limit needs.
-const TESTED: &str = "webhook_endpoint_id, #url, tested_at";
 
 impl Endpoints {
     /// Stores a test of an endpoint, and counts it. The test gets a due row, but the caller sends its message.
@@ -40,7 +41,7 @@ impl Endpoints {
         let id = test.webhook_endpoint_id.ok_or(NOT_FOUND)?;
         // A round is refused only if a concurrent test was counted, so the limit bounds the rounds.
         for round in 0..=TESTS {
-            let record = self.get(tenant, id, TESTED).await?.ok_or(NOT_FOUND)?;
+            let record = self.get(tenant, id, &[WEBHOOK_ENDPOINT_ID, TESTED_AT]).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;
             if round == 0 {
                 let rows = [
@@ -51,18 +52,14 @@ impl Endpoints {
                     return Err(Error::Busy);
                 }
             }
-            let count = Update::builder()
-                .table_name(&self.table)
-                .set_key(Some(key(tenant, id)))
-                .update_expression("SET tested_at = :times")
-                .expression_attribute_values(":times", AttributeValue::L(times.into_iter().map(number).collect()));
-            let count = match record.get("tested_at") {
-                Some(before) => count
-                    .condition_expression("tested_at = :before")
-                    .expression_attribute_values(":before", before.clone()),
-                None => count
-                    .condition_expression("attribute_exists(webhook_endpoint_id) AND attribute_not_exists(tested_at)"),
+            let is_unchanged = match record.get(TESTED_AT.name()) {
+                Some(before) => TESTED_AT.equals(before.clone()),
+                None => WEBHOOK_ENDPOINT_ID.exists().and(TESTED_AT.is_absent()),
             };
+            let count = self
+                .change(tenant, id)
+                .set(TESTED_AT, AttributeValue::L(times.into_iter().map(number).collect()))
+                .only_if(is_unchanged);
             let transaction = Transaction::new("testing an endpoint").update(count);
             let transaction = log.begin_in(transaction, tenant, test, now).once(once);
             match transaction.first_refused(&self.dynamodb).await? {
@@ -77,7 +74,7 @@ impl Endpoints {
 
 /// The times of the endpoint's tests, oldest first.
 fn times(record: &Item) -> Vec<i64> {
-    let times = record.get("tested_at").and_then(|times| times.as_l().ok()).into_iter().flatten();
+    let times = record.get(TESTED_AT.name()).and_then(|times| times.as_l().ok()).into_iter().flatten();
     times.filter_map(|time| time.as_n().ok()?.parse().ok()).collect()
 }
 

@@ -3,13 +3,14 @@
 use super::{
     headers,
     health::{self, DisabledReason, Health},
+    item::*,
     kind::{self, Kind, Pulled},
     logged::log_shards,
     records::readable,
     table::{Endpoints, NOT_FOUND, record},
 };
 use crate::{
-    aws::dynamo::Item,
+    aws::dynamo::{Attribute, Item},
     error::Result,
     id::{EndpointId, TenantId},
     name::Description,
@@ -54,14 +55,16 @@ pub struct EndpointView {
 }
 
 /// The attributes of an [`EndpointView`].
-const VIEW: &str = "webhook_endpoint_id, #url, active, description, header_names, created_at, updated_at, log_shards, \
-                    previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason, kind, asked_at, \
-                    taken_at";
+#[rustfmt::skip]
+const VIEW: [Attribute; 16] = [
+    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, LOG_SHARDS,
+    PREVIOUS_SECRET_EXPIRES_AT, EVENTS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
+];
 
 impl Endpoints {
     /// All endpoints of `tenant`, oldest first, read consistently.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
-        let items = self.query(tenant, VIEW).await?;
+        let items = self.query(tenant, &VIEW).await?;
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
 
@@ -70,7 +73,7 @@ impl Endpoints {
     /// # Errors
     /// The tenant has no such endpoint; or it cannot be read.
     pub async fn view(&self, tenant: &TenantId, id: EndpointId) -> Result<EndpointView> {
-        EndpointView::from_item(&self.get(tenant, id, VIEW).await?.ok_or(NOT_FOUND)?)
+        EndpointView::from_item(&self.get(tenant, id, &VIEW).await?.ok_or(NOT_FOUND)?)
     }
 }
 
@@ -79,21 +82,21 @@ impl EndpointView {
         let record = record(item);
         let kind = kind::kind(&record)?;
         Ok(Self {
-            id: record.parsed("webhook_endpoint_id")?,
+            id: record.parsed(WEBHOOK_ENDPOINT_ID)?,
             kind,
             url: match kind {
-                Kind::Push => Some(record.text("url")?.to_owned()),
+                Kind::Push => Some(record.text(URL)?.to_owned()),
                 Kind::Pull => None,
             },
             pulled: Pulled::read(&record),
-            description: record.optional_checked("description", Description::parse)?,
-            active: record.boolean("active")?,
-            events: record.optional_set("events", EventFilter::parse_name)?,
-            created_at: record.parsed("created_at")?,
-            updated_at: record.parsed("updated_at")?,
+            description: record.optional_checked(DESCRIPTION, Description::parse)?,
+            active: record.boolean(ACTIVE)?,
+            events: record.optional_set(EVENTS, EventFilter::parse_name)?,
+            created_at: record.parsed(CREATED_AT)?,
+            updated_at: record.parsed(UPDATED_AT)?,
             header_names: headers::read_names(&record)?,
             previous_secret_expires_at: record
-                .optional_number("previous_secret_expires_at")
+                .optional_number(PREVIOUS_SECRET_EXPIRES_AT)
                 .map(Timestamp::from_millisecond),
             failing_since: Health::from_item(item).failing_since,
             disabled: health::disabled(&record)?,

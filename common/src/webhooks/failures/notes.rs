@@ -2,25 +2,28 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::{
-    operation::update_item::builders::UpdateItemFluentBuilder,
-    types::{AttributeValue, ReturnValue},
-};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 
 use super::{
     failing::Failing,
     failure::{JobFailure, Workflow, WorkflowKey},
     storm::Write,
-    table::{AGAIN, INDEX, JobFailures, NEWEST, Noted, PENDING, PREFIX, failure_value, ids, key, read, sort_key},
+    table::{
+        AGAIN, FAILED, INDEX, JobFailures, MORE, NEWEST, Noted, PENDING, PREFIX, TOLD, TOLD_UNTIL, WORKFLOW, WRITES,
+        failure_value, ids, key, read, sort_key,
+    },
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, number, text, update_if},
+        dynamo::{Attribute, Item, Record, get, number, text},
+        expression::{Condition, query},
         failure,
     },
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
+    webhooks::endpoints::item::*,
+    webhooks::endpoints::notice::has_tries,
 };
 
 /// The time for which an item is kept after its last failure. It exceeds the time for which its notice may be pending.
@@ -47,39 +50,28 @@ impl JobFailures {
             Write::Count { more } => (false, more),
             Write::None => (false, 0),
         };
-        let mut set = "notice = :pending, notice_at = if_not_exists(notice_at, :now), delete_at = :end".to_owned();
-        let mut add = "writes :one".to_owned();
-        let mut update = self
-            .change(tenant, &sort_key(&workflow.key))
-            .expression_attribute_values(":pending", text(PENDING))
-            .expression_attribute_values(":now", number(now.as_millisecond()))
-            .expression_attribute_values(":end", number(now.after(ITEM_LIFETIME).as_second()))
-            .expression_attribute_values(":one", number(1))
-            .return_values(ReturnValue::AllNew);
-        if let Some(name) = &workflow.name {
-            set.push_str(", workflow = :workflow");
-            update = update.expression_attribute_values(":workflow", text(name));
-        }
         let (again, new): (Vec<_>, Vec<_>) = failures.iter().partition(|failure| failure.id.is_repeated);
-        for (place, failure) in NEWEST.iter().zip(&new).chain([&AGAIN].into_iter().zip(&again)) {
-            set.push_str(&format!(", {place} = :{place}"));
-            update = update.expression_attribute_values(format!(":{place}"), failure_value(failure));
-        }
+        let newest = NEWEST.into_iter().zip(&new).chain([AGAIN].into_iter().zip(&again));
+        let mut update = self
+            .update(tenant, &sort_key(&workflow.key))
+            .set(NOTICE, text(PENDING))
+            .set_once(NOTICE_AT, number(now.as_millisecond()))
+            .set(DELETE_AT, number(now.after(ITEM_LIFETIME).as_second()))
+            .set_all(workflow.name.as_ref().map(|name| (WORKFLOW, text(name))))
+            .set_all(newest.map(|(place, failure)| (place, failure_value(failure))))
+            .add(WRITES, number(1));
         // New failures move the others back.
-        for (from, to) in NEWEST.iter().zip(NEWEST.iter().skip(new.len())).filter(|_| !new.is_empty()) {
-            set.push_str(&format!(", {to} = if_not_exists({from}, :none)"));
-            update = update.expression_attribute_values(":none", AttributeValue::M(Item::new()));
+        for (from, to) in NEWEST.into_iter().zip(NEWEST.into_iter().skip(new.len())).filter(|_| !new.is_empty()) {
+            update = update.copy_or(to, from, AttributeValue::M(Item::new()));
         }
         if let Some(ids) = ids(failures.iter().map(|failure| &failure.id)).filter(|_| has_ids) {
-            add.push_str(", failed :ids");
-            update = update.expression_attribute_values(":ids", ids);
+            update = update.add(FAILED, ids);
         }
         if more > 0 {
-            add.push_str(", more :more");
-            update = update.expression_attribute_values(":more", number(i64::try_from(more).unwrap_or(i64::MAX)));
+            update = update.add(MORE, number(i64::try_from(more).unwrap_or(i64::MAX)));
         }
-        let noted = Box::pin(update.update_expression(format!("SET {set} ADD {add}")).send()).await;
-        let noted = noted.map_err(failure("noting a failed job"))?.attributes.unwrap_or_default();
+        let noted =
+            update.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a failed job").await?.unwrap_or_default();
         let failing =
             read(&noted)?.ok_or_else(|| Error::Internal("a failed job was noted without a notice".to_owned()))?;
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })
@@ -92,19 +84,16 @@ impl JobFailures {
     pub async fn pending(&self) -> Result<Vec<(TenantId, WorkflowKey)>> {
         let (mut found, mut after) = (Vec::new(), " ".to_owned());
         for _ in 0..PAGES {
-            let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
-            let query = query
-                .key_condition_expression("notice = :pending AND tenant_id > :after")
-                .expression_attribute_values(":pending", text(PENDING))
-                .expression_attribute_values(":after", text(&after));
+            let keys = NOTICE.equals(text(PENDING)).and(TENANT_ID.is_above(text(&after)));
+            let query = query(&self.dynamodb, &self.table, keys).index_name(INDEX);
             let page = query.send().await.map_err(failure("listing failing workflows"))?;
             for item in page.items.unwrap_or_default() {
                 let record = Record::new("failing workflow", &item);
-                let workflow = record.text("webhook_endpoint_id")?.trim_start_matches(PREFIX);
-                found.push((record.parsed("tenant_id")?, WorkflowKey::stored(workflow)));
+                let workflow = record.text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(PREFIX);
+                found.push((record.parsed(TENANT_ID)?, WorkflowKey::stored(workflow)));
             }
             // The rest of a tenant that fills pages is left for later, so that the next tenants get their turn.
-            match page.last_evaluated_key.as_ref().and_then(|last| last.get("tenant_id")?.as_s().ok()) {
+            match page.last_evaluated_key.as_ref().and_then(|last| last.get(TENANT_ID.name())?.as_s().ok()) {
                 Some(last) => last.clone_into(&mut after),
                 None => break,
             }
@@ -117,9 +106,9 @@ impl JobFailures {
     /// # Errors
     /// The read failed, or the item cannot be read.
     pub async fn failing(&self, tenant: &TenantId, workflow: &WorkflowKey) -> Result<Option<Failing>> {
-        let found = self.dynamodb.get_item().table_name(&self.table).set_key(Some(key(tenant, &sort_key(workflow))));
-        let found = found.consistent_read(true).send().await.map_err(failure("reading a failing workflow"))?;
-        found.item.as_ref().map(read).transpose().map(Option::flatten)
+        let key = key(tenant, &sort_key(workflow));
+        let found = get(&self.dynamodb, &self.table, key, "reading a failing workflow").await?;
+        found.as_ref().map(read).transpose().map(Option::flatten)
     }
 
     /// Counts a try to send the notice. Returns the updated notice, or `None` if another process sends it.
@@ -131,19 +120,11 @@ impl JobFailures {
     ) -> Result<Option<Failing>> {
         let tries = failing.tries.saturating_add(1);
         let update = self
-            .change(tenant, &sort_key(workflow))
-            .update_expression("SET notice_tries = :tried")
-            .expression_attribute_values(":tried", number(tries.into()))
-            .expression_attribute_values(":at", number(failing.at.as_millisecond()));
-        let update = match failing.tries {
-            0 => update.condition_expression("notice_at = :at AND attribute_not_exists(notice_tries)"),
-            tries => update
-                .condition_expression("notice_at = :at AND notice_tries = :tries")
-                .expression_attribute_values(":tries", number(tries.into())),
-        };
-        Ok(update_if(update, "counting a try to send an email about failed jobs")
-            .await?
-            .then_some(Failing { tries, ..failing }))
+            .update(tenant, &sort_key(workflow))
+            .set(NOTICE_TRIES, number(tries.into()))
+            .only_if(has_tries(failing.at, failing.tries));
+        let is_counted = update.send(&self.dynamodb, "counting a try to send an email about failed jobs").await?;
+        Ok(is_counted.then_some(Failing { tries, ..failing }))
     }
 
     /// Notes that an email has told the failures in `failing`. Failures noted since stay pending for the next email.
@@ -156,52 +137,37 @@ impl JobFailures {
     ) -> Result<()> {
         const DOING: &str = "noting that failed jobs were told";
         let told = || {
-            let update = self.change(tenant, &sort_key(workflow));
-            let update = update.expression_attribute_values(":now", number(now.as_millisecond()));
-            match ids(failing.told_with_these().iter()) {
-                Some(told) => ("SET mailed_at = :now, told = :told", update.expression_attribute_values(":told", told)),
-                None => ("SET mailed_at = :now", update),
-            }
+            let until = (!failing.count().is_exact).then(|| (TOLD_UNTIL, number(now.as_millisecond())));
+            self.update(tenant, &sort_key(workflow))
+                .set(MAILED_AT, number(now.as_millisecond()))
+                .set_all(ids(failing.told_with_these().iter()).map(|ids| (TOLD, ids)))
+                .set_all(until)
         };
-        let until = if failing.count().is_exact { "" } else { ", told_until = :now" };
-        let (set, update) = told();
-        let update = update.update_expression(format!("{set}{until} REMOVE {}", done()));
-        if update_if(if_unchanged(update, failing), DOING).await? {
+        if told().remove_all(DONE).only_if(is_unchanged(failing)).send(&self.dynamodb, DOING).await? {
             return Ok(());
         }
-        let (set, mut update) = told();
-        let mut set = format!("{set}{until}, notice_at = :now");
-        if failing.more > 0 {
-            set.push_str(", more = more - :more");
-            update =
-                update.expression_attribute_values(":more", number(i64::try_from(failing.more).unwrap_or(i64::MAX)));
-        }
-        let mut delete = String::new();
-        if let Some(ids) = ids(failing.failed.iter()) {
-            delete.push_str(" DELETE failed :ids");
-            update = update.expression_attribute_values(":ids", ids);
-        }
         // The notice is gone if the organization was deleted meanwhile.
-        let update = update.condition_expression("attribute_exists(notice)");
-        update_if(update.update_expression(format!("{set} REMOVE notice_tries{delete}")), DOING).await.map(drop)
+        let mut rest =
+            told().set(NOTICE_AT, number(now.as_millisecond())).remove(NOTICE_TRIES).only_if(NOTICE.exists());
+        if failing.more > 0 {
+            rest = rest.change_by(MORE, -i64::try_from(failing.more).unwrap_or(i64::MAX));
+        }
+        if let Some(ids) = ids(failing.failed.iter()) {
+            rest = rest.delete(FAILED, ids);
+        }
+        rest.send(&self.dynamodb, DOING).await.map(drop)
     }
 
     /// Removes a notice whose failures have all been told, unless a failure has been noted since.
     pub async fn drop_notice(&self, tenant: &TenantId, workflow: &WorkflowKey, failing: &Failing) -> Result<()> {
-        let update = self.change(tenant, &sort_key(workflow)).update_expression(format!("REMOVE {}", done()));
-        update_if(if_unchanged(update, failing), "dropping a notice about failed jobs").await.map(drop)
+        let drop_all = self.update(tenant, &sort_key(workflow)).remove_all(DONE).only_if(is_unchanged(failing));
+        drop_all.send(&self.dynamodb, "dropping a notice about failed jobs").await.map(drop)
     }
 }
 
 /// The attributes that exist only while a notice is pending.
-fn done() -> String {
-    ["notice", "notice_at", "notice_tries", "failed", "more", AGAIN]
-        .into_iter()
-        .chain(NEWEST)
-        .collect::<Vec<_>>()
-        .join(", ")
-}
+const DONE: [Attribute; 9] = [NOTICE, NOTICE_AT, NOTICE_TRIES, FAILED, MORE, AGAIN, NEWEST[0], NEWEST[1], NEWEST[2]];
 
-fn if_unchanged(update: UpdateItemFluentBuilder, failing: &Failing) -> UpdateItemFluentBuilder {
-    update.condition_expression("writes = :writes").expression_attribute_values(":writes", number(failing.writes))
+fn is_unchanged(failing: &Failing) -> Condition {
+    WRITES.equals(number(failing.writes))
 }

@@ -7,12 +7,13 @@ use aws_sdk_dynamodb::types::ReturnValue;
 use super::table::JobFailures;
 use crate::{
     aws::{
-        dynamo::{Record, is_refused, number, update_if},
-        failure,
+        dynamo::{Attribute, Record, number},
+        expression::Update,
     },
     error::Result,
     id::TenantId,
     timestamp::Timestamp,
+    webhooks::endpoints::item::DELETE_AT,
 };
 
 /// The limit per day, which begins at midnight UTC. The last email of a day mentions the limit.
@@ -20,6 +21,8 @@ pub const MAILS_A_DAY: i64 = 50;
 
 /// The sort key of the item that counts a tenant's emails.
 const KEY: &str = "#failure-mails";
+const MAILS: Attribute = Attribute("mails");
+const MAIL_DAY: Attribute = Attribute("mail_day");
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const DOING: &str = "counting emails about failed jobs";
 
@@ -27,41 +30,27 @@ impl JobFailures {
     /// Counts an email of the day before it is sent. Returns its number, or `None` if the day's limit has been reached.
     pub async fn take_mail(&self, tenant: &TenantId, now: Timestamp) -> Result<Option<i64>> {
         let day = now.day();
-        let update = self
-            .change(tenant, KEY)
-            .update_expression("SET mails = mails + :one")
-            .condition_expression("mail_day = :day AND mails < :most")
-            .expression_attribute_values(":one", number(1))
-            .expression_attribute_values(":day", number(day.as_second()))
-            .expression_attribute_values(":most", number(MAILS_A_DAY))
-            .return_values(ReturnValue::UpdatedNew);
-        match update.send().await {
-            Ok(counted) => {
-                let counted = counted.attributes.unwrap_or_default();
-                return Record::new("email count", &counted).number("mails").map(Some);
-            }
-            Err(error) if is_refused(&error) => {}
-            Err(error) => return Err(failure(DOING)(error)),
+        let more = self.change_mails(tenant, 1, now).only_if(MAILS.is_below(number(MAILS_A_DAY)));
+        if let Some(counted) = more.send_for(&self.dynamodb, ReturnValue::UpdatedNew, DOING).await? {
+            return Record::new("email count", &counted).number(MAILS).map(Some);
         }
         let first = self
-            .change(tenant, KEY)
-            .update_expression("SET mail_day = :day, mails = :one, delete_at = :end")
-            .condition_expression("attribute_not_exists(mail_day) OR mail_day < :day")
-            .expression_attribute_values(":one", number(1))
-            .expression_attribute_values(":day", number(day.as_second()))
-            .expression_attribute_values(":end", number(day.after(DAY * 2).as_second()));
-        Ok(update_if(first, DOING).await?.then_some(1))
+            .update(tenant, KEY)
+            .set(MAIL_DAY, number(day.as_second()))
+            .set(MAILS, number(1))
+            .set(DELETE_AT, number(day.after(DAY * 2).as_second()))
+            .only_if(MAIL_DAY.is_absent().or(MAIL_DAY.is_below(number(day.as_second()))));
+        Ok(first.send(&self.dynamodb, DOING).await?.then_some(1))
     }
 
     /// Undoes the count of an email that was not sent.
     pub async fn give_back_mail(&self, tenant: &TenantId, now: Timestamp) -> Result<()> {
-        let update = self
-            .change(tenant, KEY)
-            .update_expression("SET mails = mails - :one")
-            .condition_expression("mail_day = :day AND mails > :none")
-            .expression_attribute_values(":one", number(1))
-            .expression_attribute_values(":none", number(0))
-            .expression_attribute_values(":day", number(now.day().as_second()));
-        update_if(update, DOING).await.map(drop)
+        let less = self.change_mails(tenant, -1, now).only_if(MAILS.is_above(number(0)));
+        less.send(&self.dynamodb, DOING).await.map(drop)
+    }
+
+    /// Changes the number of today's emails by `by`, if there is one.
+    fn change_mails(&self, tenant: &TenantId, by: i64, now: Timestamp) -> Update {
+        self.update(tenant, KEY).change_by(MAILS, by).only_if(MAIL_DAY.equals(number(now.day().as_second())))
     }
 }

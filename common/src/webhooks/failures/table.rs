@@ -1,6 +1,6 @@
 //! The items of failing workflows, in the table of endpoints.
 
-use aws_sdk_dynamodb::{Client, operation::update_item::builders::UpdateItemFluentBuilder, types::AttributeValue};
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use super::{
     failing::Failing,
@@ -9,13 +9,15 @@ use super::{
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, item, text, texts},
+        dynamo::{Attribute, Item, Record, attributes, item, text, texts},
+        expression::Update,
     },
     config::{ConfigError, Env},
     error::Result,
     id::{NotAnId, TenantId},
     issue::Problem,
     timestamp::Timestamp,
+    webhooks::endpoints::item::{MAILED_AT, NOTICE, NOTICE_AT, NOTICE_TRIES, TENANT_ID, WEBHOOK_ENDPOINT_ID},
 };
 
 /// The table of endpoints, which also stores the failing workflows.
@@ -40,9 +42,17 @@ pub(super) const PENDING: &str = "failures";
 /// The prefix of the sort keys of workflows. These keys sort before every id of an endpoint.
 pub(super) const PREFIX: &str = "#failing#";
 /// The attributes with the newest failures, newest first.
-pub(super) const NEWEST: [&str; 3] = ["newest_1", "newest_2", "newest_3"];
-/// The attribute of a failure whose event came repeatedly. It may equal one of the others, so it does not move them.
-pub(super) const AGAIN: &str = "again";
+pub(super) const NEWEST: [Attribute; 3] = [Attribute("newest_1"), Attribute("newest_2"), Attribute("newest_3")];
+attributes! { pub(super)
+    // The attribute of a failure whose event came repeatedly. It may equal one of the others, so it does not move them.
+    AGAIN = "again",
+    WORKFLOW = "workflow", FAILED = "failed", MORE = "more", TOLD = "told", TOLD_UNTIL = "told_until",
+    WRITES = "writes",
+}
+// The parts of a failure.
+attributes! {
+    ID = "id", JOB = "job", DEPLOYMENT = "deployment", ERROR = "error", STACK = "stack",
+}
 
 impl JobFailures {
     /// Opens the table that `env` names.
@@ -50,13 +60,13 @@ impl JobFailures {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
 
-    pub(super) fn change(&self, tenant: &TenantId, key: &str) -> UpdateItemFluentBuilder {
-        self.dynamodb.update_item().table_name(&self.table).set_key(Some(self::key(tenant, key)))
+    pub(super) fn update(&self, tenant: &TenantId, key: &str) -> Update {
+        Update::of(&self.table, self::key(tenant, key))
     }
 }
 
 pub(super) fn key(tenant: &TenantId, key: &str) -> Item {
-    item([("tenant_id", text(tenant)), ("webhook_endpoint_id", text(key))])
+    item([(TENANT_ID, text(tenant)), (WEBHOOK_ENDPOINT_ID, text(key))])
 }
 
 pub(super) fn sort_key(workflow: &WorkflowKey) -> String {
@@ -71,9 +81,9 @@ pub(super) fn ids<'a>(ids: impl Iterator<Item = &'a FailureId>) -> Option<Attrib
 
 pub(super) fn failure_value(failure: &JobFailure) -> AttributeValue {
     let JobFailure { id, job_id, deployment, error, stack } = failure;
-    let mut value = item([("id", text(id)), ("job", text(job_id))]);
-    for (name, told) in [("deployment", deployment), ("error", error), ("stack", stack)] {
-        value.extend(told.as_ref().map(|told| (name.to_owned(), text(told))));
+    let mut value = item([(ID, text(id)), (JOB, text(job_id))]);
+    for (name, told) in [(DEPLOYMENT, deployment), (ERROR, error), (STACK, stack)] {
+        value.extend(told.as_ref().map(|told| name.with(text(told))));
     }
     AttributeValue::M(value)
 }
@@ -83,11 +93,11 @@ fn read_failure(value: &AttributeValue) -> Result<Option<JobFailure>> {
     let record = Record::new("job failure", found);
     let told = |name| record.optional_text(name).map(str::to_owned);
     Ok(Some(JobFailure {
-        id: record.parsed("id")?,
-        job_id: record.text("job")?.to_owned(),
-        deployment: told("deployment"),
-        error: told("error"),
-        stack: told("stack"),
+        id: record.parsed(ID)?,
+        job_id: record.text(JOB)?.to_owned(),
+        deployment: told(DEPLOYMENT),
+        error: told(ERROR),
+        stack: told(STACK),
     }))
 }
 
@@ -98,22 +108,22 @@ fn read_id(text: &str) -> Result<FailureId, Vec<Problem>> {
 /// Reads the item of a workflow; `None` if no notice is pending.
 pub(super) fn read(item: &Item) -> Result<Option<Failing>> {
     let record = Record::new("failing workflow", item);
-    if record.optional_text("notice").is_none() {
+    if record.optional_text(NOTICE).is_none() {
         return Ok(None);
     }
     let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
     let count = |name| record.optional_number(name).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
-    let newest = NEWEST.iter().chain([&AGAIN]).filter_map(|name| item.get(*name)).map(read_failure);
+    let newest = NEWEST.iter().chain([&AGAIN]).filter_map(|name| item.get(name.name())).map(read_failure);
     Ok(Some(Failing {
-        workflow: record.optional_text("workflow").map(str::to_owned),
+        workflow: record.optional_text(WORKFLOW).map(str::to_owned),
         newest: newest.filter_map(Result::transpose).collect::<Result<_>>()?,
-        failed: record.optional_set("failed", read_id)?.unwrap_or_default(),
-        more: count("more"),
-        told: record.optional_set("told", read_id)?.unwrap_or_default(),
-        told_until: time("told_until"),
-        at: record.time("notice_at")?,
-        tries: u32::try_from(count("notice_tries")).unwrap_or(u32::MAX),
-        mailed_at: time("mailed_at"),
-        writes: record.number("writes")?,
+        failed: record.optional_set(FAILED, read_id)?.unwrap_or_default(),
+        more: count(MORE),
+        told: record.optional_set(TOLD, read_id)?.unwrap_or_default(),
+        told_until: time(TOLD_UNTIL),
+        at: record.time(NOTICE_AT)?,
+        tries: u32::try_from(count(NOTICE_TRIES)).unwrap_or(u32::MAX),
+        mailed_at: time(MAILED_AT),
+        writes: record.number(WRITES)?,
     }))
 }

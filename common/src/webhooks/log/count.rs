@@ -6,12 +6,15 @@ pub use api::deliveries::Counts;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
+    items::{DELIVERY, LAST, LAST_OUTCOME, OUTCOME, STATUS},
     search::{Filter, KeyRange, id},
-    table::{CONCURRENCY, Log},
+    table::Log,
 };
 use crate::{
     aws::{
+        batch::CONCURRENCY,
         dynamo::{Item, Record},
+        expression::select,
         failure,
     },
     error::Result,
@@ -62,10 +65,7 @@ impl Log {
 
     async fn count_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange, pages: usize) -> Result<Statistics> {
         let query = self.query(tenant, shard, None, range).scan_index_forward(false);
-        let query = query
-            .projection_expression("delivery, #status, #last.outcome")
-            .expression_attribute_names("#status", "status")
-            .expression_attribute_names("#last", "last");
+        let query = select(query, &[DELIVERY, STATUS, LAST_OUTCOME]);
         let (mut counted, mut next) = (Statistics::default(), None);
         for _ in 0..pages {
             let page = query.clone().set_exclusive_start_key(next);
@@ -83,7 +83,7 @@ impl Log {
 impl Statistics {
     pub(super) fn add(&mut self, shard: Shard, item: &Item) {
         let record = Record::new("delivery", item);
-        let Some((id, status)) = id(shard, item).zip(record.parsed("status").ok()) else { return };
+        let Some((id, status)) = id(shard, item).zip(record.parsed(STATUS).ok()) else { return };
         let hour = Timestamp::from_millisecond(id.at.get() - id.at.get() % (60 * 60 * 1000));
         let mut one = Counts::default();
         match status {
@@ -93,8 +93,8 @@ impl Statistics {
             Status::Ended => one.ended = 1,
             Status::Failed => {
                 one.failed = 1;
-                let last = item.get("last").and_then(|last| last.as_m().ok());
-                if let Some(reason) = last.and_then(|last| last.get("outcome")?.as_s().ok()) {
+                let last = item.get(LAST.name()).and_then(|last| last.as_m().ok());
+                if let Some(reason) = last.and_then(|last| last.get(OUTCOME.name())?.as_s().ok()) {
                     *self.reasons.entry(reason.clone()).or_default() += 1;
                 }
             }

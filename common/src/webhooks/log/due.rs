@@ -12,10 +12,14 @@ use std::{fmt, time::Duration};
 use aws_sdk_dynamodb::types::ReturnValue;
 use serde::Deserialize;
 
-use super::table::{Log, Row, key};
+use super::{
+    items::{DELIVERY, DESTINATION, EXPIRES_AT, LEASE},
+    table::{Log, Row, key},
+};
 use crate::{
     aws::{
-        dynamo::{Item, Record, is_refused, number, text},
+        dynamo::{Item, Record, attributes, number, text},
+        expression::{query, select},
         failure,
     },
     error::Result,
@@ -34,6 +38,9 @@ const PAGE: i32 = 1000;
 pub const CHECK_AFTER: Duration = MAX_DELAY;
 /// The time for which due rows are kept, and the oldest minute at which a sweep starts.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+// The attributes of a cursor.
+attributes! { TAKEN_UNTIL = "taken_until", WOKEN = "woken", CHECKED = "checked", }
 
 /// A due row: an attempt, its time, and the queue chosen for its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,15 +197,11 @@ impl Log {
     }
 
     async fn due_page(&self, minute: Minute, shard: u8, kind: &str, after: Option<DueEnd>) -> Result<DuePage> {
-        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true).limit(PAGE);
-        let query = query.key_condition_expression("destination = :minute AND begins_with(delivery, :kind)");
-        let query = query.expression_attribute_values(":minute", text(partition(minute, shard)));
-        let query = if kind.is_empty() {
-            query.key_condition_expression("destination = :minute")
-        } else {
-            query.expression_attribute_values(":kind", text(kind))
-        };
-        let query = query.projection_expression("delivery").set_exclusive_start_key(after.map(|DueEnd(key)| key));
+        let minute = DESTINATION.equals(text(partition(minute, shard)));
+        let keys = if kind.is_empty() { minute } else { minute.and(DELIVERY.begins_with(text(kind))) };
+        let query = query(&self.dynamodb, &self.table, keys).consistent_read(true).limit(PAGE);
+        let query = select(query, &[DELIVERY]);
+        let query = query.set_exclusive_start_key(after.map(|DueEnd(key)| key));
         let page = query.send().await.map_err(failure("reading due rows"))?;
         Ok(DuePage {
             rows: page.items().iter().filter_map(parse_due_row).collect(),
@@ -208,42 +211,35 @@ impl Log {
 
     /// Takes the lease of `sweeper` until `until`, and returns its progress; `None` if the lease is taken.
     pub async fn take_sweep(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweeper.key()));
-        let taken = update
-            .update_expression("SET taken_until = :until, lease = :lease")
+        let lease = text(LeaseId::generate());
+        let is_free = TAKEN_UNTIL.is_absent().or(TAKEN_UNTIL.is_below(number(now.as_millisecond())));
+        let update = self
+            .update(sweeper.key())
+            .set(TAKEN_UNTIL, number(until.as_millisecond()))
+            .set(LEASE, lease.clone())
             // This very call may have taken the lease, if its answer was lost.
-            .condition_expression("attribute_not_exists(taken_until) OR taken_until < :now OR lease = :lease")
-            .expression_attribute_values(":lease", text(LeaseId::generate()))
-            .expression_attribute_values(":until", number(until.as_millisecond()))
-            .expression_attribute_values(":now", number(now.as_millisecond()))
-            .return_values(ReturnValue::AllNew);
-        let item = match taken.send().await {
-            Ok(answer) => answer.attributes.unwrap_or_default(),
-            Err(error) if is_refused(&error) => return Ok(None),
-            Err(error) => return Err(failure("taking the sweep")(error)),
-        };
+            .only_if(is_free.or(LEASE.equals(lease)));
+        let taken = update.send_for(&self.dynamodb, ReturnValue::AllNew, "taking the sweep").await?;
+        let Some(item) = taken else { return Ok(None) };
         let (record, present) = (Record::new("sweep", &item), Minute::of(now));
         // A new deployment has no older rows.
         let minute = |name| record.optional_number(name).map_or(present.before(CHECK_AFTER * 2), Minute);
         // A sweep with a fast clock may have passed over minutes that still get rows.
         Ok(Some(Sweep {
-            woken: minute("woken").clamp(present.before(KEPT), present),
-            checked: minute("checked").clamp(present.before(KEPT), present.before(CHECK_AFTER)),
+            woken: minute(WOKEN).clamp(present.before(KEPT), present),
+            checked: minute(CHECKED).clamp(present.before(KEPT), present.before(CHECK_AFTER)),
         }))
     }
 
     /// Stores the progress of `sweeper`. At its end, the lease is released, so that the next sweep need not wait.
     pub async fn save_sweep(&self, sweeper: Sweeper, sweep: Sweep, is_over: bool) -> Result<()> {
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(sweeper.key()));
-        let given_back = if is_over { ", taken_until = :never" } else { "" };
-        let mut update = update
-            .update_expression(format!("SET woken = :woken, checked = :checked{given_back}"))
-            .expression_attribute_values(":woken", number(sweep.woken.0))
-            .expression_attribute_values(":checked", number(sweep.checked.0));
-        if is_over {
-            update = update.expression_attribute_values(":never", number(0));
-        }
-        update.send().await.map(drop).map_err(failure("saving the sweep"))
+        self.update(sweeper.key())
+            .set(WOKEN, number(sweep.woken.0))
+            .set(CHECKED, number(sweep.checked.0))
+            .set_all(is_over.then(|| (TAKEN_UNTIL, number(0))))
+            .send(&self.dynamodb, "saving the sweep")
+            .await
+            .map(drop)
     }
 
     /// The last minute that every sweeper has woken, and whose check is not late; `None` if no sweeper has run. It
@@ -252,7 +248,7 @@ impl Log {
         let cursors = self.get(Sweeper::all().map(Sweeper::key).collect()).await?;
         let swept = cursors.values().filter_map(|item| {
             let minute = |name| Record::new("sweep", item).optional_number(name).map(Minute);
-            Some(minute("woken")?.min(minute("checked")?.after(CHECK_AFTER)))
+            Some(minute(WOKEN)?.min(minute(CHECKED)?.after(CHECK_AFTER)))
         });
         Ok(swept.min())
     }
@@ -271,7 +267,7 @@ impl DueRow {
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
         let mut item = key(partition, format!("{kind}{suffix}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
         let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(due.as_second());
-        item.insert("expires_at".to_owned(), number(expires));
+        item.extend([EXPIRES_AT.with(number(expires))]);
         Row(item)
     }
 }
@@ -279,7 +275,7 @@ impl DueRow {
 /// Reads a row from its key.
 fn parse_due_row(item: &Item) -> Option<DueRow> {
     // A tenant's id may contain slashes, so it comes last.
-    let mut parts = item.get("delivery")?.as_s().ok()?.splitn(5, '/');
+    let mut parts = item.get(DELIVERY.name())?.as_s().ok()?.splitn(5, '/');
     let queue = match parts.next()? {
         kind if kind.ends_with(SLOW) => Queue::Slow,
         kind if kind.ends_with(HANGING) => Queue::Hanging,

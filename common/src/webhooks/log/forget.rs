@@ -7,12 +7,15 @@ use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
+    items::{DELIVERY, DESTINATION},
     recovery,
-    table::{CONCURRENCY, Log, key_of, shard_key},
+    table::{Log, key_of, shard_key},
 };
 use crate::{
     aws::{
-        dynamo::{Item, batch_write, delete_request, query_all, text},
+        batch::{CONCURRENCY, batch_write, delete_request},
+        dynamo::{Item, query_all, text},
+        expression::{query, select},
         failure,
     },
     error::Result,
@@ -53,10 +56,7 @@ impl Log {
     }
 
     fn keys_of(&self, partition: String) -> QueryFluentBuilder {
-        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
-        query
-            .key_condition_expression("destination = :partition")
-            .expression_attribute_values(":partition", text(partition))
-            .projection_expression("destination, delivery")
+        let query = query(&self.dynamodb, &self.table, DESTINATION.equals(text(partition))).consistent_read(true);
+        select(query, &[DESTINATION, DELIVERY])
     }
 }

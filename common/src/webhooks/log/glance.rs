@@ -4,11 +4,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
     count::Statistics,
+    items::{AT, CODE, DELIVERY, DETAIL, LAST, LAST_AT, LAST_CODE, LAST_DETAIL, LAST_OUTCOME, OUTCOME, STATUS},
     search::{Filter, id},
-    table::{CONCURRENCY, Log},
+    table::Log,
 };
 use crate::{
-    aws::{dynamo::Record, failure},
+    aws::{batch::CONCURRENCY, dynamo::Record, expression::select, failure},
     error::Result,
     id::TenantId,
     timestamp::Timestamp,
@@ -70,12 +71,7 @@ impl Log {
         let limit = limit(most, shards);
         let read = stream::iter(shards.to_vec()).map(async |shard| {
             let query = self.query(tenant, shard, None, &range).scan_index_forward(false).limit(limit);
-            let query = query
-                .projection_expression("delivery, #status, #last.outcome, #last.detail, #last.#at, #last.#code")
-                .expression_attribute_names("#status", "status")
-                .expression_attribute_names("#last", "last")
-                .expression_attribute_names("#at", "at")
-                .expression_attribute_names("#code", "code");
+            let query = select(query, &[DELIVERY, STATUS, LAST_OUTCOME, LAST_DETAIL, LAST_AT, LAST_CODE]);
             let answer = Box::pin(query.send()).await.map_err(failure("reading the newest deliveries"))?;
             Ok((shard, answer.items.unwrap_or_default(), answer.last_evaluated_key.is_none()))
         });
@@ -85,16 +81,16 @@ impl Log {
         for (shard, items, _) in read {
             for item in &items {
                 glance.counted.add(shard, item);
-                let Some(last) = item.get("last").and_then(|last| last.as_m().ok()) else { continue };
+                let Some(last) = item.get(LAST.name()).and_then(|last| last.as_m().ok()) else { continue };
                 let last = Record::new("attempt", last);
-                let failed = last.optional_text("outcome").filter(|outcome| *outcome != "delivered");
-                let Some((reason, at)) = failed.zip(last.time("at").ok()) else { continue };
+                let failed = last.optional_text(OUTCOME).filter(|outcome| *outcome != "delivered");
+                let Some((reason, at)) = failed.zip(last.time(AT).ok()) else { continue };
                 if glance.last_failure.as_ref().is_none_or(|latest| latest.at < at) {
-                    let status_code = last.optional_number("code").and_then(|code| u16::try_from(code).ok());
-                    let detail = last.optional_text("detail").map(|detail| Detail::new(detail.to_owned()));
+                    let status_code = last.optional_number(CODE).and_then(|code| u16::try_from(code).ok());
+                    let detail = last.optional_text(DETAIL).map(|detail| Detail::new(detail.to_owned()));
                     glance.last_failure = Some(LastFailure { at, reason: reason.to_owned(), status_code, detail });
                 }
-                let status: Option<Status> = Record::new("delivery", item).parsed("status").ok();
+                let status: Option<Status> = Record::new("delivery", item).parsed(STATUS).ok();
                 glance.retrying += u32::from(status == Some(Status::Pending));
             }
         }

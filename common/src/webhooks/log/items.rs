@@ -3,98 +3,108 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use crate::{
-    aws::dynamo::{Item, Record, item, number, text},
+    aws::dynamo::{Attribute, Item, Record, attributes, item, number, text},
     error::Result,
     timestamp::Timestamp,
     webhooks::delivery::{Attempt, Delivery, DeliveryId, Detail, Lease, Pull, Status, Trigger},
 };
 
+attributes! { pub(super)
+    DESTINATION = "destination", DELIVERY = "delivery", OPEN = "open", EXPIRES_AT = "expires_at",
+    EVENT = "event", JOB_ID = "job_id", STATUS = "status", TRIGGER = "trigger", FAILS_AT = "fails_at",
+    NEXT_ATTEMPT_AT = "next_attempt_at", ATTEMPTS = "attempts", TRIES = "tries", LAST = "last",
+    // The attempts before the last.
+    EARLIER = "earlier",
+    KIND = "kind", DUE = "due", LEASE = "lease", LEASE_ENDS = "lease_ends",
+    // The parts of an attempt, beside its trigger.
+    AT = "at", MS = "ms", OUTCOME = "outcome", CODE = "code", DETAIL = "detail",
+    RESPONSE = "response",
+    LAST_AT = "last.at", LAST_CODE = "last.code", LAST_DETAIL = "last.detail", LAST_OUTCOME = "last.outcome",
+}
+
 /// An attempt in the form of a map, with short names, since every byte of an item is paid for.
 pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     let mut value = item([
-        ("at", number(attempt.at.as_millisecond())),
-        ("ms", number(attempt.duration_ms.into())),
-        ("outcome", text(&attempt.outcome)),
-        ("trigger", text(attempt.trigger)),
+        (AT, number(attempt.at.as_millisecond())),
+        (MS, number(attempt.duration_ms.into())),
+        (OUTCOME, text(&attempt.outcome)),
+        (TRIGGER, text(attempt.trigger)),
     ]);
-    value.extend(attempt.status_code.map(|status| ("code".to_owned(), number(status.into()))));
-    value.extend(attempt.detail.as_ref().map(|detail| ("detail".to_owned(), text(detail.as_str()))));
-    value.extend(attempt.response.as_ref().map(|response| ("response".to_owned(), text(response))));
+    value.extend(attempt.status_code.map(|status| CODE.with(number(status.into()))));
+    value.extend(attempt.detail.as_ref().map(|detail| DETAIL.with(text(detail.as_str()))));
+    value.extend(attempt.response.as_ref().map(|response| RESPONSE.with(text(response))));
     AttributeValue::M(value)
 }
 
 /// The attempts before the last, if there are any.
-pub(super) fn earlier_value(earlier: &[Attempt]) -> Option<(&'static str, AttributeValue)> {
+pub(super) fn earlier_value(earlier: &[Attempt]) -> Option<(Attribute, AttributeValue)> {
     let values = earlier.iter().map(attempt_value).collect();
     (!earlier.is_empty()).then_some((EARLIER, AttributeValue::L(values)))
 }
 
 /// Reads the attempts before the last of `item`.
 pub(super) fn read_earlier(item: &Item) -> Result<Vec<Attempt>> {
-    let values = item.get(EARLIER).and_then(|value| value.as_l().ok()).map_or(&[][..], Vec::as_slice);
+    let values = item.get(EARLIER.name()).and_then(|value| value.as_l().ok()).map_or(&[][..], Vec::as_slice);
     values.iter().map(read_attempt).collect()
 }
-
-/// The attribute of the attempts before the last.
-pub(super) const EARLIER: &str = "earlier";
 
 pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     let none = Item::new();
     let record = Record::new("attempt", value.as_m().unwrap_or(&none));
     Ok(Attempt {
-        at: record.time("at")?,
-        outcome: record.text("outcome")?.to_owned().into(),
-        status_code: record.optional_number("code").and_then(|code| u16::try_from(code).ok()),
-        detail: record.optional_text("detail").map(|detail| Detail::new(detail.to_owned())),
-        duration_ms: u32::try_from(record.number("ms")?).unwrap_or(u32::MAX),
-        response: record.optional_text("response").map(str::to_owned),
-        trigger: record.parsed("trigger")?,
+        at: record.time(AT)?,
+        outcome: record.text(OUTCOME)?.to_owned().into(),
+        status_code: record.optional_number(CODE).and_then(|code| u16::try_from(code).ok()),
+        detail: record.optional_text(DETAIL).map(|detail| Detail::new(detail.to_owned())),
+        duration_ms: u32::try_from(record.number(MS)?).unwrap_or(u32::MAX),
+        response: record.optional_text(RESPONSE).map(str::to_owned),
+        trigger: record.parsed(TRIGGER)?,
     })
 }
 
 pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     let record = Record::new("delivery", item);
-    let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    let count = |name: Attribute| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
     let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
-    let (status, pull) = (record.parsed("status")?, pull(&record)?);
+    let (status, pull) = (record.parsed(STATUS)?, pull(&record)?);
     let next_attempt_at = match &pull {
         Some(pull) => pull.due.filter(|_| status == Status::Pending),
-        None => time("next_attempt_at"),
+        None => time(NEXT_ATTEMPT_AT),
     };
     Ok(Delivery {
         status,
-        attempts: count("attempts"),
+        attempts: count(ATTEMPTS),
         next_attempt_at,
-        last_attempt: item.get("last").map(read_attempt).transpose()?,
+        last_attempt: item.get(LAST.name()).map(read_attempt).transpose()?,
         earlier: read_earlier(item)?,
-        tries: count("tries"),
-        trigger: record.optional_text("trigger").and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
-        fails_at: Timestamp::from_millisecond(record.optional_number("fails_at").unwrap_or_default()),
+        tries: count(TRIES),
+        trigger: record.optional_text(TRIGGER).and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
+        fails_at: Timestamp::from_millisecond(record.optional_number(FAILS_AT).unwrap_or_default()),
         pull,
-        ..Delivery::new(id, record.parsed("event")?, record.text("job_id")?.to_owned())
+        ..Delivery::new(id, record.parsed(EVENT)?, record.text(JOB_ID)?.to_owned())
     })
 }
 
 /// The attributes of a delivery to a pull endpoint. Deliveries with `due` are in the index of pull deliveries.
-pub(super) fn pull_attributes(pull: &Pull) -> Vec<(&'static str, AttributeValue)> {
-    let mut set = vec![("kind", text(PULL))];
-    set.extend(pull.due.map(|due| ("due", number(due.as_millisecond()))));
-    set.extend(pull.lease.map(|lease| ("lease", text(lease.id))));
+pub(super) fn pull_attributes(pull: &Pull) -> Vec<(Attribute, AttributeValue)> {
+    let mut set = vec![(KIND, text(PULL))];
+    set.extend(pull.due.map(|due| (DUE, number(due.as_millisecond()))));
+    set.extend(pull.lease.map(|lease| (LEASE, text(lease.id))));
     let ends = pull.lease.and_then(|lease| lease.ends);
-    set.extend(ends.map(|ends| ("lease_ends", number(ends.as_millisecond()))));
+    set.extend(ends.map(|ends| (LEASE_ENDS, number(ends.as_millisecond()))));
     set
 }
 
 fn pull(record: &Record<'_>) -> Result<Option<Pull>> {
-    if record.optional_text("kind") != Some(PULL) {
+    if record.optional_text(KIND) != Some(PULL) {
         return Ok(None);
     }
     let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
-    let lease = match record.optional_text("lease") {
-        Some(_) => Some(Lease { id: record.parsed("lease")?, ends: time("lease_ends") }),
+    let lease = match record.optional_text(LEASE) {
+        Some(_) => Some(Lease { id: record.parsed(LEASE)?, ends: time(LEASE_ENDS) }),
         None => None,
     };
-    Ok(Some(Pull { due: time("due"), lease }))
+    Ok(Some(Pull { due: time(DUE), lease }))
 }
 
 /// The kind of deliveries to pull endpoints. Other deliveries have no kind.

@@ -4,11 +4,12 @@
 use serde::Deserialize;
 
 use super::{
+    items::AT,
     payload,
     table::{Log, PAYLOAD, details_key, key},
 };
 use crate::{
-    aws::dynamo::{Item, Record},
+    aws::dynamo::{Attribute, Item, Record},
     error::{Error, Result},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -44,6 +45,8 @@ pub struct Parked {
     pub endpoints: Vec<EndpointId>,
 }
 
+const ENDPOINTS: Attribute = Attribute("endpoints");
+
 /// The part of a body that identifies the event.
 #[derive(Deserialize)]
 struct Body {
@@ -72,9 +75,9 @@ fn read(ParkedEvent { tenant, parked }: &ParkedEvent, item: &Item) -> Result<Par
             (Timestamp::from_millisecond(id.at.get()), id.destination.endpoint().into_iter().collect())
         }
         ParkedId::Event(_) => {
-            let endpoints = record.text("endpoints")?.split_whitespace();
+            let endpoints = record.text(ENDPOINTS)?.split_whitespace();
             let endpoints = endpoints.map(|id| id.parse().map_err(|_not_an_id| broken("endpoint")));
-            (record.time("at")?, endpoints.collect::<Result<Vec<EndpointId>>>()?)
+            (record.time(AT)?, endpoints.collect::<Result<Vec<EndpointId>>>()?)
         }
     };
     let audience = if endpoints.is_empty() {

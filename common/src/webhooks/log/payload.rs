@@ -5,7 +5,7 @@ use bytes::Bytes;
 use lz4_flex::block;
 
 use crate::{
-    aws::dynamo::{Item, Record, text},
+    aws::dynamo::{Attribute, Item, Record, attributes, text},
     error::{Error, Result},
     webhooks::{
         delivery::{Destination, DestinationId, Payload},
@@ -16,15 +16,17 @@ use crate::{
 /// Text that nearly every body contains and that is not stored. It must never change: stored bodies depend on it.
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
-/// The attribute of a plain body, and that of a compressed body preceded by its plain length.
-pub(super) const RAW: &str = "payload";
-pub(super) const LZ4: &str = "payload_lz4";
+attributes! { pub(super)
+    // A plain body, and a compressed body preceded by its plain length.
+    RAW = "payload", LZ4 = "payload_lz4",
+    CALLBACK_URL = "callback_url", CALLBACK_SECRET = "callback_secret",
+}
 /// The attributes of a payload in every item that stores one.
-pub(super) const ATTRIBUTES: [&str; 4] = [RAW, LZ4, "callback_url", "callback_secret"];
+pub(super) const ATTRIBUTES: [Attribute; 4] = [RAW, LZ4, CALLBACK_URL, CALLBACK_SECRET];
 
 /// A body in its stored form.
 pub(super) struct Packed {
-    name: &'static str,
+    name: Attribute,
     bytes: Vec<u8>,
 }
 
@@ -48,10 +50,9 @@ impl Packed {
 
     /// Adds the attributes of the payload to `item`, with the URL and secret of a callback.
     pub(super) fn put(self, item: &mut Item, callback: Option<(&EndpointUrl, &SigningSecret)>) {
-        item.insert(self.name.to_owned(), AttributeValue::B(Blob::new(self.bytes)));
+        item.extend([self.name.with(AttributeValue::B(Blob::new(self.bytes)))]);
         if let Some((url, secret)) = callback {
-            item.insert("callback_url".to_owned(), text(url.as_str()));
-            item.insert("callback_secret".to_owned(), text(secret.reveal()));
+            item.extend([CALLBACK_URL.with(text(url.as_str())), CALLBACK_SECRET.with(text(secret.reveal()))]);
         }
     }
 }
@@ -82,8 +83,8 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
 
 pub(super) fn callback(item: &Item) -> Result<(EndpointUrl, SigningSecret)> {
     let record = Record::new("payload", item);
-    let url = record.checked("callback_url", EndpointUrl::parse)?;
-    Ok((url, record.checked("callback_secret", SigningSecret::parse)?))
+    let url = record.checked(CALLBACK_URL, EndpointUrl::parse)?;
+    Ok((url, record.checked(CALLBACK_SECRET, SigningSecret::parse)?))
 }
 
 pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
@@ -100,8 +101,8 @@ pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
     block::decompress_with_dict(packed, length, DICTIONARY).map(|body| Some(body.into())).map_err(|_error| broken())
 }
 
-fn bytes<'a>(item: &'a Item, name: &str) -> Option<&'a [u8]> {
-    item.get(name)?.as_b().ok().map(AsRef::as_ref)
+fn bytes(item: &Item, attribute: Attribute) -> Option<&[u8]> {
+    item.get(attribute.name())?.as_b().ok().map(AsRef::as_ref)
 }
 
 #[cfg(test)]

@@ -14,15 +14,15 @@ use bytes::Bytes;
 use futures::{StreamExt, future::try_join_all, stream};
 
 use super::{
-    items::{pull_attributes, read_delivery},
+    items::{DELIVERY, DESTINATION, DUE, LEASE, LEASE_ENDS, pull_attributes, read_delivery},
     payload,
     search::id,
-    states::attempted,
     table::{Log, PAYLOAD, details_key, shard_key, state_key},
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, change, is_refused, number, text},
+        dynamo::{Item, Record, get, number, text},
+        expression::{query, select},
         failure,
     },
     error::{Error, Result},
@@ -136,11 +136,11 @@ impl Log {
             let query = self.index_of_due(tenant, *shard, Timestamp::from_millisecond(0), now);
             let behind = passed.get(shard).map(|(due, id)| {
                 let mut key = state_key(tenant, id);
-                key.insert("due".to_owned(), number(due.as_millisecond()));
+                key.extend([DUE.with(number(due.as_millisecond()))]);
                 key
             });
             let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-            let query = query.set_exclusive_start_key(behind).projection_expression("delivery, due").limit(limit);
+            let query = select(query.set_exclusive_start_key(behind).limit(limit), &[DELIVERY, DUE]);
             let answer = Box::pin(query.send()).await.map_err(failure("reading the deliveries to receive"))?;
             Ok::<_, Error>(answer.items.unwrap_or_default().iter().filter_map(|item| due(*shard, item)).collect())
         });
@@ -151,28 +151,19 @@ impl Log {
     }
 
     fn index_of_due(&self, tenant: &TenantId, shard: Shard, first: Timestamp, last: Timestamp) -> QueryFluentBuilder {
-        let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
-        query
-            .key_condition_expression("destination = :shard AND due BETWEEN :first AND :last")
-            .expression_attribute_values(":shard", text(shard_key(tenant, shard)))
-            .expression_attribute_values(":first", number(first.as_millisecond()))
-            .expression_attribute_values(":last", number(last.as_millisecond()))
+        let is_due = DUE.is_between(number(first.as_millisecond()), number(last.as_millisecond()));
+        let keys = DESTINATION.equals(text(shard_key(tenant, shard))).and(is_due);
+        query(&self.dynamodb, &self.table, keys).index_name(INDEX)
     }
 
     /// Leases a delivery, if it is still due at the indexed time. Another client may have received or settled it.
     async fn lease(&self, tenant: &TenantId, (due, id): Due, ends: Timestamp) -> Result<Option<Taken>> {
         let lease = LeaseId::generate();
         let pull = Pull { due: Some(ends), lease: Some(Lease { id: lease, ends: Some(ends) }) };
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &id)));
-        let update = change(update, pull_attributes(&pull), &[])
-            .condition_expression("due = :was_due")
-            .expression_attribute_values(":was_due", number(due.as_millisecond()))
-            .return_values(ReturnValue::AllNew);
-        let item = match Box::pin(update.send()).await {
-            Ok(answer) => answer.attributes.unwrap_or_default(),
-            Err(error) if is_refused(&error) => return Ok(None),
-            Err(error) => return Err(failure("leasing a delivery")(error)),
-        };
+        let update = self.update(state_key(tenant, &id)).set_all(pull_attributes(&pull));
+        let update = update.only_if(DUE.equals(number(due.as_millisecond())));
+        let leased = update.send_for(&self.dynamodb, ReturnValue::AllNew, "leasing a delivery").await?;
+        let Some(item) = leased else { return Ok(None) };
         let delivery = read_delivery(id, &item)?;
         let body = match payload::body(&item)? {
             Some(body) => Some(body),
@@ -186,9 +177,9 @@ impl Log {
     }
 
     async fn body(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<Bytes>> {
-        let read = self.dynamodb.get_item().table_name(&self.table).set_key(Some(details_key(tenant, id, PAYLOAD)));
-        let answer = Box::pin(read.consistent_read(true).send()).await.map_err(failure("reading a payload"))?;
-        answer.item.as_ref().map_or(Ok(None), payload::body)
+        let key = details_key(tenant, id, PAYLOAD);
+        let found = get(&self.dynamodb, &self.table, key, "reading a payload").await?;
+        found.as_ref().map_or(Ok(None), payload::body)
     }
 
     async fn release(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
@@ -206,19 +197,12 @@ impl Log {
         if !self.put(earlier.map(|row| ((), row)).into_iter().collect()).await.is_empty() {
             return Err(Error::Busy);
         }
-        let (set, remove) = attempted(tenant, after);
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
-        let update = change(update, set, &remove)
-            .condition_expression("lease = :was_lease AND attribute_exists(lease_ends)")
-            .expression_attribute_values(":was_lease", text(lease.id));
-        match Box::pin(update.send()).await {
-            Ok(_) if after.status == Status::Delivered => {
-                self.forget_large_apart(tenant, &after.id).await.map(|()| true)
-            }
-            Ok(_) => Ok(true),
-            Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failure("settling a delivery")(error)),
+        let update = self.attempted(tenant, after).only_if(LEASE.equals(text(lease.id)).and(LEASE_ENDS.exists()));
+        let is_settled = update.send(&self.dynamodb, "settling a delivery").await?;
+        if is_settled && after.status == Status::Delivered {
+            self.forget_large_apart(tenant, &after.id).await?;
         }
+        Ok(is_settled)
     }
 
     /// Counts the deliveries that wait to be received, up to a bound.
@@ -246,6 +230,6 @@ impl Log {
 }
 
 fn due(shard: Shard, item: &Item) -> Option<Due> {
-    let due = Record::new("delivery", item).optional_number("due").map(Timestamp::from_millisecond)?;
+    let due = Record::new("delivery", item).optional_number(DUE).map(Timestamp::from_millisecond)?;
     Some((due, id(shard, item)?))
 }

@@ -14,16 +14,19 @@ use std::{
 };
 
 pub use api::deliveries::Missed;
-use aws_sdk_dynamodb::types::{Put, ReturnValue};
+use aws_sdk_dynamodb::types::ReturnValue;
 use futures::{StreamExt, stream};
 
 use super::{
+    items::{DELIVERY, DESTINATION, EXPIRES_AT, OPEN, STATUS},
     search::{Filter, KeyRange, id},
-    table::{CONCURRENCY, INDEX, Log, key},
+    table::{INDEX, Log, key},
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, boolean, change, is_refused, item, number, query_all, text},
+        batch::CONCURRENCY,
+        dynamo::{Item, Record, attributes, boolean, get, item, number, query_all, text},
+        expression::query,
         failure,
         transaction::{Marker, Transaction},
     },
@@ -68,7 +71,13 @@ const UNFINISHED: usize = 100;
 /// The number of times that a call starts over because a concurrent call was faster.
 const ROUNDS: u32 = 10;
 /// The partition of the index with the unfinished recoveries.
-const OPEN: &str = "recovery";
+const UNFINISHED_PARTITION: &str = "recovery";
+attributes! {
+    ENDPOINT = "endpoint", SINCE = "since", UNTIL = "until", BEGUN = "begun", RESENT = "resent", SHARD = "shard",
+    AFTER = "after",
+    // The id of the latest recovery.
+    RECOVERY = "recovery",
+}
 
 impl Log {
     /// Adds a recovery of the deliveries to `endpoint` created in `time` with this status, and remembers the call.
@@ -130,36 +139,25 @@ impl Log {
     ) -> Transaction {
         let mut added = recovery_key(tenant, recovery.id);
         added.extend(item([
-            ("open", text(OPEN)),
-            ("endpoint", text(recovery.webhook_endpoint_id)),
-            ("since", number(recovery.since.as_millisecond())),
-            ("until", number(recovery.until.as_millisecond())),
-            ("status", text(recovery.status)),
-            ("expires_at", self.expiry(now)),
+            (OPEN, text(UNFINISHED_PARTITION)),
+            (ENDPOINT, text(recovery.webhook_endpoint_id)),
+            (SINCE, number(recovery.since.as_millisecond())),
+            (UNTIL, number(recovery.until.as_millisecond())),
+            (STATUS, text(recovery.status)),
+            (EXPIRES_AT, self.expiry(now)),
         ]));
         let mut last = latest_key(tenant, recovery.webhook_endpoint_id);
-        last.extend(item([("recovery", text(recovery.id)), ("expires_at", self.expiry(now))]));
-        let last = Put::builder().table_name(&self.table).set_item(Some(last));
-        let last = match latest {
-            Some(latest) => {
-                last.condition_expression("recovery = :latest").expression_attribute_values(":latest", text(latest))
-            }
-            None => last.condition_expression("attribute_not_exists(delivery)"),
-        };
-        transaction.put(last).put(Put::builder().table_name(&self.table).set_item(Some(added)))
+        last.extend(item([(RECOVERY, text(recovery.id)), (EXPIRES_AT, self.expiry(now))]));
+        let is_latest = latest.map_or_else(|| DELIVERY.is_absent(), |latest| RECOVERY.equals(text(latest)));
+        transaction.put_if(&self.table, last, is_latest).put(&self.table, added)
     }
 
     /// Stores the wider time of a recovery, if it still waits and no other call has widened it further.
     fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
-        let key = recovery_key(tenant, recovery.id);
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
         let [since, until] = [recovery.since, recovery.until].map(|time| number(time.as_millisecond()));
-        let update = change(update, vec![("since", since), ("until", until)], &[])
-            .condition_expression(
-                "attribute_exists(#open) AND attribute_not_exists(begun) AND #since >= :since AND #until <= :until",
-            )
-            .expression_attribute_names("#open", "open");
-        transaction.update_item(&update)
+        let is_wider = SINCE.is_at_least(since.clone()).and(UNTIL.is_at_most(until.clone()));
+        let update = self.update(recovery_key(tenant, recovery.id)).set(SINCE, since).set(UNTIL, until);
+        transaction.update(update.only_if(OPEN.exists().and(BEGUN.is_absent()).and(is_wider)))
     }
 
     /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all endpoints.
@@ -170,11 +168,8 @@ impl Log {
     }
 
     async fn newest_recoveries(&self, tenant: &TenantId) -> Result<Vec<Recovery>> {
-        let query = self.dynamodb.query().table_name(&self.table);
-        let query = query
-            .key_condition_expression("destination = :tenant AND delivery > :ids")
-            .expression_attribute_values(":tenant", text(partition(tenant)))
-            .expression_attribute_values(":ids", text(BEFORE_IDS));
+        let keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.is_above(text(BEFORE_IDS)));
+        let query = query(&self.dynamodb, &self.table, keys);
         let answer = query.consistent_read(true).scan_index_forward(false).limit(LOOKED_AT).send().await;
         let items = answer.map_err(failure("listing recoveries"))?.items.unwrap_or_default();
         items.iter().map(Recovery::from_item).collect()
@@ -182,23 +177,19 @@ impl Log {
 
     /// The id of the latest recovery of `endpoint`.
     async fn latest_recovery(&self, tenant: &TenantId, endpoint: EndpointId) -> Result<Option<String>> {
-        let get = self.dynamodb.get_item().table_name(&self.table).set_key(Some(latest_key(tenant, endpoint)));
-        let found = get.consistent_read(true).send().await.map_err(failure("reading the latest recovery"))?.item;
-        found.map(|item| Record::new("latest recovery", &item).text("recovery").map(str::to_owned)).transpose()
+        let key = latest_key(tenant, endpoint);
+        let found = get(&self.dynamodb, &self.table, key, "reading the latest recovery").await?;
+        found.map(|item| Record::new("latest recovery", &item).text(RECOVERY).map(str::to_owned)).transpose()
     }
 
     /// The oldest unfinished recovery of each wanted tenant. One recovery at a time bounds the rate of each tenant, and
     /// keeps a tenant with many recoveries from delaying others.
     pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
-        let query = self.dynamodb.query().table_name(&self.table).index_name(INDEX);
-        let query = query
-            .key_condition_expression("#open = :recovery")
-            .expression_attribute_names("#open", "open")
-            .expression_attribute_values(":recovery", text(OPEN));
+        let query = query(&self.dynamodb, &self.table, OPEN.equals(text(UNFINISHED_PARTITION))).index_name(INDEX);
         let keys = query_all(query, "listing open recoveries").await?;
         let tenant = |partition: &str| -> Option<TenantId> { partition.strip_prefix(PREFIX)?.parse().ok() };
         let wanted = keys.into_iter().filter(|key| {
-            let partition = key.get("destination").and_then(|partition| partition.as_s().ok());
+            let partition = key.get(DESTINATION.name()).and_then(|partition| partition.as_s().ok());
             partition.and_then(|partition| tenant(partition)).is_some_and(|tenant| is_wanted(&tenant))
         });
         let mut open = Vec::new();
@@ -286,13 +277,10 @@ impl Log {
     /// Closes a recovery to further calls, and reads its final time. A deleted recovery counts as done.
     async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
-        let update = change(update, vec![("begun", boolean(true))], &[]);
-        let update = update.condition_expression("attribute_exists(delivery)").return_values(ReturnValue::AllNew);
-        match update.send().await {
-            Ok(answer) => *recovery = Recovery::from_item(&answer.attributes.unwrap_or_default())?,
-            Err(error) if is_refused(&error) => recovery.done = true,
-            Err(error) => return Err(failure("beginning a recovery")(error)),
+        let update = self.update(key).set(BEGUN, boolean(true)).only_if(DELIVERY.exists());
+        match update.send_for(&self.dynamodb, ReturnValue::AllNew, "beginning a recovery").await? {
+            Some(begun) => *recovery = Recovery::from_item(&begun)?,
+            None => recovery.done = true,
         }
         Ok(())
     }
@@ -320,18 +308,14 @@ impl Log {
 
     /// Stores the progress of a recovery, unless it was deleted.
     pub async fn save_recovery(&self, tenant: &TenantId, recovery: &Recovery) -> Result<()> {
-        let key = recovery_key(tenant, recovery.id);
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(key));
-        let set = vec![
-            ("resent", number(recovery.resent.into())),
-            ("shard", number(recovery.shard.into())),
-            ("after", text(&recovery.after)),
-        ];
-        let remove: &[&str] = if recovery.done { &["open"] } else { &[] };
-        match change(update, set, remove).condition_expression("attribute_exists(delivery)").send().await {
-            Err(error) if !is_refused(&error) => Err(failure("saving a recovery")(error)),
-            _ => Ok(()),
-        }
+        let update = self
+            .update(recovery_key(tenant, recovery.id))
+            .set(RESENT, number(recovery.resent.into()))
+            .set(SHARD, number(recovery.shard.into()))
+            .set(AFTER, text(&recovery.after))
+            .remove_all(recovery.done.then_some(OPEN))
+            .only_if(DELIVERY.exists());
+        update.send(&self.dynamodb, "saving a recovery").await.map(drop)
     }
 }
 
@@ -371,18 +355,18 @@ impl Recovery {
 
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("recovery", item);
-        let count = |name: &str| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+        let count = |name| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         Ok(Self {
-            id: record.parsed("delivery")?,
-            webhook_endpoint_id: record.parsed("endpoint")?,
-            since: record.time("since")?,
-            until: record.time("until")?,
-            status: if item.contains_key("status") { record.parsed("status")? } else { Missed::default() },
-            resent: count("resent"),
-            done: record.optional_text("open").is_none(),
-            shard: u8::try_from(count("shard")).unwrap_or(SHARDS),
-            after: record.optional_text("after").unwrap_or_default().to_owned(),
-            begun: item.contains_key("begun"),
+            id: record.parsed(DELIVERY)?,
+            webhook_endpoint_id: record.parsed(ENDPOINT)?,
+            since: record.time(SINCE)?,
+            until: record.time(UNTIL)?,
+            status: record.optional_parsed(STATUS)?.unwrap_or_default(),
+            resent: count(RESENT),
+            done: record.optional_text(OPEN).is_none(),
+            shard: u8::try_from(count(SHARD)).unwrap_or(SHARDS),
+            after: record.optional_text(AFTER).unwrap_or_default().to_owned(),
+            begun: item.contains_key(BEGUN.name()),
         })
     }
 }
@@ -406,6 +390,6 @@ fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Item {
 
 /// The table's key from an item of the index.
 fn only_key(mut item: Item) -> Item {
-    item.remove("open");
+    item.remove(OPEN.name());
     item
 }

@@ -1,13 +1,15 @@
 //! Resends a delivery by making it pending again.
 
 use super::{
+    items::{ATTEMPTS, EXPIRES_AT, STATUS},
     payload,
-    states::{CHANGED_WITH_STATE, standing, unset},
-    table::{Log, NOT_FOUND, ROUNDS, state_key},
+    states::{CHANGED_WITH_STATE, PASSING, standing},
+    table::{Log, NOT_FOUND, state_key},
 };
 use crate::{
     aws::{
-        dynamo::{change, number, text, update_if},
+        batch::ROUNDS,
+        dynamo::{number, text},
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
@@ -72,23 +74,21 @@ impl Log {
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<bool> {
-        let mut set = standing(tenant, after);
-        set.push(("expires_at", self.expiry(now)));
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
-        let moved = if is_moved { payload::ATTRIBUTES.as_slice() } else { &[] };
-        let remove = [unset(&set).as_slice(), moved].concat();
-        let update = change(update, set, &remove)
-            .condition_expression("attempts = :was AND #status = :before")
-            .expression_attribute_values(":was", number(before.attempts.into()))
-            .expression_attribute_values(":before", text(before.status));
+        let update = self
+            .update(state_key(tenant, &after.id))
+            .replace(&PASSING, standing(tenant, after))
+            .set(EXPIRES_AT, self.expiry(now))
+            .remove_all(payload::ATTRIBUTES.into_iter().filter(|_| is_moved))
+            .only_if(ATTEMPTS.equals(number(before.attempts.into())))
+            .only_if(STATUS.equals(text(before.status)));
         if once.is_some() {
-            let transaction = Transaction::new("resending a delivery").update_item(&update).once(once);
+            let transaction = Transaction::new("resending a delivery").update(update).once(once);
             return match transaction.first_refused(&self.dynamodb).await? {
                 None => Ok(true),
                 Some(0) => Ok(false),
                 Some(_) => Err(Error::Busy),
             };
         }
-        update_if(update, "resending a delivery").await
+        update.send(&self.dynamodb, "resending a delivery").await
     }
 }

@@ -5,13 +5,17 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::{
-    items::read_delivery,
+    items::{
+        ATTEMPTS, DELIVERY, DESTINATION, DUE, EVENT, JOB_ID, KIND, LAST, NEXT_ATTEMPT_AT, OPEN, STATUS, read_delivery,
+    },
     states::kept_job_id,
-    table::{CONCURRENCY, INDEX, Log, index_key, shard_key},
+    table::{INDEX, Log, index_key, shard_key},
 };
 use crate::{
     aws::{
-        dynamo::{Item, text},
+        batch::CONCURRENCY,
+        dynamo::{Attribute, Item, text},
+        expression::{self, Condition, select},
         failure,
     },
     error::Result,
@@ -77,7 +81,7 @@ const FILTERED_KEYS: usize = 1000;
 /// Sorts after every key.
 const END: &str = "~";
 /// The attributes of a delivery that a list shows. The payload is not among them.
-const LISTED: [&str; 8] = ["delivery", "event", "job_id", "attempts", "next_attempt_at", "last", "kind", "due"];
+const LISTED: [Attribute; 9] = [DELIVERY, EVENT, JOB_ID, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, KIND, DUE];
 
 /// The range of keys to read from a shard, both ends included.
 #[derive(Clone, Debug)]
@@ -127,8 +131,10 @@ impl Log {
         let is_filtered = filter.status.is_some() || filter.is_about_the_job();
         let most = share(is_filtered.then_some(FILTERED), shards, limit);
         let read = stream::iter(shards.to_vec()).map(async |shard| {
-            let query = listed(self.query(tenant, shard, None, range)).limit(most).scan_index_forward(false);
-            let answer = Box::pin(filtered(query, filter).send()).await.map_err(failure("listing deliveries"))?;
+            let query = select(self.query(tenant, shard, None, range), &LISTED);
+            let query = query.limit(most).scan_index_forward(false);
+            let query = filter.condition().into_iter().fold(query, expression::filter);
+            let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
             let found = items.iter().filter_map(|item| Some(read_delivery(id(shard, item)?, item)));
             Ok(Stretch { found: found.collect::<Result<_>>()?, end: end(answer.last_evaluated_key) })
@@ -183,17 +189,12 @@ impl Log {
         status: Option<Status>,
         range: &KeyRange,
     ) -> QueryFluentBuilder {
-        let (name, partition) = match status {
-            Some(status) => ("open", index_key(tenant, shard, status)),
-            None => ("destination", shard_key(tenant, shard)),
+        let partition = match status {
+            Some(status) => OPEN.equals(text(index_key(tenant, shard, status))),
+            None => DESTINATION.equals(text(shard_key(tenant, shard))),
         };
-        let query = self.dynamodb.query().table_name(&self.table).set_index_name(status.map(|_| INDEX.to_owned()));
-        query
-            .key_condition_expression("#partition = :partition AND delivery BETWEEN :from AND :to")
-            .expression_attribute_names("#partition", name)
-            .expression_attribute_values(":partition", text(partition))
-            .expression_attribute_values(":from", text(&range.from))
-            .expression_attribute_values(":to", text(&range.to))
+        let keys = partition.and(DELIVERY.is_between(text(&range.from), text(&range.to)));
+        expression::query(&self.dynamodb, &self.table, keys).set_index_name(status.map(|_| INDEX.to_owned()))
     }
 }
 
@@ -205,6 +206,16 @@ impl Filter {
     /// The job's id in the form that the log stores.
     fn kept_job_id(&self) -> Option<&str> {
         self.job_id.as_ref().map(|job| kept_job_id(job))
+    }
+
+    /// The condition that DynamoDB checks, unless every delivery passes.
+    fn condition(&self) -> Option<Condition> {
+        let wanted = [
+            self.status.map(|status| STATUS.equals(text(status))),
+            self.event.map(|event| EVENT.equals(text(event.as_str()))),
+            self.kept_job_id().map(|job| JOB_ID.equals(text(job))),
+        ];
+        wanted.into_iter().flatten().reduce(Condition::and)
     }
 
     fn passes(&self, delivery: &Delivery) -> bool {
@@ -234,29 +245,6 @@ fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -
     Stretch { found: found.into_iter().map(|(_, found)| found).collect(), end }
 }
 
-/// Reads only the attributes that a list shows. Some names are reserved words of DynamoDB.
-fn listed(query: QueryFluentBuilder) -> QueryFluentBuilder {
-    let names = LISTED.iter().map(|name| format!("#{name}")).collect::<Vec<_>>().join(", ");
-    let query =
-        query.projection_expression(format!("{names}, #status")).expression_attribute_names("#status", "status");
-    LISTED.iter().fold(query, |query, name| query.expression_attribute_names(format!("#{name}"), *name))
-}
-
-/// Makes DynamoDB apply a filter to a query that names all attributes.
-fn filtered(mut query: QueryFluentBuilder, filter: &Filter) -> QueryFluentBuilder {
-    let wanted = [
-        ("status", filter.status.map(text)),
-        ("event", filter.event.map(|event| text(event.as_str()))),
-        ("job_id", filter.kept_job_id().map(text)),
-    ];
-    let mut conditions = Vec::new();
-    for (name, value) in wanted.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-        conditions.push(format!("#{name} = :{name}"));
-        query = query.expression_attribute_values(format!(":{name}"), value);
-    }
-    if conditions.is_empty() { query } else { query.filter_expression(conditions.join(" AND ")) }
-}
-
 /// The last possible key of a delivery before `moment`.
 fn just_before(moment: &str) -> String {
     let (at, hex) = moment.split_once('.').unwrap_or((moment, ""));
@@ -267,7 +255,7 @@ fn just_before(moment: &str) -> String {
 }
 
 fn moment(item: &Item) -> Option<&str> {
-    item.get("delivery")?.as_s().ok().map(String::as_str)
+    item.get(DELIVERY.name())?.as_s().ok().map(String::as_str)
 }
 
 fn end(last: Option<Item>) -> Option<String> {

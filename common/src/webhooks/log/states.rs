@@ -11,16 +11,19 @@ use futures::{StreamExt, stream};
 
 use super::{
     due::DueRow,
-    items::{EARLIER, attempt_value, earlier_value, pull_attributes, read_attempt, read_delivery, read_earlier},
-    payload::{self, LZ4, Packed, RAW},
-    table::{
-        CONCURRENCY, Log, NOT_FOUND, PAYLOAD, Row, WRITES, details_key, details_partition, index_key, shard_key,
-        state_key,
+    items::{
+        ATTEMPTS, DELIVERY, DESTINATION, DUE, EARLIER, EVENT, EXPIRES_AT, FAILS_AT, JOB_ID, LAST, LEASE, LEASE_ENDS,
+        NEXT_ATTEMPT_AT, OPEN, STATUS, TRIES, TRIGGER, attempt_value, earlier_value, pull_attributes, read_attempt,
+        read_delivery, read_earlier,
     },
+    payload::{self, LZ4, Packed, RAW},
+    table::{Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, shard_key, state_key},
 };
 use crate::{
     aws::{
-        dynamo::{Item, change, is_refused, number, text, update_if},
+        batch::{CONCURRENCY, WRITES},
+        dynamo::{Attribute, Item, number, text},
+        expression::{Update, delete_if, query},
         failure,
         transaction::Transaction,
     },
@@ -69,7 +72,7 @@ impl Log {
     #[must_use]
     pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
         let mut item = details_key(tenant, id, PAYLOAD);
-        item.insert("expires_at".to_owned(), self.expiry(now));
+        item.extend([EXPIRES_AT.with(self.expiry(now))]);
         Packed::new(&payload.body).put(&mut item, payload.destination.callback());
         Row(item)
     }
@@ -79,9 +82,8 @@ impl Log {
     pub fn attempts_row(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
         let attempt = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
         let mut item = details_key(tenant, &before.id, &attempt_key(before.attempts));
-        item.insert("last".to_owned(), attempt_value(attempt));
-        item.extend(earlier_value(&before.earlier).map(|(name, value)| (name.to_owned(), value)));
-        item.insert("expires_at".to_owned(), self.expiry(now));
+        item.extend([LAST.with(attempt_value(attempt)), EXPIRES_AT.with(self.expiry(now))]);
+        item.extend(earlier_value(&before.earlier).map(|(attribute, value)| attribute.with(value)));
         Some(Row(item))
     }
 
@@ -148,38 +150,28 @@ impl Log {
         delivery: &Delivery,
         now: Timestamp,
     ) -> Transaction {
-        transaction.put_new(&self.table, "delivery", self.state(tenant, delivery, now))
+        transaction.put_new(&self.table, DELIVERY, self.state(tenant, delivery, now))
     }
 
     /// Changes the state from `before` to `after`. Returns `false` if the state is no longer `before`, because another
     /// attempt or a resend came first. A delivery that succeeded becomes `delivered` in any case.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
-        let (set, remove) = attempted(tenant, after);
-        let update = self.dynamodb.update_item().table_name(&self.table).set_key(Some(state_key(tenant, &after.id)));
-        let update = change(update, set, &remove);
-        let update = if after.status == Status::Delivered {
-            update.condition_expression("attribute_exists(delivery)")
+        let mut update = self.attempted(tenant, after);
+        if after.status == Status::Delivered {
+            update = update.only_if(DELIVERY.exists());
         } else {
-            // A client may have received the delivery.
-            let due = before.pull.as_ref().and_then(|pull| pull.due);
-            let (update, still_due) = match due {
-                Some(due) => {
-                    let due = number(due.as_millisecond());
-                    (update.expression_attribute_values(":was_due", due), " AND due = :was_due")
-                }
-                None => (update, ""),
-            };
-            update
-                .condition_expression(format!(
-                    "attempts = :was AND tries = :tried AND fails_at = :end AND #status = :before{still_due}"
-                ))
-                .expression_attribute_values(":was", number(before.attempts.into()))
-                .expression_attribute_values(":tried", number(before.tries.into()))
+            update = update
+                .only_if(ATTEMPTS.equals(number(before.attempts.into())))
+                .only_if(TRIES.equals(number(before.tries.into())))
                 // A resend changes this time, even if there has been no attempt.
-                .expression_attribute_values(":end", number(before.fails_at.as_millisecond()))
-                .expression_attribute_values(":before", text(before.status))
-        };
-        update_if(update, "updating a delivery").await
+                .only_if(FAILS_AT.equals(number(before.fails_at.as_millisecond())))
+                .only_if(STATUS.equals(text(before.status)));
+            // A client may have received the delivery.
+            if let Some(due) = before.pull.as_ref().and_then(|pull| pull.due) {
+                update = update.only_if(DUE.equals(number(due.as_millisecond())));
+            }
+        }
+        update.send(&self.dynamodb, "updating a delivery").await
     }
 
     /// Deletes the payload of a delivery that has succeeded, if it is too large to be kept.
@@ -195,14 +187,9 @@ impl Log {
     /// Deletes the payload of a delivery that has succeeded, if it is a separate item and too large to be kept.
     pub(super) async fn forget_large_apart(&self, tenant: &TenantId, id: &DeliveryId) -> Result<()> {
         let key = details_key(tenant, id, PAYLOAD);
-        let delete = self.dynamodb.delete_item().table_name(&self.table).set_key(Some(key));
-        let delete = delete
-            .condition_expression(format!("size({RAW}) > :kept OR size({LZ4}) > :kept"))
-            .expression_attribute_values(":kept", number(i64::try_from(self.kept_payload_bytes).unwrap_or(i64::MAX)));
-        match Box::pin(delete.send()).await {
-            Err(error) if !is_refused(&error) => Err(failure("deleting a payload")(error)),
-            _ => Ok(()),
-        }
+        let kept = number(i64::try_from(self.kept_payload_bytes).unwrap_or(i64::MAX));
+        let is_large = RAW.is_larger_than(kept.clone()).or(LZ4.is_larger_than(kept));
+        delete_if(&self.dynamodb, &self.table, key, is_large, "deleting a payload").await.map(drop)
     }
 
     /// The states of these deliveries that the log contains, read consistently.
@@ -285,20 +272,19 @@ impl Log {
     pub async fn earlier_attempts(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Vec<Attempt>> {
         let in_state = u32::try_from(delivery.attempts_so_far().count()).unwrap_or(u32::MAX);
         let apart = delivery.attempts.saturating_sub(in_state);
-        let query = self.dynamodb.query().table_name(&self.table).consistent_read(true);
-        let query = query
-            .key_condition_expression("destination = :delivery AND delivery BETWEEN :first AND :last")
-            .expression_attribute_values(":delivery", text(details_partition(tenant, &delivery.id)))
-            .expression_attribute_values(":first", text(ATTEMPT))
-            // Rows are written before the state, so after a crash both may have an attempt: the state's count decides.
-            .expression_attribute_values(":last", text(attempt_key(apart)))
+        // Rows are written before the state, so after a crash both may have an attempt: the state's count decides.
+        let keys = DESTINATION
+            .equals(text(details_partition(tenant, &delivery.id)))
+            .and(DELIVERY.is_between(text(ATTEMPT), text(attempt_key(apart))));
+        let query = query(&self.dynamodb, &self.table, keys)
+            .consistent_read(true)
             .scan_index_forward(false)
             .limit(i32::try_from(MAX_ATTEMPTS).unwrap_or(i32::MAX));
         let items = query.send().await.map_err(failure("reading attempts"))?.items.unwrap_or_default();
         let mut attempts = Vec::new();
         for item in items.iter().rev() {
             attempts.extend(read_earlier(item)?);
-            attempts.extend(item.get("last").map(read_attempt).transpose()?);
+            attempts.extend(item.get(LAST.name()).map(read_attempt).transpose()?);
         }
         attempts.extend(delivery.earlier.iter().cloned());
         // A success counts in any case, so there may be items of attempts that the state does not have.
@@ -311,20 +297,33 @@ impl Log {
     /// The item of a delivery's state.
     fn state(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Item {
         let mut item = state_key(tenant, &delivery.id);
-        let mut set = |name: &str, value: AttributeValue| item.insert(name.to_owned(), value);
-        set("event", text(delivery.event.as_str()));
-        set("job_id", text(kept_job_id(&delivery.job_id)));
-        set("attempts", number(delivery.attempts.into()));
-        set("expires_at", self.expiry(now));
+        let mut set = |attribute: Attribute, value: AttributeValue| item.extend([attribute.with(value)]);
+        set(EVENT, text(delivery.event.as_str()));
+        set(JOB_ID, text(kept_job_id(&delivery.job_id)));
+        set(ATTEMPTS, number(delivery.attempts.into()));
+        set(EXPIRES_AT, self.expiry(now));
         if let Some(attempt) = &delivery.last_attempt {
-            set("last", attempt_value(attempt));
+            set(LAST, attempt_value(attempt));
         }
-        for (name, value) in standing(tenant, delivery).into_iter().chain(earlier_value(&delivery.earlier)) {
-            set(name, value);
+        for (attribute, value) in standing(tenant, delivery).into_iter().chain(earlier_value(&delivery.earlier)) {
+            set(attribute, value);
         }
         item
     }
+
+    /// The update of the state after another attempt.
+    pub(super) fn attempted(&self, tenant: &TenantId, after: &Delivery) -> Update {
+        let earlier = earlier_value(&after.earlier).into_iter().collect();
+        self.update(state_key(tenant, &after.id))
+            .replace(&PASSING, standing(tenant, after))
+            .set(ATTEMPTS, number(after.attempts.into()))
+            .set_all(after.last_attempt.as_ref().map(|attempt| (LAST, attempt_value(attempt))))
+            .replace(&[EARLIER], earlier)
+    }
 }
+
+/// The attributes of [`standing`] that not every status has, and that go when they are not set.
+pub(super) const PASSING: [Attribute; 5] = [NEXT_ATTEMPT_AT, OPEN, DUE, LEASE, LEASE_ENDS];
 
 /// The sort key of an earlier attempt.
 fn attempt_key(number: u32) -> String {
@@ -332,44 +331,22 @@ fn attempt_key(number: u32) -> String {
 }
 
 /// The attributes that go with a status. `delivered` needs only a few.
-pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static str, AttributeValue)> {
-    let mut set = vec![("status", text(delivery.status))];
+pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
+    let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
-        set.push(("open", text(index_key(tenant, delivery.id.shard(), delivery.status))));
-        set.push(("tries", number(delivery.tries.into())));
+        set.push((OPEN, text(index_key(tenant, delivery.id.shard(), delivery.status))));
+        set.push((TRIES, number(delivery.tries.into())));
     }
     match (&delivery.pull, delivery.next_attempt_at) {
         (Some(pull), _) => set.extend(pull_attributes(pull)),
-        (None, Some(next)) => set.push(("next_attempt_at", number(next.as_millisecond()))),
+        (None, Some(next)) => set.push((NEXT_ATTEMPT_AT, number(next.as_millisecond()))),
         (None, None) => {}
     }
     if delivery.wakes_at().is_some() {
-        set.push(("trigger", text(delivery.trigger)));
-        set.push(("fails_at", number(delivery.fails_at.as_millisecond())));
+        set.push((TRIGGER, text(delivery.trigger)));
+        set.push((FAILS_AT, number(delivery.fails_at.as_millisecond())));
     }
     set
-}
-
-/// The changes of the state after another attempt: the attributes to set, and those to remove.
-pub(super) fn attempted(
-    tenant: &TenantId,
-    after: &Delivery,
-) -> (Vec<(&'static str, AttributeValue)>, Vec<&'static str>) {
-    let mut set = standing(tenant, after);
-    set.push(("attempts", number(after.attempts.into())));
-    set.extend(after.last_attempt.as_ref().map(|attempt| ("last", attempt_value(attempt))));
-    let mut remove = unset(&set);
-    match earlier_value(&after.earlier) {
-        Some(earlier) => set.push(earlier),
-        None => remove.push(EARLIER),
-    }
-    (set, remove)
-}
-
-/// The attributes of [`standing`] to remove when these are set.
-pub(super) fn unset(set: &[(&'static str, AttributeValue)]) -> Vec<&'static str> {
-    let all = ["next_attempt_at", "open", "due", "lease", "lease_ends"].into_iter();
-    all.filter(|name| set.iter().all(|(set, _)| set != name)).collect()
 }
 
 /// A job's id in the form that the log stores.

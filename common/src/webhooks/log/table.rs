@@ -6,18 +6,19 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::{
-    Client,
-    types::{AttributeValue, KeysAndAttributes, PutRequest, WriteRequest},
-};
-use futures::{StreamExt, stream};
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
+use futures::StreamExt;
 
-use super::gathered::{Found, Gathered};
+use super::{
+    gathered::{Found, Gathered},
+    items::{DELIVERY, DESTINATION},
+};
 use crate::{
     aws::{
+        batch::{Left, put_request, read_all, write_all},
         clients::Aws,
-        dynamo::{Item, item, number, pause, text},
-        failure,
+        dynamo::{Item, item, number, text},
+        expression::Update,
     },
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -71,8 +72,8 @@ impl Row {
 }
 
 pub(super) fn key_of(item: &Item) -> Key {
-    ["destination", "delivery"].map(|name| {
-        let value = item.get(name).and_then(|value| value.as_s().ok());
+    [DESTINATION, DELIVERY].map(|attribute| {
+        let value = item.get(attribute.name()).and_then(|value| value.as_s().ok());
         value.cloned().unwrap_or_default()
     })
 }
@@ -98,14 +99,6 @@ impl<T> Unwritten<T> {
 pub(super) const INDEX: &str = "by-status";
 /// The time for which items outlive the retention, so that a resend on the last day still has its whole schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
-/// The number of items that `BatchWriteItem` accepts.
-pub(super) const WRITES: usize = 25;
-/// The number of items that `BatchGetItem` accepts.
-const READS: usize = 100;
-/// The number of calls that a caller may have in progress.
-pub(super) const CONCURRENCY: usize = 16;
-/// The number of times that a batch is sent for items that DynamoDB left out because their partition is throttled.
-pub(super) const ROUNDS: u32 = 4;
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
 impl Log {
@@ -140,49 +133,24 @@ impl Log {
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
         // A batch may not contain the same key twice: the last of several duplicates counts.
         let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(label, row)| (row.key(), (label, row))).collect();
-        let mut rows = rows.into_iter().peekable();
-        let mut calls = Vec::new();
-        while rows.peek().is_some() {
-            calls.push(self.put_batch(rows.by_ref().take(WRITES).collect()));
-        }
+        let writes = rows.into_iter().map(|(key, (label, Row(item)))| ((key, label), put_request(item))).collect();
+        let mut written =
+            write_all(&self.dynamodb, &self.table, writes, "writing the delivery log", |(key, _), write| {
+                write.put_request.as_ref().is_some_and(|put| key_of(&put.item) == *key)
+            });
         let mut unwritten = Unwritten { throttled: Vec::new(), failed: Vec::new() };
-        let mut written = stream::iter(calls).buffer_unordered(CONCURRENCY);
-        while let Some((left, result)) = written.next().await {
-            match result {
-                Ok(()) | Err(Error::Busy) => unwritten.throttled.extend(left),
-                Err(error) => {
-                    crate::log!("log.rows_unwritten", ?error, rows = left.len());
-                    unwritten.failed.extend(left);
+        while let Some(result) = written.next().await {
+            let Err(Left { items, error }) = result else { continue };
+            let labels = items.into_iter().map(|(_, label)| label);
+            match error {
+                None | Some(Error::Busy) => unwritten.throttled.extend(labels),
+                Some(error) => {
+                    crate::log!("log.rows_unwritten", ?error, rows = labels.len());
+                    unwritten.failed.extend(labels);
                 }
             }
         }
         unwritten
-    }
-
-    /// Writes up to 25 rows. Returns the labels of the rows that were not written.
-    async fn put_batch<T: Copy>(&self, batch: Vec<(Key, (T, Row))>) -> (Vec<T>, Result<()>) {
-        let (mut left, mut requests) = (BTreeMap::new(), Vec::with_capacity(batch.len()));
-        for (key, (label, Row(item))) in batch {
-            left.insert(key, label);
-            #[expect(clippy::expect_used, reason = "the item is given")]
-            let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
-            requests.push(WriteRequest::builder().put_request(put).build());
-        }
-        for round in 0..ROUNDS {
-            let call = self.dynamodb.batch_write_item().request_items(&self.table, requests);
-            requests = match Box::pin(call.send()).await {
-                Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(&self.table).unwrap_or_default(),
-                Err(error) => return (left.into_values().collect(), Err(failure("writing the delivery log")(error))),
-            };
-            let puts = requests.iter().filter_map(|request| request.put_request.as_ref());
-            let keys: HashSet<Key> = puts.map(|put| key_of(&put.item)).collect();
-            left.retain(|key, _| keys.contains(key));
-            if left.is_empty() {
-                break;
-            }
-            pause(round).await;
-        }
-        (left.into_values().collect(), Ok(()))
     }
 
     /// Reads any number of items consistently by their keys.
@@ -204,38 +172,20 @@ impl Log {
 
     /// The items, and an error if some keys could not be read.
     pub(super) async fn get_all(&self, keys: Vec<Item>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
-        let calls: Vec<_> = keys.chunks(READS).map(|batch| self.get_batch(batch.to_vec(), is_consistent)).collect();
-        let mut calls = stream::iter(calls).buffer_unordered(CONCURRENCY);
+        let mut calls = read_all(&self.dynamodb, &self.table, keys, is_consistent, "reading the delivery log");
         let (mut found, mut failed) = (Found { values: HashMap::new(), unread: HashSet::new() }, None);
-        while let Some((items, unread, error)) = calls.next().await {
+        while let Some((items, left)) = calls.next().await {
             found.values.extend(items.into_iter().map(|item| (key_of(&item), item)));
-            found.unread.extend(unread.iter().map(key_of));
-            failed = failed.or(error);
+            if let Some(Left { items, error }) = left {
+                found.unread.extend(items.iter().map(key_of));
+                failed = failed.or(error).or(Some(Error::Busy));
+            }
         }
         (found, failed)
     }
 
-    /// Reads up to 100 items. Returns them, the keys that could not be read, and the reason.
-    async fn get_batch(&self, mut keys: Vec<Item>, is_consistent: bool) -> (Vec<Item>, Vec<Item>, Option<Error>) {
-        let mut items = Vec::new();
-        for round in 0..ROUNDS {
-            let wanted =
-                KeysAndAttributes::builder().set_keys(Some(keys.clone())).consistent_read(is_consistent).build();
-            #[expect(clippy::expect_used, reason = "the keys are given")]
-            let wanted = wanted.expect("complete keys");
-            let call = self.dynamodb.batch_get_item().request_items(&self.table, wanted);
-            let answer = match Box::pin(call.send()).await {
-                Ok(answer) => answer,
-                Err(error) => return (items, keys, Some(failure("reading the delivery log")(error))),
-            };
-            items.extend(answer.responses.unwrap_or_default().remove(&self.table).unwrap_or_default());
-            match answer.unprocessed_keys.unwrap_or_default().remove(&self.table) {
-                None => return (items, Vec::new(), None),
-                Some(left_out) => keys = left_out.keys,
-            }
-            pause(round).await;
-        }
-        (items, keys, Some(Error::Busy))
+    pub(super) fn update(&self, key: Item) -> Update {
+        Update::of(&self.table, key)
     }
 
     pub(super) fn expiry(&self, now: Timestamp) -> AttributeValue {
@@ -275,5 +225,5 @@ pub(super) fn details_key(tenant: &TenantId, id: &DeliveryId, part: &str) -> Ite
 }
 
 pub(super) fn key(destination: impl ToString, delivery: impl ToString) -> Item {
-    item([("destination", text(destination)), ("delivery", text(delivery))])
+    item([(DESTINATION, text(destination)), (DELIVERY, text(delivery))])
 }

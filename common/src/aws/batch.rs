@@ -1,0 +1,172 @@
+//! Batched reads and writes of a table.
+//!
+//! DynamoDB leaves out the items of throttled partitions. They are sent again, later each time; items that are left in
+//! the end are returned with the reason.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{DeleteRequest, KeysAndAttributes, PutRequest, WriteRequest},
+};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+
+use crate::{
+    aws::{dynamo::Item, failure},
+    error::{Error, Result},
+    random,
+};
+
+/// The number of items that `BatchWriteItem` accepts.
+pub(crate) const WRITES: usize = 25;
+/// The number of items that `BatchGetItem` accepts.
+const READS: usize = 100;
+/// The number of calls that a caller may have in progress.
+pub(crate) const CONCURRENCY: usize = 16;
+/// The number of times that a batch is sent for items that DynamoDB leaves out.
+pub(crate) const ROUNDS: u32 = 4;
+
+/// The part of a batch that was not written or read.
+pub(crate) struct Left<T> {
+    /// The labels of writes, or the keys of reads.
+    pub(crate) items: Vec<T>,
+    /// The failure of the call; `None` if DynamoDB left these items out in every round.
+    pub(crate) error: Option<Error>,
+}
+
+impl<T> Left<T> {
+    fn into_error(self, doing: &'static str) -> Error {
+        self.error.unwrap_or_else(|| {
+            crate::log!("aws.throttled", doing);
+            Error::Busy
+        })
+    }
+}
+
+/// The write of an item, which replaces any item with the same key.
+pub(crate) fn put_request(item: Item) -> WriteRequest {
+    #[expect(clippy::expect_used, reason = "the item is given")]
+    let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
+    WriteRequest::builder().put_request(put).build()
+}
+
+/// The deletion of the item with this key, if there is one.
+pub(crate) fn delete_request(key: Item) -> WriteRequest {
+    #[expect(clippy::expect_used, reason = "the key is given")]
+    let delete = DeleteRequest::builder().set_key(Some(key)).build().expect("a complete deletion");
+    WriteRequest::builder().delete_request(delete).build()
+}
+
+/// Makes any number of writes that can be repeated, in any order. Each must be of a different item.
+pub(crate) async fn batch_write(
+    dynamodb: &Client,
+    table: &str,
+    writes: impl IntoIterator<Item = WriteRequest>,
+    doing: &'static str,
+) -> Result<()> {
+    let writes = writes.into_iter().map(|write| ((), write)).collect();
+    let written = write_all(dynamodb, table, writes, doing, |(), _| true);
+    written.map_err(|left| left.into_error(doing)).try_collect().await
+}
+
+/// As [`batch_write`], with a label for each write. The results are those of the batches. `is_of` tells whether a label
+/// is that of a write which DynamoDB left out.
+pub(crate) fn write_all<L>(
+    dynamodb: &Client,
+    table: &str,
+    writes: Vec<(L, WriteRequest)>,
+    doing: &'static str,
+    is_of: impl Fn(&L, &WriteRequest) -> bool + Copy,
+) -> impl Stream<Item = Result<(), Left<L>>> {
+    let calls = batches(writes, WRITES).map(move |batch| async move {
+        let (mut left, mut requests): (Vec<L>, Vec<_>) = batch.into_iter().unzip();
+        for round in 0..ROUNDS {
+            let call = dynamodb.batch_write_item().request_items(table, requests);
+            requests = match Box::pin(call.send()).await {
+                Ok(answer) => answer.unprocessed_items.unwrap_or_default().remove(table).unwrap_or_default(),
+                Err(error) => return Err(Left { items: left, error: Some(failure(doing)(error)) }),
+            };
+            if requests.is_empty() {
+                return Ok(());
+            }
+            left.retain(|label| requests.iter().any(|request| is_of(label, request)));
+            pause(round).await;
+        }
+        Err(Left { items: left, error: None })
+    });
+    stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY)
+}
+
+/// Reads the items that have these keys, strongly consistently, in any order.
+pub(crate) async fn batch_get(
+    dynamodb: &Client,
+    table: &str,
+    keys: Vec<Item>,
+    doing: &'static str,
+) -> Result<Vec<Item>> {
+    let found = read_all(dynamodb, table, keys, true, doing).map(|(items, left)| match left {
+        Some(left) => Err(left.into_error(doing)),
+        None => Ok(items),
+    });
+    found.try_concat().await
+}
+
+/// Reads the items that have these keys. The results are those of the batches: the items, and the keys that are left.
+pub(crate) fn read_all(
+    dynamodb: &Client,
+    table: &str,
+    keys: Vec<Item>,
+    is_consistent: bool,
+    doing: &'static str,
+) -> impl Stream<Item = (Vec<Item>, Option<Left<Item>>)> {
+    let calls = batches(keys, READS).map(move |mut keys| async move {
+        let mut items = Vec::new();
+        for round in 0..ROUNDS {
+            let wanted = keys_and_attributes(keys.clone(), is_consistent);
+            let call = dynamodb.batch_get_item().request_items(table, wanted);
+            let answer = match Box::pin(call.send()).await {
+                Ok(answer) => answer,
+                Err(error) => return (items, Some(Left { items: keys, error: Some(failure(doing)(error)) })),
+            };
+            items.extend(answer.responses.unwrap_or_default().remove(table).unwrap_or_default());
+            match answer.unprocessed_keys.unwrap_or_default().remove(table) {
+                None => return (items, None),
+                Some(left_out) => keys = left_out.keys,
+            }
+            pause(round).await;
+        }
+        (items, Some(Left { items: keys, error: None }))
+    });
+    stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY)
+}
+
+/// Reads one item from each of two tables, strongly consistently, in one call.
+pub(crate) async fn get_both(
+    dynamodb: &Client,
+    wanted: [(&String, Item); 2],
+    doing: &'static str,
+) -> Result<[Option<Item>; 2]> {
+    let keys = wanted.each_ref().map(|(table, key)| (table.to_string(), keys_and_attributes(vec![key.clone()], true)));
+    let answer = dynamodb.batch_get_item().set_request_items(Some(keys.into())).send().await.map_err(failure(doing))?;
+    // DynamoDB leaves two items this small unprocessed only if the table is throttled.
+    if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
+        return Err(Error::Busy);
+    }
+    let mut items = answer.responses.unwrap_or_default();
+    Ok(wanted.map(|(table, _)| items.get_mut(table).and_then(Vec::pop)))
+}
+
+fn keys_and_attributes(keys: Vec<Item>, is_consistent: bool) -> KeysAndAttributes {
+    #[expect(clippy::expect_used, reason = "the keys are given")]
+    KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(is_consistent).build().expect("complete keys")
+}
+
+/// Waits for a throttled partition: 50 ms on average in the first round, twice as long in each further one.
+async fn pause(round: u32) {
+    tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
+}
+
+fn batches<T>(items: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut items = items.into_iter();
+    std::iter::from_fn(move || Some(items.by_ref().take(size).collect()).filter(|batch: &Vec<T>| !batch.is_empty()))
+}

@@ -1,0 +1,467 @@
+//! Expressions of DynamoDB, made of attributes and values: conditions, updates and projections.
+//!
+//! Attributes and values have different types, and an expression gets its placeholders last. So it contains neither a
+//! reserved word nor a value, and an attribute that no store declares does not compile.
+
+use std::{collections::HashMap, error::Error as StdError, fmt, mem};
+
+use aws_sdk_dynamodb::{
+    Client,
+    error::{ProvideErrorMetadata, SdkError},
+    operation::{query::builders::QueryFluentBuilder, update_item::builders::UpdateItemFluentBuilder},
+    types::{self, AttributeValue, ReturnValue},
+};
+
+use crate::{
+    aws::{
+        dynamo::{Attribute, Item, number},
+        failure,
+    },
+    error::Result,
+};
+
+/// Writes the attribute as an expression contains it: behind a `#` if it may be a reserved word. None of DynamoDB's 573
+/// reserved words contains an underscore
+/// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html>).
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.name().split('.').enumerate() {
+            f.write_str(if index == 0 { "" } else { "." })?;
+            f.write_str(if name.contains('_') { "" } else { "#" })?;
+            f.write_str(name)?;
+        }
+        Ok(())
+    }
+}
+
+/// A part of a call with a `?` for each of its values.
+#[derive(Clone, Default)]
+pub(crate) struct Expression {
+    text: String,
+    values: Vec<AttributeValue>,
+    is_choice: bool,
+}
+
+/// An expression such as `STATUS.equals(text("pending")).and(DELETED_AT.is_absent())`.
+pub(crate) type Condition = Expression;
+
+impl Attribute {
+    pub(crate) fn exists(self) -> Condition {
+        Expression::new(format!("attribute_exists({self})"), [])
+    }
+
+    pub(crate) fn is_absent(self) -> Condition {
+        Expression::new(format!("attribute_not_exists({self})"), [])
+    }
+
+    pub(crate) fn equals(self, value: AttributeValue) -> Condition {
+        Expression::new(format!("{self} = ?"), [value])
+    }
+
+    pub(crate) fn differs_from(self, value: AttributeValue) -> Condition {
+        Expression::new(format!("{self} <> ?"), [value])
+    }
+
+    pub(crate) fn is_below(self, value: AttributeValue) -> Condition {
+        Expression::new(format!("{self} < ?"), [value])
+    }
+
+    pub(crate) fn is_at_most(self, value: AttributeValue) -> Condition {
+        Expression::new(format!("{self} <= ?"), [value])
+    }
+
+    pub(crate) fn is_above(self, value: AttributeValue) -> Condition {
+        Expression::new(format!("{self} > ?"), [value])
+    }
+
+    pub(crate) fn is_at_least(self, value: AttributeValue) -> Condition {
+        Expression::new(format!("{self} >= ?"), [value])
+    }
+
+    /// Both ends are included.
+    pub(crate) fn is_between(self, first: AttributeValue, last: AttributeValue) -> Condition {
+        Expression::new(format!("{self} BETWEEN ? AND ?"), [first, last])
+    }
+
+    pub(crate) fn begins_with(self, prefix: AttributeValue) -> Condition {
+        Expression::new(format!("begins_with({self}, ?)"), [prefix])
+    }
+
+    /// The size is in bytes. A missing attribute is not larger.
+    pub(crate) fn is_larger_than(self, size: AttributeValue) -> Condition {
+        Expression::new(format!("size({self}) > ?"), [size])
+    }
+}
+
+impl Expression {
+    fn new<const N: usize>(text: String, values: [AttributeValue; N]) -> Self {
+        Self { text, values: values.into(), is_choice: false }
+    }
+
+    pub(crate) fn and(self, other: Condition) -> Condition {
+        self.operand().joined("", " AND ", other.operand())
+    }
+
+    pub(crate) fn or(self, other: Condition) -> Condition {
+        Self { is_choice: true, ..self.joined("", " OR ", other) }
+    }
+
+    /// The condition beside an AND, which binds more strongly than OR. DynamoDB refuses redundant parentheses.
+    fn operand(self) -> Self {
+        if self.is_choice { Self { text: format!("({})", self.text), is_choice: false, ..self } } else { self }
+    }
+
+    /// Appends another expression, behind `first` if this one is empty, and otherwise behind `separator`.
+    fn joined(mut self, first: &str, separator: &str, other: Self) -> Self {
+        self.text.push_str(if self.text.is_empty() { first } else { separator });
+        self.text.push_str(&other.text);
+        self.values.extend(other.values);
+        self
+    }
+}
+
+/// The names and values behind the placeholders of a call.
+#[derive(Default)]
+pub(crate) struct Placeholders {
+    names: HashMap<String, String>,
+    values: HashMap<String, AttributeValue>,
+}
+
+impl Placeholders {
+    /// The final text of an expression, with numbered values. Notes its names and values. `None` if it is empty.
+    pub(crate) fn place(&mut self, Expression { text: template, values, .. }: Expression) -> Option<String> {
+        let mut parts = template.split('?');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (value, part) in values.into_iter().zip(parts) {
+            let placeholder = format!(":v{}", self.values.len());
+            text.push_str(&placeholder);
+            text.push_str(part);
+            self.values.insert(placeholder, value);
+        }
+        for name in template.split('#').skip(1) {
+            let name = name.split(|end: char| !end.is_ascii_alphanumeric()).next().unwrap_or_default();
+            self.names.insert(format!("#{name}"), name.to_owned());
+        }
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// The names, once. `None` if there are none: DynamoDB refuses an empty map.
+    pub(crate) fn names(&mut self) -> Option<HashMap<String, String>> {
+        Some(mem::take(&mut self.names)).filter(|names| !names.is_empty())
+    }
+
+    /// The values, likewise.
+    pub(crate) fn values(&mut self) -> Option<HashMap<String, AttributeValue>> {
+        Some(mem::take(&mut self.values)).filter(|values| !values.is_empty())
+    }
+}
+
+/// A projection of these attributes, with its names.
+pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<HashMap<String, String>>) {
+    let mut placeholders = Placeholders::default();
+    let text = attributes.iter().map(Attribute::to_string).collect::<Vec<_>>().join(", ");
+    (placeholders.place(Expression::new(text, [])), placeholders.names())
+}
+
+/// An update of one item, made only if its condition holds.
+pub(crate) struct Update {
+    table: String,
+    key: Item,
+    set: Expression,
+    remove: Expression,
+    add: Expression,
+    delete: Expression,
+    condition: Condition,
+}
+
+impl Update {
+    /// An update of the item with this key, still without a change.
+    pub(crate) fn of(table: &str, key: Item) -> Self {
+        let [set, remove, add, delete, condition] = Default::default();
+        Self { table: table.to_owned(), key, set, remove, add, delete, condition }
+    }
+
+    fn assign<const N: usize>(self, text: String, values: [AttributeValue; N]) -> Self {
+        Self { set: self.set.joined("SET ", ", ", Expression::new(text, values)), ..self }
+    }
+
+    pub(crate) fn set(self, attribute: Attribute, value: AttributeValue) -> Self {
+        self.assign(format!("{attribute} = ?"), [value])
+    }
+
+    pub(crate) fn set_all(self, values: impl IntoIterator<Item = (Attribute, AttributeValue)>) -> Self {
+        values.into_iter().fold(self, |update, (attribute, value)| update.set(attribute, value))
+    }
+
+    /// Sets the attributes of `values`, and removes the others of `all`.
+    pub(crate) fn replace(self, all: &[Attribute], values: Vec<(Attribute, AttributeValue)>) -> Self {
+        let is_set = |attribute: &Attribute| values.iter().any(|(set, _)| set == attribute);
+        let update = self.remove_all(all.iter().copied().filter(|attribute| !is_set(attribute)));
+        update.set_all(values)
+    }
+
+    /// Sets an attribute unless it exists.
+    pub(crate) fn set_once(self, attribute: Attribute, value: AttributeValue) -> Self {
+        self.copy_or(attribute, attribute, value)
+    }
+
+    /// Sets `to` to the value that `from` has before the update.
+    pub(crate) fn copy(self, to: Attribute, from: Attribute) -> Self {
+        self.assign(format!("{to} = {from}"), [])
+    }
+
+    /// As [`Self::copy`], and sets `to` to `value` if there is no `from`.
+    pub(crate) fn copy_or(self, to: Attribute, from: Attribute, value: AttributeValue) -> Self {
+        self.assign(format!("{to} = if_not_exists({from}, ?)"), [value])
+    }
+
+    /// Changes a number, which must exist.
+    pub(crate) fn change_by(self, attribute: Attribute, by: i64) -> Self {
+        self.assign(format!("{attribute} = {attribute} + ?"), [number(by)])
+    }
+
+    pub(crate) fn remove(self, attribute: Attribute) -> Self {
+        Self { remove: self.remove.joined("REMOVE ", ", ", Expression::new(attribute.to_string(), [])), ..self }
+    }
+
+    pub(crate) fn remove_all(self, attributes: impl IntoIterator<Item = Attribute>) -> Self {
+        attributes.into_iter().fold(self, Self::remove)
+    }
+
+    /// Adds a number to a number, or elements to a set, either of which may be missing.
+    pub(crate) fn add(self, attribute: Attribute, value: AttributeValue) -> Self {
+        Self { add: self.add.joined("ADD ", ", ", Expression::new(format!("{attribute} ?"), [value])), ..self }
+    }
+
+    /// Removes elements from a set.
+    pub(crate) fn delete(self, attribute: Attribute, elements: AttributeValue) -> Self {
+        Self {
+            delete: self.delete.joined("DELETE ", ", ", Expression::new(format!("{attribute} ?"), [elements])),
+            ..self
+        }
+    }
+
+    /// Adds a condition, which must hold beside all earlier ones.
+    pub(crate) fn only_if(self, condition: Condition) -> Self {
+        Self { condition: self.condition.joined("", " AND ", condition.operand()), ..self }
+    }
+
+    /// The update as a write of a transaction.
+    pub(crate) fn into_write(self) -> types::Update {
+        let clauses =
+            [self.set, self.remove, self.add, self.delete].into_iter().filter(|clause| !clause.text.is_empty());
+        let clauses = clauses.fold(Expression::default(), |clauses, clause| clauses.joined("", " ", clause));
+        let mut placeholders = Placeholders::default();
+        let update = types::Update::builder()
+            .table_name(self.table)
+            .set_key(Some(self.key))
+            .set_update_expression(placeholders.place(clauses))
+            .set_condition_expression(placeholders.place(self.condition))
+            .set_expression_attribute_names(placeholders.names())
+            .set_expression_attribute_values(placeholders.values());
+        #[expect(clippy::expect_used, reason = "table, key and expression are given")]
+        update.build().expect("a complete update")
+    }
+
+    /// The update as a call.
+    pub(crate) fn call(self, dynamodb: &Client) -> UpdateItemFluentBuilder {
+        let update = self.into_write();
+        let call = dynamodb.update_item().table_name(update.table_name).set_key(Some(update.key));
+        call.update_expression(update.update_expression)
+            .set_condition_expression(update.condition_expression)
+            .set_expression_attribute_names(update.expression_attribute_names)
+            .set_expression_attribute_values(update.expression_attribute_values)
+    }
+
+    /// Makes the update, and returns whether its condition held.
+    pub(crate) async fn send(self, dynamodb: &Client, doing: &'static str) -> Result<bool> {
+        Ok(unless_refused(Box::pin(self.call(dynamodb).send()).await, doing)?.is_some())
+    }
+
+    /// Makes the update, and returns attributes of the item, or `None` if the condition did not hold.
+    pub(crate) async fn send_for(
+        self,
+        dynamodb: &Client,
+        of: ReturnValue,
+        doing: &'static str,
+    ) -> Result<Option<Item>> {
+        let answer = Box::pin(self.call(dynamodb).return_values(of).send()).await;
+        Ok(unless_refused(answer, doing)?.map(|answer| answer.attributes.unwrap_or_default()))
+    }
+}
+
+/// Deletes an item, and returns whether the condition held.
+pub(crate) async fn delete_if(
+    dynamodb: &Client,
+    table: &str,
+    key: Item,
+    condition: Condition,
+    doing: &'static str,
+) -> Result<bool> {
+    let mut placeholders = Placeholders::default();
+    let delete = dynamodb.delete_item().table_name(table).set_key(Some(key));
+    let delete = delete
+        .set_condition_expression(placeholders.place(condition))
+        .set_expression_attribute_names(placeholders.names())
+        .set_expression_attribute_values(placeholders.values());
+    Ok(unless_refused(Box::pin(delete.send()).await, doing)?.is_some())
+}
+
+/// Writes an item, and returns whether the condition held.
+pub(crate) async fn put_if(
+    dynamodb: &Client,
+    table: &str,
+    item: Item,
+    condition: Condition,
+    doing: &'static str,
+) -> Result<bool> {
+    let mut placeholders = Placeholders::default();
+    let put = dynamodb.put_item().table_name(table).set_item(Some(item));
+    let put = put
+        .set_condition_expression(placeholders.place(condition))
+        .set_expression_attribute_names(placeholders.names())
+        .set_expression_attribute_values(placeholders.values());
+    Ok(unless_refused(Box::pin(put.send()).await, doing)?.is_some())
+}
+
+/// The answer to a write, or `None` if its condition did not hold.
+fn unless_refused<T, E, R>(answer: Result<T, SdkError<E, R>>, doing: &'static str) -> Result<Option<T>>
+where
+    E: StdError + ProvideErrorMetadata + 'static,
+    R: fmt::Debug + 'static,
+{
+    match answer {
+        Err(error) if error.code() == Some("ConditionalCheckFailedException") => Ok(None),
+        answer => answer.map(Some).map_err(failure(doing)),
+    }
+}
+
+/// A query of the items whose keys meet a condition.
+pub(crate) fn query(dynamodb: &Client, table: &str, keys: Condition) -> QueryFluentBuilder {
+    let mut placeholders = Placeholders::default();
+    let query = dynamodb.query().table_name(table).set_key_condition_expression(placeholders.place(keys));
+    query.set_expression_attribute_names(placeholders.names()).set_expression_attribute_values(placeholders.values())
+}
+
+/// Restricts a query to the items that meet a condition. DynamoDB reads the others, too.
+pub(crate) fn filter(query: QueryFluentBuilder, condition: Condition) -> QueryFluentBuilder {
+    let mut placeholders = Placeholders {
+        names: query.get_expression_attribute_names().clone().unwrap_or_default(),
+        values: query.get_expression_attribute_values().clone().unwrap_or_default(),
+    };
+    query
+        .set_filter_expression(placeholders.place(condition))
+        .set_expression_attribute_names(placeholders.names())
+        .set_expression_attribute_values(placeholders.values())
+}
+
+/// Restricts a query to some attributes of the items.
+pub(crate) fn select(query: QueryFluentBuilder, attributes: &[Attribute]) -> QueryFluentBuilder {
+    let (projection, names) = projection(attributes);
+    let query = query.set_projection_expression(projection);
+    names.into_iter().flatten().fold(query, |query, (name, of)| query.expression_attribute_names(name, of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aws::dynamo::{attributes, item, text, texts};
+
+    attributes! { A = "an_a", B = "a_b", STATUS = "status", LAST_CODE = "last.status_code", }
+
+    /// The text, the names and the values in the order of their numbers.
+    fn placed(expression: Expression) -> (String, Vec<String>, Vec<AttributeValue>) {
+        let mut placeholders = Placeholders::default();
+        let text = placeholders.place(expression).unwrap_or_default();
+        let names = placeholders.names().unwrap_or_default();
+        assert!(names.iter().all(|(placeholder, name)| *placeholder == format!("#{name}")), "{names:?}");
+        let values = placeholders.values().unwrap_or_default();
+        let values = (0..values.len()).map(|number| values[&format!(":v{number}")].clone()).collect();
+        (text, names.into_values().collect(), values)
+    }
+
+    #[test]
+    fn each_condition_has_its_text_names_and_values() {
+        let (one, two) = (number(1), number(2));
+        for (condition, expected, names, values) in [
+            (A.exists(), "attribute_exists(an_a)", vec![], vec![]),
+            (STATUS.is_absent(), "attribute_not_exists(#status)", vec!["status"], vec![]),
+            (A.equals(one.clone()), "an_a = :v0", vec![], vec![&one]),
+            (STATUS.differs_from(one.clone()), "#status <> :v0", vec!["status"], vec![&one]),
+            (A.is_below(one.clone()), "an_a < :v0", vec![], vec![&one]),
+            (A.is_at_most(one.clone()), "an_a <= :v0", vec![], vec![&one]),
+            (A.is_above(one.clone()), "an_a > :v0", vec![], vec![&one]),
+            (A.is_at_least(one.clone()), "an_a >= :v0", vec![], vec![&one]),
+            (A.is_between(one.clone(), two.clone()), "an_a BETWEEN :v0 AND :v1", vec![], vec![&one, &two]),
+            (A.begins_with(one.clone()), "begins_with(an_a, :v0)", vec![], vec![&one]),
+            (STATUS.is_larger_than(one.clone()), "size(#status) > :v0", vec!["status"], vec![&one]),
+        ] {
+            let (text, noted, placed) = placed(condition);
+            assert_eq!((text.as_str(), placed.iter().collect::<Vec<_>>()), (expected, values));
+            assert_eq!(noted, names, "{expected}");
+        }
+    }
+
+    /// DynamoDB refuses an expression with redundant parentheses.
+    #[test]
+    fn choices_have_parentheses_only_beside_an_and() {
+        let [a, b, c] = [A, B, STATUS].map(|attribute| move || attribute.exists());
+        let [x, y, z] = ["attribute_exists(an_a)", "attribute_exists(a_b)", "attribute_exists(#status)"];
+        for (condition, expected) in [
+            (a().and(b()).and(c()), format!("{x} AND {y} AND {z}")),
+            (a().or(b()).or(c()), format!("{x} OR {y} OR {z}")),
+            (a().and(b()).or(c()), format!("{x} AND {y} OR {z}")),
+            (a().or(b()).and(c()), format!("({x} OR {y}) AND {z}")),
+            (c().and(a().or(b())).and(a()), format!("{z} AND ({x} OR {y}) AND {x}")),
+            (a().or(b()).and(c()).or(a()), format!("({x} OR {y}) AND {z} OR {x}")),
+        ] {
+            assert_eq!(placed(condition).0, expected);
+        }
+    }
+
+    #[test]
+    fn an_update_has_its_clauses_and_one_numbering() {
+        let update = Update::of("table", item([(A, text("key"))]))
+            .remove_all([STATUS])
+            .set(A, text("a?#"))
+            .set_once(B, number(1))
+            .copy(B, A)
+            .copy_or(A, B, number(2))
+            .change_by(STATUS, -3)
+            .add(A, number(4))
+            .delete(B, texts(["x"].into_iter()))
+            .only_if(A.equals(text("b")).or(B.exists()))
+            .only_if(STATUS.is_absent())
+            .into_write();
+        assert_eq!(
+            update.update_expression,
+            "SET an_a = :v0, a_b = if_not_exists(a_b, :v1), a_b = an_a, an_a = if_not_exists(a_b, :v2), #status = #status + \
+             :v3 REMOVE #status ADD an_a :v4 DELETE a_b :v5"
+        );
+        let condition = "(an_a = :v6 OR attribute_exists(a_b)) AND attribute_not_exists(#status)";
+        assert_eq!(update.condition_expression.as_deref(), Some(condition));
+        let values = update.expression_attribute_values.expect("values");
+        let values: Vec<_> = (0..7).map(|number| values[&format!(":v{number}")].clone()).collect();
+        let [a, x, b] = [text("a?#"), texts(["x"].into_iter()), text("b")];
+        assert_eq!(values, [a, number(1), number(2), number(-3), number(4), x, b]);
+        assert_eq!(update.expression_attribute_names, Some([("#status".to_owned(), "status".to_owned())].into()));
+    }
+
+    #[test]
+    fn an_update_sends_no_empty_condition_names_or_values() {
+        let update = Update::of("table", item([(A, text("key"))])).replace(&[A, B], Vec::new()).into_write();
+        assert_eq!(update.update_expression, "REMOVE an_a, a_b");
+        assert_eq!((update.condition_expression, update.expression_attribute_names), (None, None));
+        assert_eq!(update.expression_attribute_values, None);
+        let update = Update::of("table", item([(A, text("key"))])).replace(&[A, B], vec![(B, number(1))]).into_write();
+        assert_eq!(update.update_expression, "SET a_b = :v0 REMOVE an_a");
+    }
+
+    #[test]
+    fn a_projection_names_parts_of_maps() {
+        let (text, names) = projection(&[A, STATUS, LAST_CODE]);
+        assert_eq!(text.as_deref(), Some("an_a, #status, #last.status_code"));
+        let named = ["status", "last"].map(|name| (format!("#{name}"), name.to_owned()));
+        assert_eq!(names, Some(named.into()));
+    }
+}

@@ -1,0 +1,31 @@
+//! The attributes of the items in the table of endpoints.
+
+use crate::aws::dynamo::attributes;
+
+attributes! { pub(crate)
+    TENANT_ID = "tenant_id", WEBHOOK_ENDPOINT_ID = "webhook_endpoint_id", DELETE_AT = "delete_at",
+}
+
+attributes! { pub(super)
+    URL = "url", KIND = "kind", DESCRIPTION = "description", EVENTS = "events", HEADERS = "headers",
+    HEADER_NAMES = "header_names", SIGNING_SECRET = "signing_secret", PREVIOUS_SECRET = "previous_secret",
+    PREVIOUS_SECRET_EXPIRES_AT = "previous_secret_expires_at", CREATED_AT = "created_at", UPDATED_AT = "updated_at",
+    LOG_SHARDS = "log_shards", TESTED_AT = "tested_at", ASKED_AT = "asked_at", TAKEN_AT = "taken_at",
+}
+
+attributes! { pub(super)
+    ACTIVE = "active",
+    // The time at which an endpoint became inactive. A fresh start removes it.
+    INACTIVE_SINCE = "inactive_since",
+    DISABLED_AT = "disabled_at", DISABLED_REASON = "disabled_reason",
+    // Set while deliveries to an endpoint fail. A success removes it.
+    FAILING_SINCE = "failing_since",
+    HEALTHY_AT = "healthy_at",
+    // Set while a receiver is slow. A new URL removes it, a single success does not.
+    SLOW_AT = "slow_at",
+    GOOD_AT = "good_at", UNANSWERED_SINCE = "unanswered_since", HANGS = "hangs", PROBED_AT = "probed_at",
+}
+
+attributes! { pub(in crate::webhooks)
+    NOTICE = "notice", NOTICE_AT = "notice_at", NOTICE_TRIES = "notice_tries", MAILED_AT = "mailed_at",
+}
