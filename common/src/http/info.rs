@@ -5,6 +5,9 @@ use lambda_http::http::Method;
 /// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
 pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
+/// The header of an API key.
+pub(super) const API_KEY: &str = "x-api-key";
+
 /// The properties of a route.
 #[derive(Debug)]
 pub struct RouteInfo {
@@ -12,7 +15,7 @@ pub struct RouteInfo {
     pub method: Method,
     /// The full path, such as `/v1/auth/status`, perhaps with a variable at its end.
     pub path: &'static str,
-    /// The credentials that it accepts.
+    /// The credentials that it accepts. If a call has several, the first of them acts.
     pub credentials: &'static [Credential],
     /// The purpose of the route in one sentence, for the OpenAPI description.
     pub summary: &'static str,
