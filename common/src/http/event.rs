@@ -47,7 +47,12 @@ pub(super) struct Request {
 }
 
 impl Event {
-    /// The request, if it is valid HTTP.
+    /// Whether the request is a `HEAD`.
+    pub(super) fn is_head(&self) -> bool {
+        self.0.as_ref().is_ok_and(|event| event.request_context.http.method == Method::HEAD)
+    }
+
+    /// The request, if it is valid HTTP. A `HEAD` is read as a `GET`, whose status and headers it gets (RFC 9110, 9.3.2).
     pub(super) fn request(self) -> Result<Request, HttpError> {
         let event = self.0.map_err(|_unreadable| HttpError::Unreadable)?;
         let query = event.raw_query_string.unwrap_or_default();
@@ -62,8 +67,9 @@ impl Event {
             body.into_bytes()
         };
         let cookies = cookies(event.cookies.unwrap_or_default(), &event.headers);
+        let method = event.request_context.http.method;
         Ok(Request {
-            method: event.request_context.http.method,
+            method: if method == Method::HEAD { Method::GET } else { method },
             path: event.raw_path.unwrap_or_default(),
             query,
             headers: event.headers,

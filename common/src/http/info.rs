@@ -27,6 +27,14 @@ pub struct RouteInfo {
     pub redirects: bool,
 }
 
+impl RouteInfo {
+    /// The methods that the route serves: with `GET` also `HEAD`, by which monitors and link checkers look at a page.
+    #[must_use]
+    pub fn methods(&self) -> &'static [&'static str] {
+        if self.method == Method::GET { &["GET", "HEAD"] } else { &["POST"] }
+    }
+}
+
 /// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request.
 /// `Some(None)` if the route has no variable; `None` if the path does not match the route.
 pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<(&'static str, &'a str)>> {

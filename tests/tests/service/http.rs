@@ -5,5 +5,6 @@ mod callers;
 mod cookies;
 mod cors;
 mod envelope;
+mod head;
 mod idempotency;
 mod openapi;
