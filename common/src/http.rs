@@ -7,7 +7,7 @@ pub use self::{
         Tenant, Verified, VerifiedPerson, Visitor,
     },
     call::Call,
-    event::Event,
+    event::{Event, canonical},
     fields::{DID, Fields, Rejected, Typed},
     function::{Function, serve},
     info::{Credential, Fault, RouteInfo},

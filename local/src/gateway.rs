@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse, Json, Response},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
+use common::http::canonical;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpResponse;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -49,7 +50,8 @@ impl Gateway {
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
 
-    /// Of the routes that take a request, the most specific one.
+    /// Of the routes that take a request, the most specific one. `path` is canonical. API Gateway compares the path as it
+    /// was sent, except with the routes that end in a variable: docs/deploying.md tells operators.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
         let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {
@@ -60,7 +62,8 @@ impl Gateway {
     }
 
     async fn answer(&self, parts: &Parts, body: Body) -> Response {
-        let Some((route, function, variables)) = self.find(&parts.method, parts.uri.path()) else {
+        let path = canonical(parts.uri.path());
+        let Some((route, function, variables)) = self.find(&parts.method, &path) else {
             // With CORS enabled, the gateway itself answers an OPTIONS request that no route accepts.
             let ours = self.cors.is_some() && parts.method == Method::OPTIONS;
             return if ours {

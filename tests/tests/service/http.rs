@@ -8,3 +8,4 @@ mod envelope;
 mod head;
 mod idempotency;
 mod openapi;
+mod paths;
