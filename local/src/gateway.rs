@@ -51,7 +51,7 @@ impl Gateway {
     }
 
     /// Of the routes that take a request, the most specific one. `path` is canonical. API Gateway compares the path as it
-    /// was sent, except with the routes that end in a variable: docs/deploying.md tells operators.
+    /// was sent, so a base URL that ends in `/` may get 404 there: docs/reference.md tells users.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
         let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {

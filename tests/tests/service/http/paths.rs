@@ -1,6 +1,6 @@
 //! Paths with needless slashes, such as a client makes that joins `/v1/...` to a base URL that ends in `/`.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::{World, sample_event, world::BROWSER};
 
 /// Other spellings of a path.
@@ -65,6 +65,5 @@ async fn a_function_reads_the_raw_path_of_lambda_the_same_way() {
         event["requestContext"]["http"]["method"] = json!("GET");
         let response = world.stack.invoke("auth-cli", event).await.expect("an answer");
         assert_eq!((&response["statusCode"], &response["body"]), (&json!(200), &json!("null")), "{path}: {response}");
-        assert_ne!(response["body"], Value::Null);
     }
 }
