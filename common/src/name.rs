@@ -57,7 +57,7 @@ fn is_control(c: char) -> bool {
 }
 
 /// Whether `c` is visible on its own. Joiners, as in many emoji, are not.
-fn is_visible(c: char) -> bool {
+pub(crate) fn is_visible(c: char) -> bool {
     // Symbols by category that are drawn blank: the blank Braille pattern, the null notehead, blank hieroglyphs and an
     // embedded object.
     const BLANK: [char; 5] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}', '\u{fffc}'];

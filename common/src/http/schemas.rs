@@ -181,12 +181,14 @@ schemas! {
     RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret {
-        "description": "It must not be blank or decode to an empty key, as `whsec_` alone does.",
-        "minLength": 1,
+        "description": "It must have at least 16 visible characters, not counting a leading `whsec_`, and begin and \
+                        end with one of them. It must not decode to an empty key, as a text of hyphens alone does.",
+        "minLength": 16,
         "maxLength": 256,
-        "pattern": r"^\s*\S",
-        // After the prefix at most one base64 symbol; without it, only ASCII characters other than base64 symbols.
-        "not": { "pattern": r"^(whsec_[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
+        "pattern": r"^\S(\s*\S){15,}$",
+        // After the prefix too few characters or at most one base64 symbol; without it, only ASCII characters other than
+        // base64 symbols.
+        "not": { "pattern": r"^(whsec_((\s*\S){0,15}\s*|[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*)|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
         "writeOnly": true,
         "examples": ["correct-horse-battery-staple"],
     }

@@ -168,11 +168,11 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
         return page(app, call, form).await;
     }
-    let approved = async {
+    let approval = async {
         let (id, secret) = request?;
         app.logins.approve(id, &secret, &visitor.user, Timestamp::now()).await
     };
-    match approved.await {
+    match approval.await {
         Ok(()) if visitor.user.email_verified => Ok(approved()),
         // The link of the sign-up's email may have expired.
         Ok(()) => verify(app, call, form).await,

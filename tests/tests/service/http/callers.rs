@@ -41,7 +41,7 @@ async fn a_session_acts_for_the_users_organization() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let by_session = async |route: &str, fields| world.rpc_by_session(&tenant.cookie, route, fields).await;
-    let fields = json!({"url": "https://example.com/1", "signing_secret": "s"});
+    let fields = json!({"url": "https://example.com/1", "signing_secret": "correct-horse-battery"});
     let created = by_session("webhooks/create", fields).await;
     let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id");
     by_session("webhooks/update", json!({"id": id, "active": false})).await.ok();

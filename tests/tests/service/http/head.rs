@@ -25,7 +25,8 @@ fn lasting(mut headers: HeaderMap) -> HeaderMap {
 
 /// Every `GET` of the description, with a path that exists.
 fn gets() -> Vec<String> {
-    let gets = tests::description::routes().into_iter().filter_map(|(name, _)| Some(name.strip_prefix("GET ")?.to_owned()));
+    let gets =
+        tests::description::routes().into_iter().filter_map(|(name, _)| Some(name.strip_prefix("GET ")?.to_owned()));
     gets.map(|path| path.replace("{id}", "01a1fd8f-0d9d-7467-9431-944eedd69c67")).collect()
 }
 

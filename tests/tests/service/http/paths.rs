@@ -21,7 +21,8 @@ async fn needless_slashes_do_not_change_the_route() {
         assert_eq!(session.body["user"]["id"], json!(tenant.user), "{path}");
     }
     let endpoint = world.endpoint(&tenant, "https://example.com/hook", "correct-horse-battery").await;
-    for path in ["/console/keys".to_owned(), format!("/console/endpoints/{endpoint}")].iter().flat_map(|path| spellings(path))
+    for path in
+        ["/console/keys".to_owned(), format!("/console/endpoints/{endpoint}")].iter().flat_map(|path| spellings(path))
     {
         let page = world.http.get(world.url(&path)).header("accept", BROWSER).header("cookie", &tenant.cookie);
         assert_eq!(world.send(page).await.status, 200, "{path}");
@@ -35,21 +36,27 @@ async fn needless_slashes_pass_no_check() {
     let foreign = ("origin", "https://evil.example.com");
     for path in spellings("/v1/webhooks/list") {
         assert_eq!(world.post("", &path, Vec::new()).await.error(), (401, "UNAUTHORIZED", ""), "{path}");
-        let by_session = world.http.post(world.url(&path)).header("cookie", &tenant.cookie).header(foreign.0, foreign.1);
+        let by_session =
+            world.http.post(world.url(&path)).header("cookie", &tenant.cookie).header(foreign.0, foreign.1);
         assert_eq!(world.send(by_session).await.error(), (403, "FORBIDDEN", ""), "{path}");
     }
     for path in spellings("/api/auth/api-key/create") {
         let request = || world.http.post(world.url(&path)).json(&json!({"name": "x"}));
         let refused = world.send(request().header("cookie", &tenant.cookie).header(foreign.0, foreign.1)).await;
         assert_eq!(refused.refused(), (403, "INVALID_ORIGIN"), "{path}");
-        assert_eq!(world.send(request().header("x-api-key", &tenant.key)).await.refused(), (401, "UNAUTHORIZED"), "{path}");
+        assert_eq!(
+            world.send(request().header("x-api-key", &tenant.key)).await.refused(),
+            (401, "UNAUTHORIZED"),
+            "{path}"
+        );
     }
     // The browser returns to a path of ours, not to another host.
     for path in spellings("/console") {
         let page = world.open(&world.url(&path)).await;
         assert_eq!(page.headers["location"], "/signin?next=%2Fconsole", "{path}");
     }
-    for path in ["/v1/webhooks/list/x", "/v1/webhooks//", "/v1/webhooks/list/.", "//api/", "/console/endpoints/new/x/"] {
+    for path in ["/v1/webhooks/list/x", "/v1/webhooks//", "/v1/webhooks/list/.", "//api/", "/console/endpoints/new/x/"]
+    {
         let answer = world.send(world.http.post(world.url(path))).await;
         assert!([404, 405].contains(&answer.status), "{path}: {answer:?}");
     }
