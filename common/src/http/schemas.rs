@@ -156,7 +156,8 @@ schemas! {
     }
     EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     EndpointUrl { "format": "uri", "maxLength": 2048, "examples": ["https://example.com/hook"] } + input {
-        "description": "It must be an https URL on the public internet, without user info or a fragment."
+        "description": "It must be an https URL on the public internet with a host name that can exist, without user info or a \
+                        fragment."
     }
     Guess { "writeOnly": true, "examples": ["a long password"] }
     IdOrToken {

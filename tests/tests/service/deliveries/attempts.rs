@@ -95,6 +95,7 @@ async fn a_refused_connection_is_a_failure() {
     drop(listener);
     assert_eq!(failure(&world, &url).await, Some("connect".to_owned()));
     assert_eq!(failure(&world, "http://no-such-host.invalid/").await, Some("dns".to_owned()));
+    assert_eq!(failure(&world, "http://a..b.example/").await, Some("dns".to_owned()), "a name that cannot exist");
 }
 
 #[tokio::test(flavor = "multi_thread")]
