@@ -292,6 +292,25 @@ impl Sessions {
             .await
     }
 
+    /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in every
+    /// function.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn revoke_all(&self, user: &User) -> Result<()> {
+        let update = self.dynamodb.update_item().table_name(&self.users).key("pk", text(user_key(user.id)));
+        let update = update
+            .update_expression("ADD session_epoch :one")
+            .condition_expression("attribute_exists(pk)")
+            .expression_attribute_values(":one", number(1));
+        match update.send().await {
+            Ok(_) => Ok(()),
+            // A deleted user has no sessions.
+            Err(error) if is_refused(&error) => Ok(()),
+            Err(error) => Err(failure("ending all sessions")(error)),
+        }
+    }
+
     /// Replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts another one on
     /// `device`, in one transaction. A concurrent sign-in with the old password starts in an epoch that has ended.
     ///

@@ -58,8 +58,11 @@ impl New {
             .example("Build server")
             .text("name", Name::parse);
         let expires_in = fields
-            .about("The lifetime of the key in seconds, from a minute to a year. By default, the key does not expire.")
-            .optional_number("expiresIn", EXPIRES_IN);
+            .about(
+                "The lifetime of the key in seconds, from a minute to a year. By default, or with `null`, the key does \
+                 not expire.",
+            )
+            .nullable_number("expiresIn", EXPIRES_IN);
         Ok(Self { name: name?, expires_in: expires_in? })
     }
 }

@@ -121,7 +121,9 @@ impl NewRole {
         let member = fields
             .about("The id of the member to change, as returned by `list-members`.")
             .text("memberId", UserId::parse);
-        let role = fields.about("The new role of the member.").text("role", Role::parse);
+        let role = fields
+            .about("The new role of the member. A list with one role is also accepted.")
+            .text_or_list_of_one("role", Role::parse);
         Ok(Self { organization: organization?, member: member?, role: role? })
     }
 }
