@@ -98,7 +98,7 @@ struct Requested {
     /// Always `true`; refusals are returned as errors.
     status: bool,
     /// A summary of the result, for people.
-    #[schemars(extend("examples" = ["If this address has an account, a mail with a link is on its way"]))]
+    #[schemars(extend("examples" = ["If this address has an account, we sent it an email with a link"]))]
     message: &'static str,
 }
 
