@@ -177,7 +177,8 @@ schemas! {
         "pattern": r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
     }
     Password { "minLength": 8, "maxLength": 128, "writeOnly": true, "examples": ["a long password"] } + input {
-        "description": "Passwords are never trimmed."
+        "description": "Passwords are never trimmed. Characters that can be written in several ways, such as accented letters, \
+                        and all kinds of spaces count as the same."
     }
     RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
