@@ -609,7 +609,8 @@ mod tests {
 
     #[test]
     fn a_list_of_one_text_is_that_text() {
-        let read = |value| Fields::read(values(json!({"a": value})), |fields| fields.text_or_list_of_one("a", Slug::parse));
+        let read =
+            |value| Fields::read(values(json!({"a": value})), |fields| fields.text_or_list_of_one("a", Slug::parse));
         for value in [json!("ab"), json!(["ab"])] {
             assert_eq!(read(value).expect("no issue").as_str(), "ab");
         }

@@ -23,8 +23,10 @@ const MESSAGES: [(&str, &str); 3] = [
 pub(super) fn add(document: &mut Value) {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let Some(paths) = document["paths"].as_object_mut() else { return };
-    let operations = paths.iter_mut().filter_map(|(path, operations)| Some((path.as_str(), operations.as_object_mut()?)));
-    for (path, operation) in operations.flat_map(|(path, all)| all.values_mut().map(move |operation| (path, operation))) {
+    let operations =
+        paths.iter_mut().filter_map(|(path, operations)| Some((path.as_str(), operations.as_object_mut()?)));
+    for (path, operation) in operations.flat_map(|(path, all)| all.values_mut().map(move |operation| (path, operation)))
+    {
         if let Some(content) = operation.pointer_mut("/requestBody/content") {
             add_example(content, &schemas);
         }

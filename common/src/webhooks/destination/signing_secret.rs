@@ -42,7 +42,7 @@ impl SigningSecret {
 
     /// Validates a secret that a tenant chooses for an endpoint, by three more rules:
     ///
-    /// - It has 16 visible characters, apart from the prefix: whoever sees one delivery can try short secrets until one
+    /// - It has 16 visible characters, apart from the prefix: a reader of one delivery can try short secrets until one
     ///   gives its signature.
     /// - It begins and ends with a visible character. Text that is pasted often does not, and then the receiver's copy
     ///   is another key, and no library decodes it as base64.

@@ -206,16 +206,19 @@ async fn the_message_of_an_example_is_the_one_answered() {
         ("auth/requestPasswordReset", json!({"email": "ada@example.com"})),
     ] {
         let answer = world.rpc(&tenant.key, route, fields).await;
-        let example = format!("/paths/~1v1~1{}/post/responses/200/content/application~1json/example", route.replace('/', "~1"));
+        let example =
+            format!("/paths/~1v1~1{}/post/responses/200/content/application~1json/example", route.replace('/', "~1"));
         let example = document.pointer(&example).expect(route);
         for name in ["message", "status"] {
             assert_eq!(answer.ok().get(name), example["json"].get(name), "{route}");
         }
     }
-    let cookie = world.rpc("", "auth/signupAndCreateOrg", World::sign_up_fields("other")).await.ok()["setCookie"].clone();
+    let cookie =
+        world.rpc("", "auth/signupAndCreateOrg", World::sign_up_fields("other")).await.ok()["setCookie"].clone();
     let example = &document["paths"]["/v1/auth/signupAndCreateOrg"]["post"]["responses"]["200"]["content"];
     let example = &example["application/json"]["example"]["json"]["setCookie"];
-    let attributes = |cookies: &Value| cookies[0].as_str().expect("a cookie").split_once(';').expect("attributes").1.to_owned();
+    let attributes =
+        |cookies: &Value| cookies[0].as_str().expect("a cookie").split_once(';').expect("attributes").1.to_owned();
     assert_eq!(attributes(example), format!("{}; Secure", attributes(&cookie)), "a deployment has TLS");
 }
 

@@ -126,8 +126,14 @@ async fn a_list_of_one_role_is_that_role() {
             assert_eq!((answer.status, &answer.body["role"]), (200, &json!(role)), "{answer:?}");
         }
     }
-    let wrong =
-        [json!([]), json!(["member", "owner"]), json!(["admin"]), json!([["member"]]), json!({"0": "member"}), json!([null])];
+    let wrong = [
+        json!([]),
+        json!(["member", "owner"]),
+        json!(["admin"]),
+        json!([["member"]]),
+        json!({"0": "member"}),
+        json!([null]),
+    ];
     for wrong in wrong {
         assert_eq!(invite(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
         assert_eq!(change(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
