@@ -3,7 +3,7 @@
 
 mod cors;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use anyhow::Result;
 use axum::{
@@ -15,6 +15,7 @@ use axum::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use common::http::canonical;
+use futures::stream;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpResponse;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -79,6 +80,10 @@ impl Gateway {
         let incoming = Incoming { id, method: &parts.method, uri: &parts.uri, headers: &parts.headers, body: &body };
         let event = incoming.event(&self.account, route, &variables);
         match function.invoke(event).await.and_then(response) {
+            // A body of known length would get a `content-length: 0`, which a `HEAD` may only have if its `GET` does.
+            Ok(response) if parts.method == Method::HEAD => {
+                response.map(|_empty| Body::from_stream(stream::empty::<Result<Bytes, Infallible>>()))
+            }
             Ok(response) => response,
             Err(error) => {
                 // The path is not logged: a mangled link may contain a token.

@@ -32,7 +32,7 @@ async fn only_attempts_to_the_endpoint_have_its_headers() {
     assert_eq!(received.len(), 2);
     for attempt in &received {
         assert_eq!((attempt.header("authorization"), attempt.header("x-tenant")), (FIRST, SECOND));
-        attempt.verify("s");
+        attempt.verify("correct-horse-battery");
     }
     let mut to_callback = event(&tenant.id, "k");
     to_callback["callback_url"] = json!(other.url("/callback"));
@@ -192,7 +192,7 @@ async fn another_url_gets_no_headers_that_were_not_given_with_it() {
     let received = receiver.received().await;
     let got: Vec<_> = received.iter().map(|one| (one.path.as_str(), one.header("authorization"))).collect();
     assert_eq!(got, [("/here", FIRST), ("/there", SECOND), ("/nowhere", "")]);
-    received.iter().for_each(|attempt| attempt.verify("s"));
+    received.iter().for_each(|attempt| attempt.verify("correct-horse-battery"));
     let unknown = json!({"id": uuid::Uuid::now_v7(), "url": here, "signing_secret": "correct-horse-battery"});
     assert_eq!(world.rpc(&tenant.key, "webhooks/update", unknown).await.error(), (404, "NOT_FOUND", ""));
 }
