@@ -139,6 +139,17 @@ pub struct Listed {
 /// An endpoint, without its secret and the values of its headers.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
+#[schemars(extend("examples" = [{
+    "webhook_endpoint_id": "01a1fd8f-0d9d-7467-9431-944eedd69c67",
+    "kind": "push",
+    "url": "https://example.com/hook",
+    "description": "Our staging server",
+    "active": true,
+    "events": ["job.completed"],
+    "header_names": ["authorization"],
+    "created_at": "2026-01-31T12:00:00.000Z",
+    "updated_at": "2026-01-31T12:00:00.000Z",
+}]))]
 pub struct Endpoint {
     /// The id of the endpoint.
     pub webhook_endpoint_id: EndpointId,

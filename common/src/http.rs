@@ -9,7 +9,7 @@ pub use self::{
         Tenant, Verified, VerifiedPerson, Visitor,
     },
     call::Call,
-    event::Event,
+    event::{Event, canonical},
     fields::{Fields, Rejected, typed::Typed},
     function::{Function, serve},
     info::{Credential, Fault, RouteInfo},

@@ -95,7 +95,12 @@ impl Handler {
     #[must_use]
     pub fn routes(&self) -> Vec<String> {
         match self {
-            Self::Http(function) => function.routes().map(|route| format!("{} {}", route.method, route.path)).collect(),
+            Self::Http(function) => {
+                let names = |route: &'static str, methods: &'static [&'static str]| {
+                    methods.iter().map(move |method| format!("{method} {route}"))
+                };
+                function.routes().flat_map(|route| names(route.path, route.methods())).collect()
+            }
             Self::Deliver(_) | Self::Wake(_) | Self::Purge(_) => Vec::new(),
         }
     }

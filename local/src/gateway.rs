@@ -3,7 +3,7 @@
 
 mod cors;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use anyhow::Result;
 use axum::{
@@ -14,6 +14,8 @@ use axum::{
     response::{IntoResponse, Json, Response},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
+use common::http::canonical;
+use futures::stream;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpResponse;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -49,7 +51,8 @@ impl Gateway {
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
 
-    /// Of the routes that take a request, the most specific one.
+    /// Of the routes that take a request, the most specific one. `path` is canonical. API Gateway compares the path as it
+    /// was sent, so a base URL that ends in `/` may get 404 there: docs/reference.md tells users.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
         let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {
@@ -60,7 +63,8 @@ impl Gateway {
     }
 
     async fn answer(&self, parts: &Parts, body: Body) -> Response {
-        let Some((route, function, variables)) = self.find(&parts.method, parts.uri.path()) else {
+        let path = canonical(parts.uri.path());
+        let Some((route, function, variables)) = self.find(&parts.method, &path) else {
             // With CORS enabled, the gateway itself answers an OPTIONS request that no route accepts.
             let ours = self.cors.is_some() && parts.method == Method::OPTIONS;
             return if ours {
@@ -76,6 +80,10 @@ impl Gateway {
         let incoming = Incoming { id, method: &parts.method, uri: &parts.uri, headers: &parts.headers, body: &body };
         let event = incoming.event(&self.account, route, &variables);
         match function.invoke(event).await.and_then(response) {
+            // A body of known length would get a `content-length: 0`, which a `HEAD` may only have if its `GET` does.
+            Ok(response) if parts.method == Method::HEAD => {
+                response.map(|_empty| Body::from_stream(stream::empty::<Result<Bytes, Infallible>>()))
+            }
             Ok(response) => response,
             Err(error) => {
                 // The path is not logged: a mangled link may contain a token.

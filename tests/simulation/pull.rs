@@ -200,7 +200,7 @@ async fn act(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng: 
 }
 
 async fn pull_endpoint(known: &Known) -> String {
-    let fields = json!({"kind": "pull", "signing_secret": "a secret"});
+    let fields = json!({"kind": "pull", "signing_secret": "a secret of some length"});
     let (status, created) = known.tenants[0].client.observer().call("webhooks-create", &fields, None).await;
     assert_eq!(status, 200, "{created}");
     text(&created, "webhook_endpoint_id")

@@ -100,7 +100,7 @@ pub(crate) fn callback_secret(tenant: usize) -> String {
 
 /// A secret that cannot be decoded, so that its text is its only key.
 fn secret(tenant: usize, endpoint: usize, number: usize) -> String {
-    format!("*{tenant}*{endpoint}*{number:03}*")
+    format!("**********{tenant}*{endpoint}*{number:03}*")
 }
 
 /// Runs a script, on a clock of its own, in this thread.

@@ -210,11 +210,17 @@ impl World {
         self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
-    /// Creates an endpoint, and returns its id.
+    /// Creates an endpoint, and returns its id. A secret that is too short to be chosen is stored as one of 0.1.0.
     pub async fn endpoint(&self, tenant: &Tenant, url: &str, secret: &str) -> String {
-        let fields = json!({"url": url, "signing_secret": secret});
+        let is_old = secret.split_whitespace().map(str::len).sum::<usize>() < 16;
+        let chosen = if is_old { "correct-horse-battery" } else { secret };
+        let fields = json!({"url": url, "signing_secret": chosen});
         let answer = self.rpc(&tenant.key, "webhooks/create", fields).await;
-        answer.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
+        let id = answer.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned();
+        if is_old {
+            self.store_secret(tenant, &id, secret).await;
+        }
+        id
     }
 
     /// The endpoints of a tenant, as they are listed.

@@ -125,7 +125,7 @@ async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
     update(json!({"active": true})).await;
     listener.says("active again").await;
     listener.says("job.completed  held  200").await;
-    update(json!({"signing_secret": "another secret"})).await;
+    update(json!({"signing_secret": "another secret of some length"})).await;
     listener.says("The signing secret was rotated").await;
     world.enqueue("job-events", event(&tenant.id, "signed anew")).await;
     listener.says("The stored signing secret is no longer valid").await;

@@ -165,14 +165,14 @@ impl Attempts {
         self.count(NOTIFIED, address.as_str(), now).await
     }
 
-    /// Counts a request to reset the password of `address`, before the address is looked up. A request over the limit
-    /// of `client` does not count against the address.
+    /// Counts a request to reset the password of `email`, before the address is looked up. A request over the limit of
+    /// `client` does not count against the address.
     ///
     /// # Errors
     /// Too many requests: [`Error::TooMany`]; or a call fails.
-    pub async fn count_reset(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
+    pub async fn count_reset(&self, email: &Email, client: ClientAddress, now: Timestamp) -> Result<()> {
         self.count(RESET_MAIL_CLIENT, &client.to_string(), now).await?;
-        self.count(RESET_MAIL, address, now).await
+        self.count(RESET_MAIL, email.as_str(), now).await
     }
 
     async fn is_known(&self, pair: &str, now: Timestamp) -> Result<bool> {

@@ -8,6 +8,8 @@ use std::{
 
 use argon2::{Algorithm, Argon2, Block, Params, Version, password_hash::phc};
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+use icu_normalizer::ComposingNormalizerBorrowed;
+use icu_properties::{CodePointMapData, props::GeneralCategory};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -17,19 +19,43 @@ use crate::{
     random,
 };
 
-/// A password as typed: 8 to 128 characters (Unicode scalar values), never trimmed.
-pub struct Password(Zeroizing<String>);
+/// A password: 8 to 128 characters (Unicode scalar values), never trimmed.
+///
+/// Keyboards and systems write one text in several ways: an accent as one character or two, a space as U+00A0. Passwords
+/// are therefore compared in the form of RFC 8265's profile OpaqueString, as NIST SP 800-63B demands in principle: spaces
+/// become U+0020, and the text is in Unicode's normalization form C. It forbids no characters.
+pub struct Password {
+    prepared: Zeroizing<String>,
+    /// The text as it was typed, if it differs. Passwords of 0.1.0 were hashed like this.
+    typed: Option<Zeroizing<String>>,
+}
 
 impl Password {
-    /// Checks that `text` has 8 to 128 characters. Any character is allowed.
+    /// Checks that the prepared `text` has 8 to 128 characters. Any character is allowed.
     ///
     /// # Errors
     /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        match Problem::length(text.chars().count(), 8, 128) {
-            None => Ok(Self(Zeroizing::new(text.to_owned()))),
+        // Not even prepared: preparation would take long.
+        if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
+            return Err(vec![problem]);
+        }
+        let password = Self::of(text);
+        match Problem::length(password.prepared.chars().count(), LENGTH.0, LENGTH.1) {
+            None => Ok(password),
             Some(problem) => Err(vec![problem]),
         }
+    }
+
+    fn of(text: &str) -> Self {
+        let spaces = CodePointMapData::<GeneralCategory>::new();
+        let is_space = |c: char| spaces.get(c) == GeneralCategory::SpaceSeparator;
+        let spaced = text.chars().map(|c| if is_space(c) { ' ' } else { c });
+        // With room for the longest form: a string that grows leaves copies behind.
+        let mut prepared = Zeroizing::new(String::with_capacity(3 * text.len()));
+        prepared.extend(ComposingNormalizerBorrowed::new_nfc().normalize_iter(spaced));
+        let typed = (*prepared != *text).then(|| Zeroizing::new(text.to_owned()));
+        Self { prepared, typed }
     }
 }
 
@@ -46,7 +72,10 @@ impl Guess {
     /// Accepts any text, so that a malformed password fails like a wrong one.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        Self(Password::parse(text).ok())
+        // A password of 0.1.0 was counted as it was typed, so it can be shorter than 8 characters once it is prepared.
+        let (least, most) = LENGTH;
+        let was_one = (least..=most).contains(&text.chars().count());
+        Self(if was_one { Some(Password::of(text)) } else { Password::parse(text).ok() })
     }
 
     /// The text, if it can be a password.
@@ -85,9 +114,15 @@ pub enum Checked {
     Wrong,
     /// The password matches.
     Right,
-    /// The password matches, but the stored hash has weaker parameters than today's. This is the new hash.
+    /// The password matches, but the stored hash has weaker parameters than today's, or is that of the text as it was
+    /// typed. This is the new hash.
     Outdated(PasswordHash),
 }
+
+/// The least and the most characters of a prepared password.
+const LENGTH: (usize, usize) = (8, 128);
+/// The most characters that are prepared. Preparation joins up to four into one.
+const LONGEST_TYPED: usize = 4 * LENGTH.1;
 
 const SALT_LENGTH: usize = 16;
 const HASH_LENGTH: usize = 32;
@@ -135,8 +170,11 @@ impl Hasher {
         tokio::task::spawn_blocking(move || match (guess.0, hash) {
             (Some(password), Some(hash)) => hasher.check_now(&password, &hash),
             (password, _) => {
-                let stand_in = || Password(Zeroizing::new("no password".to_owned()));
-                hasher.hash_now(&password.unwrap_or_else(stand_in)).map(|_| Checked::Wrong)
+                let password = password.unwrap_or_else(|| Password::of("no password"));
+                if password.typed.is_some() {
+                    hasher.hash_now(&password)?;
+                }
+                hasher.hash_now(&password).map(|_| Checked::Wrong)
             }
         })
         .await
@@ -150,18 +188,22 @@ impl Hasher {
         let (Some(salt), Some(expected)) = (&stored.salt, &stored.hash) else {
             return Err(Error::Internal(format!("{doing}: the stored hash is not complete")));
         };
-        let computed = self.argon2(&params, password, salt.as_ref())?;
-        // This comparison takes constant time.
-        if *expected != phc::Output::new(&computed).map_err(Error::internal(doing))? {
+        let matches = |text: &str| -> Result<bool> {
+            let computed = self.argon2(&params, text, salt.as_ref())?;
+            // This comparison takes constant time.
+            Ok(*expected == phc::Output::new(&computed).map_err(Error::internal(doing))?)
+        };
+        let is_prepared = matches(&password.prepared)?;
+        if !is_prepared && !password.typed.as_ref().map_or(Ok(false), |typed| matches(typed))? {
             return Ok(Checked::Wrong);
         }
         let weaker = params.m_cost() < self.params.m_cost() || params.t_cost() < self.params.t_cost();
-        if weaker { self.hash_now(password).map(Checked::Outdated) } else { Ok(Checked::Right) }
+        if weaker || !is_prepared { self.hash_now(password).map(Checked::Outdated) } else { Ok(Checked::Right) }
     }
 
     fn hash_now(&self, password: &Password) -> Result<PasswordHash> {
         let salt: [u8; SALT_LENGTH] = random::bytes();
-        let hash = self.argon2(&self.params, password, &salt)?;
+        let hash = self.argon2(&self.params, &password.prepared, &salt)?;
         Ok(PasswordHash(format!(
             "$argon2id$v=19$m={},t={},p={}${}${}",
             self.params.m_cost(),
@@ -172,13 +214,13 @@ impl Hasher {
         )))
     }
 
-    fn argon2(&self, params: &Params, password: &Password, salt: &[u8]) -> Result<[u8; HASH_LENGTH]> {
+    fn argon2(&self, params: &Params, password: &str, salt: &[u8]) -> Result<[u8; HASH_LENGTH]> {
         let mut hash = [0; HASH_LENGTH];
         // The buffer may be reused after a panic: the next hash overwrites it before reading.
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.resize(params.block_count(), Block::default());
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone())
-            .hash_password_into_with_memory(password.0.as_bytes(), salt, &mut hash, memory.as_mut_slice())
+            .hash_password_into_with_memory(password.as_bytes(), salt, &mut hash, memory.as_mut_slice())
             .map_err(Error::internal("hashing a password"))?;
         Ok(hash)
     }
@@ -206,6 +248,69 @@ mod tests {
         assert!(Password::parse(&"ß".repeat(128)).is_ok());
         assert!(Password::parse(&"ß".repeat(129)).is_err());
         assert_eq!(format!("{:?}", Password::parse("hunter2hunter2").expect("long enough")), "Password(redacted)");
+    }
+
+    /// One password, as different keyboards and systems write it.
+    const SPELLINGS: [[&str; 2]; 6] = [
+        ["p\u{e4}ssw\u{f6}rter", "pa\u{308}sswo\u{308}rter"],
+        ["correct\u{a0}horse", "correct horse"],
+        ["\u{3000}\u{2003}\u{202f}horses", "   horses"],
+        ["\u{212b}ngstr\u{f6}m", "A\u{30a}ngstro\u{308}m"],
+        ["\u{1112}\u{1161}\u{11ab}\u{1100}\u{1173}\u{11af}-secret", "\u{d55c}\u{ae00}-secret"],
+        ["q\u{323}\u{307}uestions", "q\u{307}\u{323}uestions"],
+    ];
+
+    #[test]
+    fn every_spelling_of_a_password_is_the_same_password() {
+        let hasher = hasher(64, 1);
+        let check = |text: &str, hash: &PasswordHash| {
+            hasher.check_now(&Guess::new(text).password().expect("a password"), hash).expect("checked")
+        };
+        for [one, other] in SPELLINGS.iter().copied().flat_map(|[one, other]| [[one, other], [other, one]]) {
+            let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
+            assert!(matches!(check(other, &hash), Checked::Right), "{one:?} {other:?}");
+        }
+        // Only what is written in several ways is one text: letters that look alike, cases and trailing spaces are not.
+        for [one, other] in [
+            ["password-\u{fb01}", "password-fi"],
+            ["Password-1", "password-1"],
+            ["password-1 ", "password-1"],
+            ["pass\u{200b}word", "password"],
+            ["p\u{430}ssword", "password"],
+        ] {
+            let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
+            assert!(matches!(check(other, &hash), Checked::Wrong), "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_hash_of_the_text_as_typed_is_right_and_outdated() {
+        let hasher = hasher(64, 1);
+        for typed in SPELLINGS.iter().flatten().chain(&["e\u{301}e\u{301}e\u{301}e\u{301}"]) {
+            let guess = || Guess::new(typed).password().expect("a password");
+            // As 0.1.0 made it.
+            let salt: [u8; SALT_LENGTH] = random::bytes();
+            let hash = hasher.argon2(&hasher.params, typed, &salt).expect("hashed");
+            let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
+            let old = PasswordHash(format!("$argon2id$v=19$m=64,t=1,p=1${salt}${hash}"));
+            let new = match (hasher.check_now(&guess(), &old).expect("checked"), guess().typed.is_some()) {
+                (Checked::Outdated(new), true) => new,
+                (Checked::Right, false) => continue,
+                (checked, _) => unreachable!("{typed:?}: {checked:?}"),
+            };
+            assert!(matches!(hasher.check_now(&guess(), &new), Ok(Checked::Right)), "{typed:?}");
+            assert!(matches!(hasher.check_now(&Password::of("wrong horse"), &old), Ok(Checked::Wrong)), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_password_is_counted_as_it_is_compared() {
+        assert!(Password::parse(&"e\u{301}".repeat(7)).is_err(), "14 characters are 7");
+        assert!(Password::parse(&"e\u{301}".repeat(128)).is_ok(), "256 characters are 128");
+        assert!(Password::parse(&"e\u{301}".repeat(129)).is_err());
+        assert!(Guess::new(&"e\u{301}".repeat(128)).password().is_some());
+        assert!(Guess::new(&"e\u{301}".repeat(129)).password().is_none());
+        assert!(Guess::new(&"a".repeat(30_000)).password().is_none());
     }
 
     #[test]

@@ -57,17 +57,15 @@ impl PasswordResets {
         })
     }
 
-    /// Sends an email with a link to `address`, if it has an account. Neither the outcome nor the duration reveals
-    /// whether it has one, or whether it is an address at all.
+    /// Sends an email with a link to `email`, if it has an account. Neither the outcome nor the duration reveals whether it
+    /// has one.
     ///
     /// # Errors
     /// Too many requests: [`Error::TooMany`]; or a call fails.
-    pub async fn request(&self, address: &str, client: ClientAddress, base: &BaseUrl, now: Timestamp) -> Result<()> {
-        let email = Email::parse(address).ok();
-        // All spellings of an address share a counter.
-        self.attempts.count_reset(email.as_ref().map_or(address, Email::as_str), client, now).await?;
+    pub async fn request(&self, email: &Email, client: ClientAddress, base: &BaseUrl, now: Timestamp) -> Result<()> {
+        self.attempts.count_reset(email, client, now).await?;
         let send = async {
-            if let Some((user, _)) = self.users.credentials(email.as_ref()).await? {
+            if let Some((user, _)) = self.users.credentials(Some(email)).await? {
                 let token = self.issue(&user, now).await?;
                 self.mailer.send(&user.email, reset_mail(base, &token), user.id).await;
             }

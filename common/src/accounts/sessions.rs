@@ -260,6 +260,17 @@ impl Sessions {
             .await
     }
 
+    /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in every
+    /// function.
+    ///
+    /// # Errors
+    /// The write fails.
+    pub async fn revoke_all(&self, user: &User) -> Result<()> {
+        // A deleted user has no sessions.
+        let update = Update::of(&self.users, pk(user_key(user.id))).add(SESSION_EPOCH, number(1)).only_if(PK.exists());
+        update.send(&self.dynamodb, "ending all sessions").await.map(|_| ())
+    }
+
     /// Replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts another one on
     /// `device`, in one transaction. A concurrent sign-in with the old password starts in an epoch that has ended.
     ///

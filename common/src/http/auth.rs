@@ -1,6 +1,9 @@
 //! Authentication by API key or session cookie.
 
-use super::{call::Call, info::Credential};
+use super::{
+    call::Call,
+    info::{API_KEY, Credential},
+};
 use crate::{
     accounts::{
         api_keys::{ApiKey, KeyHolder},
@@ -21,7 +24,7 @@ pub trait Access<W>: Send + 'static {
     /// The caller, as the handler gets it.
     type Caller: Send;
 
-    /// The accepted credentials, for the description of the API.
+    /// The accepted credentials. If a call has several, the first of them acts.
     const CREDENTIALS: &'static [Credential];
 
     /// Identifies the caller, and refuses callers without access.
@@ -114,6 +117,12 @@ impl Callers {
         note(self.keys.note_use(&holder, now).await);
         Ok(Some(Caller { user, by: By::Key(holder) }))
     }
+
+    /// The caller with the session in the cookie.
+    async fn of_session(&self, call: &Call<()>) -> Result<Option<Caller>> {
+        let signed_in = self.people.signed_in(call).await?;
+        Ok(signed_in.map(|SignedIn { user, session }| Caller { user, by: By::Session(session) }))
+    }
 }
 
 /// Open to all callers, without a credential.
@@ -134,6 +143,9 @@ impl<W: Sync> Access<W> for Public {
 
 /// A user whose email is verified, with a key or a session. Missing, malformed, unknown and ended credentials, and
 /// those of deleted users, all get the same answer.
+///
+/// A key takes precedence: browsers add cookies automatically, but a key is sent on purpose and names the organization
+/// to act for. It may do all that a session may on these routes.
 pub struct Verified;
 
 impl Access<Callers> for Verified {
@@ -141,7 +153,11 @@ impl Access<Callers> for Verified {
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
-        let Caller { user, .. } = KeyOrSession::identify(callers, call).await?;
+        let caller = match call.header(API_KEY) {
+            Some(key) => callers.of_key(key).await,
+            None => callers.of_session(call).await,
+        };
+        let Caller { user, .. } = caller?.ok_or(Error::Unauthorized)?;
         user.check_verified().map(|()| user)
     }
 
@@ -190,21 +206,23 @@ impl Caller {
     }
 }
 
-/// A user with a key or a session, or an anonymous caller.
+/// A user with a session or a key, or an anonymous caller.
+///
+/// A session takes precedence: it may do more than a key on these routes, and a client with a key in its environment
+/// sends that key with every call, also once its user has signed in.
 pub struct AnyCaller;
 
 impl Access<Callers> for AnyCaller {
     type Caller = Option<Caller>;
-    const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session, Credential::None];
+    const CREDENTIALS: &'static [Credential] = &[Credential::Session, Credential::Key, Credential::None];
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<Option<Caller>> {
-        // A key takes precedence over a cookie: browsers add cookies automatically, but a key is sent on purpose.
-        match call.header("x-api-key") {
+        if let Some(caller) = callers.of_session(call).await? {
+            return Ok(Some(caller));
+        }
+        match call.header(API_KEY) {
             Some(key) => callers.of_key(key).await,
-            None => {
-                let signed_in = callers.people.signed_in(call).await?;
-                Ok(signed_in.map(|SignedIn { user, session }| Caller { user, by: By::Session(session) }))
-            }
+            None => Ok(None),
         }
     }
 
@@ -213,12 +231,12 @@ impl Access<Callers> for AnyCaller {
     }
 }
 
-/// A user with a key or a session.
+/// A user with a key or a session. As for [`AnyCaller`], a session takes precedence.
 pub struct KeyOrSession;
 
 impl Access<Callers> for KeyOrSession {
     type Caller = Caller;
-    const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
+    const CREDENTIALS: &'static [Credential] = &[Credential::Session, Credential::Key];
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<Caller> {
         AnyCaller::identify(callers, call).await?.ok_or(Error::Unauthorized)
@@ -238,7 +256,7 @@ pub struct SignedIn {
 }
 
 /// A signed-in user. Keys are not accepted: a leaked key must not be able to issue other keys that outlive it, or to
-/// sign its owner out.
+/// sign its owner out. Next to a session, a key is ignored.
 pub struct Session;
 
 impl Access<Callers> for Session {

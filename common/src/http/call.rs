@@ -8,7 +8,7 @@ use url::Url;
 use super::{
     cookies::token_in_cookies,
     event::Request,
-    info::Credential,
+    info::{API_KEY, Credential},
     json::{Json, Object},
     origins::Origins,
     wire::{Wire, parameters},
@@ -58,11 +58,12 @@ impl Call<()> {
     /// forgery) or sign the browser in to another user's account (login CSRF). Browsers send the origin with every
     /// `POST`; a call without it does not come from a browser, unless it has a cookie. Public enveloped routes, such as
     /// sign-ups, do not act on a cookie, so they accept cookies without an origin. The other enveloped routes do not
-    /// sign users in, so they check the origin only if the call uses the session: a page that sends a key needs no
-    /// cookie to act.
+    /// sign users in, so they check the origin only if the session may act: where a key takes precedence, a page that
+    /// sends one needs no cookie to act.
     pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
         let is_public = wire == Wire::Envelope && credentials == [Credential::None];
-        let by_session = || self.header("x-api-key").is_none() && self.session().is_some();
+        let by_key = credentials.first() == Some(&Credential::Key) && self.header(API_KEY).is_some();
+        let by_session = || !by_key && self.session().is_some();
         let harmless = wire == Wire::Envelope && !is_public && !by_session();
         if self.request.method != Method::POST || harmless {
             return Ok(());

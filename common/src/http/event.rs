@@ -47,7 +47,12 @@ pub(super) struct Request {
 }
 
 impl Event {
-    /// The request, if it is valid HTTP.
+    /// Whether the request is a `HEAD`.
+    pub(super) fn is_head(&self) -> bool {
+        self.0.as_ref().is_ok_and(|event| event.request_context.http.method == Method::HEAD)
+    }
+
+    /// The request, if it is valid HTTP. A `HEAD` is read as a `GET`, whose status and headers it gets (RFC 9110, 9.3.2).
     pub(super) fn request(self) -> Result<Request, HttpError> {
         let event = self.0.map_err(|_unreadable| HttpError::Unreadable)?;
         let query = event.raw_query_string.unwrap_or_default();
@@ -62,9 +67,10 @@ impl Event {
             body.into_bytes()
         };
         let cookies = cookies(event.cookies.unwrap_or_default(), &event.headers);
+        let method = event.request_context.http.method;
         Ok(Request {
-            method: event.request_context.http.method,
-            path: event.raw_path.unwrap_or_default(),
+            method: if method == Method::HEAD { Method::GET } else { method },
+            path: canonical(&event.raw_path.unwrap_or_default()),
             query,
             headers: event.headers,
             cookies,
@@ -104,6 +110,22 @@ impl Request {
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {
         configured.cloned().unwrap_or_else(|| BaseUrl::of_domain(self.domain.as_deref().unwrap_or("localhost")))
     }
+}
+
+/// The path that a request means: without repeated slashes, which joining `/v1/...` to a base URL that ends in `/` makes,
+/// and without slashes at its end. Routes are found by this path alone, so that their checks apply to every spelling.
+#[must_use]
+pub fn canonical(path: &str) -> String {
+    let mut canonical = String::with_capacity(path.len());
+    for character in path.chars() {
+        if character != '/' || !canonical.ends_with('/') {
+            canonical.push(character);
+        }
+    }
+    if canonical.len() > 1 && canonical.ends_with('/') {
+        canonical.pop();
+    }
+    canonical
 }
 
 /// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events also or
@@ -164,6 +186,25 @@ mod tests {
         let request = request(json!({"body": "aGk=", "isBase64Encoded": true})).expect("a request");
         assert_eq!((request.method, request.path.as_str()), (Method::POST, "/v1/webhooks/list"));
         assert_eq!((request.query.as_str(), request.body.as_slice()), ("a=b", b"hi".as_slice()));
+    }
+
+    #[test]
+    fn the_canonical_path_has_no_needless_slashes() {
+        for (path, meant) in [
+            ("/v1/webhooks/list", "/v1/webhooks/list"),
+            ("//v1/webhooks/list", "/v1/webhooks/list"),
+            ("/v1/webhooks/list/", "/v1/webhooks/list"),
+            ("///v1//webhooks///list//", "/v1/webhooks/list"),
+            ("//evil.example.com/console", "/evil.example.com/console"),
+            ("/", "/"),
+            ("//", "/"),
+            ("", ""),
+            ("/a/../b/./%2f/", "/a/../b/./%2f"),
+            ("/\u{2215}\u{2215}a/", "/\u{2215}\u{2215}a"),
+        ] {
+            assert_eq!(canonical(path), meant, "{path}");
+            assert_eq!(canonical(meant), meant, "it is stable");
+        }
     }
 
     #[test]

@@ -96,6 +96,26 @@ impl Fields {
         }
     }
 
+    /// Reads a required text that may also come as the only element of an array, as clients send it that could name
+    /// several.
+    ///
+    /// # Errors
+    /// It is missing, neither a string nor an array of one, or `parse` rejects it.
+    pub fn text_or_list_of_one<T: JsonSchema>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Vec<Problem>>,
+    ) -> Result<T, Rejected> {
+        if let Some(Json::List(elements)) = self.values.get_mut(name) {
+            if let Some(problem) = Problem::count(elements.len(), 1, 1) {
+                return Err(self.reject(name, problem));
+            }
+            let only = elements.pop();
+            self.values.extend(only.map(|only| (name.to_owned(), only)));
+        }
+        self.text(name, parse)
+    }
+
     /// Reads a text that may be absent, but not `null`.
     ///
     /// # Errors
@@ -250,6 +270,22 @@ impl Fields {
     /// It is not a whole number, or not within `range`.
     pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
         self.optional_whole(name, &range, |value| if let Json::Number(number) = value { Some(number) } else { None })
+    }
+
+    /// Reads a whole number that may be absent or `null`, which mean the same.
+    ///
+    /// # Errors
+    /// It is neither `null` nor a whole number, or not within `range`.
+    pub fn nullable_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
+        if matches!(self.values.get(name), Some(Json::Null)) {
+            self.values.remove(name);
+        }
+        let read = self.optional_number(name, range);
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            description.allow_null(name);
+        }
+        read
     }
 
     /// Reads a whole number that may be absent from a query, which has only texts.
@@ -455,6 +491,26 @@ mod tests {
         assert_eq!(issues(json!([])), [issue("names", IssueCode::TooSmall)]);
         assert_eq!(issues(json!(vec![7; 101])), [issue("names", IssueCode::TooBig)]);
         assert_eq!(issues(json!("a")), [issue("names", IssueCode::InvalidType)]);
+    }
+
+    #[test]
+    fn a_list_of_one_text_is_that_text() {
+        let read =
+            |value| Fields::read(values(json!({"a": value})), |fields| fields.text_or_list_of_one("a", Slug::parse));
+        for value in [json!("ab"), json!(["ab"])] {
+            assert_eq!(read(value).expect("no issue").as_str(), "ab");
+        }
+        for (value, expected) in [
+            (json!([]), IssueCode::TooSmall),
+            (json!(["ab", "ab"]), IssueCode::TooBig),
+            (json!([["ab"]]), IssueCode::InvalidType),
+            (json!([null]), IssueCode::InvalidType),
+            (json!({"0": "ab"}), IssueCode::InvalidType),
+            (json!(["A!"]), IssueCode::InvalidFormat),
+        ] {
+            let Err(Error::Invalid(issues)) = read(value.clone()) else { unreachable!("{value}") };
+            assert_eq!(issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [expected], "{value}");
+        }
     }
 
     #[test]

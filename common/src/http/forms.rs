@@ -201,7 +201,8 @@ fn reserved_names() -> String {
 
 schemas! {
     EndpointUrl {
-        "description": "It must be an https URL on the public internet, without user info or a fragment.",
+        "description": "It must be an https URL on the public internet with a host name that can exist, without user info \
+                        or a fragment.",
         "format": "uri",
         "maxLength": 2048,
         "examples": ["https://example.com/hook"],
@@ -217,7 +218,8 @@ schemas! {
         "examples": ["bo@example.com"],
     }
     Password {
-        "description": "Passwords are never trimmed.",
+        "description": "Passwords are never trimmed. Characters that can be written in several ways, such as accented \
+                        letters, and all kinds of spaces count as the same.",
         "minLength": 8,
         "maxLength": 128,
         "writeOnly": true,
@@ -225,12 +227,14 @@ schemas! {
     }
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret {
-        "description": "It must not be blank or decode to an empty key, as `whsec_` alone does.",
-        "minLength": 1,
+        "description": "It must have at least 16 visible characters, not counting a leading `whsec_`, and begin and \
+                        end with one of them. It must not decode to an empty key, as a text of hyphens alone does.",
+        "minLength": 16,
         "maxLength": 256,
-        "pattern": r"^\s*\S",
-        // After the prefix at most one base64 symbol; without it, only ASCII characters other than base64 symbols.
-        "not": { "pattern": r"^(whsec_[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
+        "pattern": r"^\S(\s*\S){15,}$",
+        // After the prefix too few characters or at most one base64 symbol; without it, only ASCII characters other than
+        // base64 symbols.
+        "not": { "pattern": r"^(whsec_((\s*\S){0,15}\s*|[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*)|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
         "writeOnly": true,
         "examples": ["correct-horse-battery-staple"],
     }

@@ -67,6 +67,7 @@ impl Function {
     pub async fn call(&self, event: LambdaEvent<Event>) -> ApiGatewayV2httpResponse {
         let started = Instant::now();
         let request_id = event.context.request_id;
+        let is_head = event.payload.is_head();
         let (route, Handled { reply, tenant }) = self.answer(event.payload).await;
         let (mut response, error) = match reply {
             Ok(reply) => reply.response(self.service.as_ref()),
@@ -90,11 +91,15 @@ impl Function {
         let code = error.as_ref().map_or("OK", |error| error.code().as_str());
         // The raw path is not logged: a mangled link may contain its token.
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
+        let method = if is_head && method == "GET" { "HEAD" } else { method };
         let tenant = tenant.as_deref().unwrap_or_default();
         if let Some(HttpError::Domain(Error::Internal(cause))) = error {
             crate::log!("request.failed", request_id, method, route, tenant, status, code, duration_ms, cause);
         } else {
             crate::log!("request.completed", request_id, method, route, tenant, status, code, duration_ms);
+        }
+        if is_head {
+            response.body_mut().clear();
         }
         event::response(response)
     }

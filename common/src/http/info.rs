@@ -6,6 +6,9 @@ use lambda_http::http::Method;
 /// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
 pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
+/// The header of an API key.
+pub(super) const API_KEY: &str = "x-api-key";
+
 /// The properties of a route.
 #[derive(Debug)]
 pub struct RouteInfo {
@@ -13,7 +16,7 @@ pub struct RouteInfo {
     pub method: Method,
     /// The full path, such as `/v1/auth/status`, perhaps with a variable at its end.
     pub path: &'static str,
-    /// The credentials that it accepts.
+    /// The credentials that it accepts. If a call has several, the first of them acts.
     pub credentials: &'static [Credential],
     /// The purpose of the route in one sentence, for the OpenAPI description.
     pub summary: &'static str,
@@ -23,6 +26,14 @@ pub struct RouteInfo {
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
     pub redirects: bool,
+}
+
+impl RouteInfo {
+    /// The methods that the route serves: with `GET` also `HEAD`, by which monitors and link checkers look at a page.
+    #[must_use]
+    pub fn methods(&self) -> &'static [&'static str] {
+        if self.method == Method::GET { &["GET", "HEAD"] } else { &["POST"] }
+    }
 }
 
 /// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{
     fields::IDEMPOTENCY_KEY,
     function::Function,
-    info::{Credential, Fault, RouteInfo},
+    info::{API_KEY, Credential, Fault, RouteInfo},
     route::BoundRoute,
     shapes::{Generators, Shapes},
     wire::Wire,
@@ -67,7 +67,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             "responses": refusals,
             "securitySchemes": {
                 "key": {
-                    "type": "apiKey", "in": "header", "name": "x-api-key",
+                    "type": "apiKey", "in": "header", "name": API_KEY,
                     "description": "An API key of the organization.",
                 },
                 "session": {

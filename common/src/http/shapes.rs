@@ -97,6 +97,13 @@ impl FieldDescriptions {
         self.push(name, false, schema);
     }
 
+    /// Describes that the field that was noted last may be `null`.
+    pub(super) fn allow_null(&mut self, name: &'static str) {
+        if let Some((_, _, schema)) = self.fields.iter_mut().rfind(|(noted, ..)| *noted == name) {
+            schema.insert("type".to_owned(), json!(["integer", "null"]));
+        }
+    }
+
     pub(super) fn note_objects(&mut self, name: &'static str, element: &Self, most: usize) {
         let element = element.schema(false);
         let schema = json_schema!({ "type": "array", "minItems": 1, "maxItems": most, "items": element });

@@ -82,7 +82,7 @@ pub struct SignedUp {
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     session_token: String,
     /// The `Set-Cookie` values of the session, which are also sent as response headers.
-    #[schemars(extend("examples" = [["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs; HttpOnly; Path=/; Secure"]]))]
+    #[schemars(extend("examples" = [["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure"]]))]
     set_cookie: Vec<String>,
     /// Whether the email address is verified. After an accepted invitation, it always is.
     email_verified: bool,

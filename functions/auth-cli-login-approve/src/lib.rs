@@ -30,7 +30,8 @@ fn route() -> Route<CliLogins> {
         .description(
             "The page `/signin` calls this route, and your own page can, too. The same user can approve a request \
              again and gets the same response. Another user gets a 404, as does every caller after the request has \
-             expired or its session was fetched.",
+             expired or its session was fetched. If the response is `pending_verification`, offer the user another \
+             verification email: the route sends none, and the link of the earlier one may have expired.",
         )
         .faults(&[Fault::NotFound])
 }

@@ -62,8 +62,11 @@ impl New {
             .example("Build server")
             .text(CreateKey::NAMES.name, Name::parse);
         let expires_in = fields
-            .about("The lifetime of the key in seconds, from a minute to a year. By default, the key does not expire.")
-            .optional_number(CreateKey::NAMES.expires_in, EXPIRES_IN);
+            .about(
+                "The lifetime of the key in seconds, from a minute to a year. By default, or with `null`, the key does \
+                 not expire.",
+            )
+            .nullable_number(CreateKey::NAMES.expires_in, EXPIRES_IN);
         Ok(Self { name: name?, expires_in: expires_in? })
     }
 }

@@ -29,6 +29,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::list(),
         session::revoke(),
         session::revoke_others(),
+        session::revoke_all(),
         api_key::create(),
         api_key::list(),
         api_key::delete(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
+        email::Email,
         password::{Guess, Password},
         token::Token,
     },
@@ -56,21 +57,19 @@ impl Passwords {
     }
 }
 
-/// Any text is accepted: a text that is not an address has no account.
 struct Address {
-    text: String,
+    email: Email,
 }
 
 impl Address {
     /// Better Auth's clients also send a `redirectTo`. It is ignored, because the link opens a page of this service.
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
-            text: fields
+            email: fields
                 .about(
                     "The address of the account. If it has no account, the response is the same, and no email is sent.",
                 )
-                .example("ada@example.com")
-                .text("email", |text| Ok(text.to_owned()))?,
+                .text("email", Email::parse)?,
         })
     }
 }
@@ -98,7 +97,7 @@ struct Requested {
     /// Always `true`; refusals are returned as errors.
     status: bool,
     /// A summary of the result, for people.
-    #[schemars(extend("examples" = ["If this address has an account, a mail with a link is on its way"]))]
+    #[schemars(extend("examples" = ["If this address has an account, we sent it an email with a link"]))]
     message: &'static str,
 }
 
@@ -120,7 +119,7 @@ async fn replace(app: Arc<App>, call: Call<SignedIn>, input: Passwords) -> Resul
 }
 
 async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Requested> {
-    app.resets.request(&input.text, call.client, &call.base, Timestamp::now()).await?;
+    app.resets.request(&input.email, call.client, &call.base, Timestamp::now()).await?;
     Ok(Requested { status: true, message: "If this address has an account, we sent it an email with a link" })
 }
 

@@ -68,6 +68,11 @@ pub(crate) fn revoke_others() -> Route<App> {
         .summary("Ends all of the caller's sessions except the current one, everywhere and immediately.")
 }
 
+pub(crate) fn revoke_all() -> Route<App> {
+    Route::post("/api/auth/revoke-sessions", http::Session, |_, _| Ok(()), end_all)
+        .summary("Ends all of the caller's sessions including the current one, everywhere and immediately.")
+}
+
 struct Which {
     session: IdOrToken,
 }
@@ -227,4 +232,9 @@ async fn end_others(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Statu
     let SignedIn { user, session } = call.caller;
     app.sessions.revoke_others(&user, &session).await?;
     Ok(Status::DONE)
+}
+
+async fn end_all(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<WithCookies<Status>> {
+    app.sessions.revoke_all(&call.caller.user).await?;
+    Ok(WithCookies { body: Status::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }

@@ -64,9 +64,10 @@ impl New {
             fields.about("The email address to invite. It must not have an account.").text("email", Email::parse);
         let role = fields
             .about(
-                "The role that the new member gets. Inviting an `owner` requires a session; an API key cannot do so.",
+                "The role that the new member gets. Inviting an `owner` requires a session; an API key cannot do so. A list \
+                 with one role is also accepted.",
             )
-            .text("role", parse_role);
+            .text_or_list_of_one("role", parse_role);
         let organization = fields
             .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text("organizationId", TenantId::parse);

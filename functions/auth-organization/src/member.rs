@@ -122,7 +122,9 @@ impl NewRole {
         let member = fields
             .about("The id of the member to change, as returned by `list-members`.")
             .text("memberId", UserId::parse);
-        let role = fields.about("The new role of the member.").text("role", parse_role);
+        let role = fields
+            .about("The new role of the member. A list with one role is also accepted.")
+            .text_or_list_of_one("role", parse_role);
         Ok(Self { organization: organization?, member: member?, role: role? })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::password_reset::PasswordResets,
+    accounts::{email::Email, password_reset::PasswordResets},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -38,20 +38,19 @@ fn route() -> Route<App, NoCallers> {
         .faults(&[Fault::TooMany])
 }
 
-/// The address of the account. Any text is accepted: a text that is not an address has no account.
+/// The address of the account.
 pub struct Input {
-    address: String,
+    email: Email,
 }
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
-            address: fields
+            email: fields
                 .about(
                     "The address of the account. If it has no account, the response is the same, and no email is sent.",
                 )
-                .example("ada@example.com")
-                .text("email", |text| Ok(text.to_owned()))?,
+                .text("email", Email::parse)?,
         })
     }
 }
@@ -72,6 +71,6 @@ enum Status {
 }
 
 async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<Output> {
-    app.resets.request(&input.address, call.client, &call.base, Timestamp::now()).await?;
+    app.resets.request(&input.email, call.client, &call.base, Timestamp::now()).await?;
     Ok(Output { status: Status::Sent })
 }

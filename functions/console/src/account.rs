@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
-        attempts::VERIFICATION_MAIL,
         members::MemberIdOrEmail,
         password::{Guess, Password},
         sessions::{IdOrToken, Session},
@@ -83,14 +82,12 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// These emails share one limit with those requested by the API.
 async fn verify(app: &App, call: &Call<SignedIn>) -> Result<Reply> {
-    let (user, now) = (&call.caller.user, Timestamp::now());
+    let user = &call.caller.user;
     if user.email_verified {
         return Ok(go_on(HERE, "confirmed"));
     }
-    app.attempts.count(VERIFICATION_MAIL, user.email.as_str(), now).await?;
-    app.verifications.send_again(user, &app.mailer, &call.base, now).await?;
+    app.send_confirmation(user, &call.base).await?;
     Ok(go_on(HERE, "mailed"))
 }
 

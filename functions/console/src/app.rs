@@ -2,14 +2,30 @@
 
 use common::{
     accounts::{
-        api_keys::ApiKeys, attempts::Attempts, cli_logins::CliLogins, invitations::Invitations, inviting::Inviting,
-        leaving::Departures, mail::Mailer, members::Members, organizations::Organizations, password::Hasher,
-        password_reset::PasswordResets, sessions::Sessions, settings::Settings, sign_in::SignIns, signup::Accounts,
+        api_keys::ApiKeys,
+        attempts::{Attempts, VERIFICATION_MAIL},
+        cli_logins::CliLogins,
+        invitations::Invitations,
+        inviting::Inviting,
+        leaving::Departures,
+        mail::Mailer,
+        members::Members,
+        organizations::Organizations,
+        password::Hasher,
+        password_reset::PasswordResets,
+        sessions::Sessions,
+        settings::Settings,
+        sign_in::SignIns,
+        signup::Accounts,
+        users::User,
         verification::Verifications,
     },
     application::deletion::Deletions,
     aws::clients::Aws,
+    base_url::BaseUrl,
     config::{ConfigError, Env},
+    error::Result,
+    timestamp::Timestamp,
 };
 
 use crate::docs::Docs;
@@ -59,5 +75,16 @@ impl App {
             hasher,
             verifications: Verifications::from_env(env, aws)?,
         })
+    }
+
+    /// Sends `user` another email with a link that confirms their address, unless they are confirmed. It counts with the
+    /// emails that are requested by the API.
+    ///
+    /// # Errors
+    /// Too many emails were requested: [`Error::TooMany`](common::error::Error::TooMany); or a call fails.
+    pub(crate) async fn send_confirmation(&self, user: &User, base: &BaseUrl) -> Result<()> {
+        let now = Timestamp::now();
+        self.attempts.count(VERIFICATION_MAIL, user.email.as_str(), now).await?;
+        self.verifications.send_again(user, &self.mailer, base, now).await
     }
 }

@@ -13,6 +13,7 @@ mod account;
 mod app;
 mod docs;
 mod frame;
+mod health;
 mod home;
 mod invite;
 mod keys;
@@ -27,6 +28,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let routes = [
         home::show(),
+        health::show(),
         signin::show(),
         signin::submit(),
         verify_email::show(),

@@ -71,7 +71,7 @@ async fn fill_in(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Page> {
 async fn request(app: &App, call: &Call<()>, form: &Typed) -> Result<Page> {
     let requested = async {
         let email = form.read(|fields| fields.text("email", Email::parse))?;
-        app.resets.request(email.as_str(), call.client, &call.base, Timestamp::now()).await
+        app.resets.request(&email, call.client, &call.base, Timestamp::now()).await
     };
     match requested.await {
         Ok(()) => Ok(sent()),

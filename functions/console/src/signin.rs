@@ -39,7 +39,7 @@ const QUERY: [(&str, &str); 5] = [
 
 /// The fields of all forms of the page.
 const FIELDS: [(&str, &str); 13] = [
-    ("action", "The submitted form: `sign-in` (the default), `sign-up`, `sign-out` or `approve`."),
+    ("action", "The submitted form: `sign-in` (the default), `sign-up`, `sign-out`, `approve` or `verify`."),
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
@@ -76,8 +76,8 @@ pub(crate) fn show() -> Route<App> {
 pub(crate) fn submit() -> Route<App> {
     Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "Handles the forms of the sign-in page, which sign the user in, up or out, or approve a client, as the \
-             API does.",
+            "Handles the forms of the sign-in page, which sign the user in, up or out, approve a client, or resend the \
+             verification email, as the API does.",
         )
         .faults(&[
             Fault::WrongPassword,
@@ -98,6 +98,7 @@ async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result
         "sign-up" => sign_up(&app, &call, &form).await,
         "sign-out" => sign_out(&app, &call, &form).await,
         "approve" => Ok(approve(&app, &call, &form).await?.into()),
+        "verify" => Ok(verify(&app, &call, &form).await?.into()),
         _ => sign_in(&app, &call, &form).await,
     }
 }
@@ -167,14 +168,28 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
         return page(app, call, form).await;
     }
-    let approved = async {
+    let approval = async {
         let (id, secret) = request?;
         app.logins.approve(id, &secret, &visitor.user, Timestamp::now()).await
     };
-    match approved.await {
-        Ok(()) => Ok(approved_by(&visitor.user)),
+    match approval.await {
+        Ok(()) if visitor.user.email_verified => Ok(approved()),
+        // The link of the sign-up's email may have expired.
+        Ok(()) => verify(app, call, form).await,
         Err(error @ Error::NotFound(_)) => Ok(no_request(error)),
         Err(error) => Err(error),
+    }
+}
+
+/// Sends the visitor another email with a link that confirms their address, unless it is confirmed.
+async fn verify(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
+    let Some(visitor) = call.caller.as_ref().filter(|visitor| !visitor.user.email_verified) else {
+        return page(app, call, form).await;
+    };
+    match app.send_confirmation(&visitor.user, &call.base).await {
+        Ok(()) => Ok(to_confirm(&visitor.user, form, None)),
+        Err(error) if error.is_ours() => Err(error),
+        Err(error) => Ok(to_confirm(&visitor.user, form, Some(error))),
     }
 }
 
@@ -298,15 +313,22 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
 fn signed_in(user: &User, link: &Typed) -> Page {
     let content = html! {
         (facts(&[("Name", user.name.as_str()), ("Email", &user.email.to_string())]))
-        @if !user.email_verified { (unverified()) }
+        @if !user.email_verified {
+            p { "Your email address is not confirmed yet. Open the link in the email we sent you." }
+            (resend_form(link, None))
+        }
         p { a .button href="/console" { "Open the console" } }
         (sign_out_form(link))
     };
     Page::new("You are signed in", content).done()
 }
 
-fn unverified() -> Markup {
-    html! { p { "Your email address is not confirmed yet. Open the link in the email we sent you." } }
+/// The button that sends another email with a link, also if the earlier ones have expired.
+fn resend_form(link: &Typed, error: Option<&Error>) -> Markup {
+    let hidden = hidden(link, "verify");
+    html! {
+        (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &hidden, error, ..Form::default() })
+    }
 }
 
 fn sign_out_form(link: &Typed) -> Markup {
@@ -359,18 +381,25 @@ fn ago(at: Timestamp) -> String {
     }
 }
 
-fn approved_by(user: &User) -> Page {
-    if user.email_verified {
-        let content = html! { p { "You can close this page and go back to your terminal." } };
-        return Page::new("The command-line client is signed in", content).done();
-    }
+fn approved() -> Page {
+    let content = html! { p { "You can close this page and go back to your terminal." } };
+    Page::new("The command-line client is signed in", content).done()
+}
+
+/// The page for a user whose address is not confirmed, after an email was sent to it, or refused with `error`.
+fn to_confirm(user: &User, form: &Typed, error: Option<Error>) -> Page {
+    let sent = if error.is_none() { "We sent an email to " } else { "We already sent several emails to " };
     let content = html! {
-        p {
-            "Open the link in the email we sent to " strong { (user.email) } ". If you do so within 10 minutes, the \
-             command line continues by itself. You can close this page."
+        p { (sent) strong { (user.email) } ". Open the link in the newest one. It works for 24 hours." }
+        @if request(form).is_some() {
+            p {
+                "If you do so within 10 minutes of starting the sign-in, the command line continues by itself. You can \
+                 close this page."
+            }
         }
+        (resend_form(form, error.as_ref()))
     };
-    Page::new("Confirm your email address first", content)
+    Page::new("Confirm your email address first", content).refused(error)
 }
 
 fn no_request(error: Error) -> Page {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 
-use super::World;
+use super::{Tenant, World};
 
 /// An item of a table.
 pub type Item = HashMap<String, AttributeValue>;
@@ -64,6 +64,16 @@ impl World {
             self.put(table, item).await;
         }
         changed
+    }
+
+    /// Stores a secret that need not be one that a tenant may choose.
+    pub(super) async fn store_secret(&self, tenant: &Tenant, endpoint: &str, secret: &str) {
+        let update = self.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
+        let update = update
+            .key("tenant_id", attribute(&json!(tenant.id)))
+            .key("webhook_endpoint_id", attribute(&json!(endpoint)));
+        let update = update.update_expression("SET signing_secret = :secret");
+        update.expression_attribute_values(":secret", attribute(&json!(secret))).send().await.expect("it is stored");
     }
 
     /// Lets all sessions and keys have been used last long ago.

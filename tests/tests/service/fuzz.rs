@@ -118,7 +118,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
         "webhooks-create",
         "POST",
         "/v1/webhooks/create",
-        r#"{"json": {"url": "https://example.com/", "signing_secret": "a secret", "description": "d", "active": true, "events": ["job.failed"],
+        r#"{"json": {"url": "https://example.com/", "signing_secret": "a secret of some length", "description": "d", "active": true, "events": ["job.failed"],
             "headers": {"authorization": "Bearer x", "x-tenant": "a"}}}"#,
     ),
     ("webhooks-list", "POST", "/v1/webhooks/list", r#"{"json": {}}"#),

@@ -5,5 +5,7 @@ mod callers;
 mod cookies;
 mod cors;
 mod envelope;
+mod head;
 mod idempotency;
 mod openapi;
+mod paths;

@@ -2,11 +2,31 @@
 
 use serde_json::{Map, Value, json};
 
-/// Adds an example to every JSON body, composed of the examples of its parts.
+/// Numbers that say more than the least allowed one, by the names of their members.
+const NUMBERS: [(&str, u64); 6] = [
+    ("duration_ms", 85),
+    ("expiresIn", 2_592_000),
+    ("limit", 20),
+    ("poll_after_ms", 1000),
+    ("resent", 12),
+    ("status_code", 503),
+];
+
+/// The messages of the confirmations that share a schema, by their routes.
+const MESSAGES: [(&str, &str); 3] = [
+    ("/v1/deliveries/resend", "Delivery will be resent"),
+    ("/v1/webhooks/delete", "Webhook endpoint deleted"),
+    ("/v1/webhooks/update", "Webhook endpoint updated"),
+];
+
+/// Adds an example to every JSON body, composed of the examples of its parts. Forms are for people, and have none.
 pub(super) fn add(document: &mut Value) {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let Some(paths) = document["paths"].as_object_mut() else { return };
-    for operation in paths.values_mut().filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
+    let operations =
+        paths.iter_mut().filter_map(|(path, operations)| Some((path.as_str(), operations.as_object_mut()?)));
+    for (path, operation) in operations.flat_map(|(path, all)| all.values_mut().map(move |operation| (path, operation)))
+    {
         if let Some(content) = operation.pointer_mut("/requestBody/content") {
             add_example(content, &schemas);
         }
@@ -14,14 +34,17 @@ pub(super) fn add(document: &mut Value) {
         for content in responses.filter_map(|response| response.get_mut("content")) {
             add_example(content, &schemas);
         }
+        let message = operation.pointer_mut("/responses/200/content/application~1json/example/json/message");
+        let own = MESSAGES.iter().find(|(route, _)| *route == path);
+        if let (Some(message), Some((_, own))) = (message, own) {
+            *message = json!(own);
+        }
     }
 }
 
 fn add_example(content: &mut Value, schemas: &Value) {
-    let media = content.as_object_mut().into_iter().flat_map(|media| media.iter_mut());
-    for (_, media) in media.filter(|(name, _)| *name != "text/html") {
-        let example = example(&media["schema"], schemas);
-        media["example"] = example;
+    if let Some(media) = content.get_mut("application/json") {
+        media["example"] = example(&media["schema"], schemas);
     }
 }
 
@@ -45,7 +68,11 @@ fn example(schema: &Value, schemas: &Value) -> Value {
             let excluded = schema.pointer("/not/required/1").and_then(Value::as_str);
             let properties = schema["properties"].as_object().into_iter().flatten();
             let properties = properties.filter(|(name, _)| Some(name.as_str()) != excluded);
-            properties.map(|(name, property)| (name.clone(), example(property, schemas))).collect::<Map<_, _>>().into()
+            let one = |name: &str, property: &Value| match NUMBERS.iter().find(|(number, _)| *number == name) {
+                Some((_, number)) if property.get("examples").is_none() => json!(number),
+                _ => example(property, schemas),
+            };
+            properties.map(|(name, property)| (name.clone(), one(name, property))).collect::<Map<_, _>>().into()
         }
         Some("array") => json!([example(&schema["items"], schemas)]),
         Some("boolean") => json!(true),

@@ -27,6 +27,8 @@ pub enum Refused {
     PlainHttp,
     /// An address that is not on the public internet.
     NotPublic,
+    /// A host name or a port that cannot exist.
+    Impossible,
 }
 
 impl fmt::Display for Refused {
@@ -34,6 +36,7 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Self::PlainHttp => "Must be an https URL",
             Self::NotPublic => "Must be on the public internet",
+            Self::Impossible => "Must have a host name and a port that can exist",
         })
     }
 }
@@ -67,6 +70,13 @@ impl DestinationPolicy {
         scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
+    /// The refusals of a URL that is about to be stored: also of a host that cannot exist, and of port 0. A stored URL is
+    /// attempted anyway and fails like any other, with `dns` or `connect`.
+    pub fn refusals_to_store(&self, url: &Url) -> impl Iterator<Item = Refused> {
+        let exists = url.port() != Some(0) && url.domain().is_none_or(is_host_name);
+        self.refusals(url).chain((!exists).then_some(Refused::Impossible))
+    }
+
     /// Checks an address before a connection is opened to it.
     ///
     /// # Errors
@@ -76,6 +86,19 @@ impl DestinationPolicy {
         let allowed = is_public(address) || self.allowed.iter().any(|range| range.contains(&address));
         if allowed { Ok(()) } else { Err(Refused::NotPublic) }
     }
+}
+
+/// Whether DNS can have a name, which the URL parser has already converted to ASCII (RFC 1035, 2.3.4; RFC 1123, 2.1).
+/// Underscores are no part of a host name, but some are in use.
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// RFC 6761, section 6.3: these names mean the loopback address, even if a resolver disagrees.
@@ -305,6 +328,67 @@ mod tests {
         }
         for host in GOOD {
             assert!(permitted(&format!("https://{host}/"), &policy), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_cannot_exist_is_not_stored() {
+        let policy = DestinationPolicy::default();
+        let label = "a".repeat(63);
+        let long = [label.as_str(), &label, &label, &"b".repeat(61)].join(".");
+        assert_eq!(long.len(), 253);
+        let refusals = |url: &str| {
+            let url = Url::parse(url).expect("a URL");
+            (policy.refusals_to_store(&url).collect::<Vec<_>>(), policy.refusals(&url).count())
+        };
+        for host in [
+            "a..b.example",
+            ".example",
+            "example..",
+            "..",
+            ".",
+            &format!("a{label}.example"),
+            &format!("b{long}"),
+            &format!("{long}.c."),
+            "-a.example",
+            "a-.example",
+            "a.-b.example",
+            "a*b.example",
+            "a!.example",
+            "a$b.example",
+            "a,b.example",
+            "a'b.example",
+            "(a).example",
+            "a=b.example",
+            "a;b.example",
+            "a&b.example",
+            "a~b.example",
+            "example.com:0",
+            "8.8.8.8:0",
+            "[2606:4700:4700::1111]:0",
+            "example.com:00000",
+        ] {
+            assert_eq!(refusals(&format!("https://{host}/hook")), (vec![Refused::Impossible], 0), "{host}");
+        }
+        for host in [
+            "example.com.",
+            &format!("{label}.example"),
+            &long,
+            &format!("{long}."),
+            "a-b.example",
+            "my_host.example",
+            "_dmarc.example",
+            "3com.example",
+            "xn--mnchen-3ya.example",
+            "m\u{fc}nchen.example",
+            "intranet",
+            "example.com:1",
+            "example.com:65535",
+            "example.com:443",
+            "8.8.8.8",
+            "[2606:4700:4700::1111]:8443",
+        ] {
+            assert_eq!(refusals(&format!("https://{host}/hook")), (vec![], 0), "{host}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use http::Uri;
 use url::{Position, Url};
 
-use super::destination_policy::DestinationPolicy;
+use super::destination_policy::{DestinationPolicy, Refused};
 use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
@@ -27,12 +27,14 @@ impl EndpointUrl {
         Self::parse_and(text, |_| Vec::new())
     }
 
-    /// Parses a URL to store, and refuses every URL that `policy` would refuse at each delivery.
+    /// Parses a URL to store, and refuses every URL that `policy` would refuse at each delivery, or whose host cannot
+    /// exist.
     ///
     /// # Errors
     /// Lists every rule that `text` breaks.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
-        Self::parse_and(text, |url| policy.refusals(url).map(|refused| Problem::format(refused.to_string())).collect())
+        let problem = |refused: Refused| Problem::format(refused.to_string());
+        Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).collect())
     }
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {

@@ -9,12 +9,19 @@ use base64::{
         general_purpose::{NO_PAD, STANDARD},
     },
 };
+use text::is_visible;
 use zeroize::Zeroizing;
 
-use crate::{issue::Problem, random};
+use crate::{
+    issue::{IssueCode, Problem},
+    random,
+};
 
 /// Marks a text as a webhook secret. It is not part of the key.
 const PREFIX: &str = "whsec_";
+
+/// The fewest visible characters of a secret that a tenant chooses. Sixteen random letters and digits have 95 bits.
+const FEWEST_CHOSEN: usize = 16;
 
 /// 1 to 256 characters, not blank. The text is an HMAC key; its decoding by Standard Webhooks libraries can be another.
 #[derive(Clone)]
@@ -33,15 +40,32 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// Validates a secret that a tenant chooses for an endpoint. It also refuses secrets that decode to an empty key:
-    /// some libraries accept such a key, and anyone could sign with it. A secret that is stored or comes with a job is
-    /// only parsed, so that no delivery is lost for this rule.
+    /// Validates a secret that a tenant chooses for an endpoint, by three more rules:
+    ///
+    /// - It has 16 visible characters, apart from the prefix: a reader of one delivery can try short secrets until one
+    ///   gives its signature.
+    /// - It begins and ends with a visible character. Text that is pasted often does not, and then the receiver's copy
+    ///   is another key, and no library decodes it as base64.
+    /// - It does not decode to an empty key, which some libraries accept: anyone could sign with it.
+    ///
+    /// A secret that is stored or comes with a job is only parsed, so that no delivery is lost for these rules.
     ///
     /// # Errors
     /// Lists every rule that `text` breaks.
     pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
-        if secret.is_empty_key() { Err(vec![Problem::format("Must not decode to an empty key")]) } else { Ok(secret) }
+        let mut problems = Vec::new();
+        if !text.starts_with(is_visible) || !text.ends_with(is_visible) {
+            problems.push(Problem::format("Must not begin or end with white space or invisible characters"));
+        }
+        let own = text.strip_prefix(PREFIX).unwrap_or(text);
+        if secret.is_empty_key() {
+            problems.push(Problem::format("Must not decode to an empty key"));
+        } else if own.chars().filter(|c| is_visible(*c)).count() < FEWEST_CHOSEN {
+            let message = format!("Must have at least {FEWEST_CHOSEN} visible characters, not counting `{PREFIX}`");
+            problems.push(Problem { code: IssueCode::TooSmall, message });
+        }
+        if problems.is_empty() { Ok(secret) } else { Err(problems) }
     }
 
     /// Whether base64 decoders make an empty key of the text. Without the prefix, which promises base64, the key counts
@@ -167,13 +191,52 @@ mod tests {
             "_",
         ] {
             let problems = SigningSecret::parse_chosen(nothing).expect_err(nothing);
-            assert_eq!(problems, [Problem::format("Must not decode to an empty key")], "{nothing:?}");
+            assert!(problems.contains(&Problem::format("Must not decode to an empty key")), "{nothing:?}");
             assert!(SigningSecret::parse(nothing).is_ok(), "it may be stored: {nothing:?}");
         }
-        for good in ["s", "+", "whsec_ab", "whsec_-a-b-", "whsec_whsec_", "\u{e4}", "p\u{e4}ssword", "WHSEC_"] {
+        assert_eq!(SigningSecret::parse_chosen(" ").expect_err("blank").len(), 1);
+    }
+
+    #[test]
+    fn a_chosen_secret_has_16_visible_characters() {
+        let visible = "Must have at least 16 visible characters, not counting `whsec_`";
+        for short in [
+            "s",
+            "five5",
+            "whsec_whsec_",
+            "whsec_123456789012345",
+            "fifteen-letters",
+            "1234567 12345678",
+            "a\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}\u{200b}z",
+            "p\u{e4}ssword",
+        ] {
+            let problems = SigningSecret::parse_chosen(short).expect_err(short);
+            assert_eq!(problems, [Problem { code: IssueCode::TooSmall, message: visible.to_owned() }], "{short:?}");
+            assert!(SigningSecret::parse(short).is_ok(), "it may be stored: {short:?}");
+        }
+        for good in [
+            "sixteen--letters",
+            "correct horse battery",
+            "whsec_1234567890123456",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "ein gro\u{df}es Gl\u{fc}ck, sag ich",
+            "\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}\u{5bc6}\u{7801}",
+        ] {
             assert_eq!(SigningSecret::parse_chosen(good).expect(good).reveal(), good);
         }
-        assert_eq!(SigningSecret::parse_chosen(" ").expect_err("blank").len(), 1);
+    }
+
+    #[test]
+    fn white_space_around_a_chosen_secret_is_refused_by_name() {
+        for around in [" ", "\n", "\r\n", "\t", "\u{a0}", "\u{3000}", "\u{feff}", "\u{200b}", "\u{0}", "\u{2028}"] {
+            for text in [format!("{around}correct-horse-battery"), format!("correct-horse-battery{around}")] {
+                let problems = SigningSecret::parse_chosen(&text).expect_err("white space");
+                let refused = Problem::format("Must not begin or end with white space or invisible characters");
+                assert_eq!(problems, [refused], "{text:?}");
+                assert!(SigningSecret::parse(&text).is_ok(), "it may be stored: {text:?}");
+            }
+        }
+        assert_eq!(SigningSecret::parse_chosen(" short").expect_err("two rules").len(), 2);
     }
 
     fn decoded(text: &str) -> Option<Vec<u8>> {
@@ -242,7 +305,7 @@ mod tests {
         #[test]
         fn what_is_decoded_is_no_empty_key(text in "(whsec_)?[a-c+/=!\\-\u{e9}]{1,6}") {
             if decoded(&text).is_some() {
-                prop_assert!(SigningSecret::parse_chosen(&text).is_ok());
+                prop_assert!(!SigningSecret::parse(&text).expect("a secret").is_empty_key());
             }
         }
 

@@ -86,7 +86,7 @@ fn rotate(endpoint: &EndpointView, error: Option<&Error>) -> Markup {
                     ("updated_at", &endpoint.updated_at.to_string()),
                 ],
                 fields: &[Field::text("own", "Your own secret", "off", "").optional()
-                    .hint("Leave empty for a random secret")],
+                    .hint("At least 16 characters. Leave empty for a random secret")],
                 error,
                 ..Form::default()
             })

@@ -72,7 +72,7 @@ pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) 
     assert_eq!(world.cli(&owner.cookie, "api-key/create", json!({"name": "second"})).await.status, 200);
     let works = world.endpoint(owner, &receiver.url("/"), "s").await;
     let gone = world.endpoint(owner, &receiver.url("/"), "s").await;
-    let broken = json!({"url": "http://127.0.0.1:9/", "signing_secret": "s"});
+    let broken = json!({"url": "http://127.0.0.1:9/", "signing_secret": "correct-horse-battery"});
     let broken = world.rpc_once(&owner.key, "webhooks/create", "once", broken).await;
     let broken = &broken.ok()["webhook_endpoint_id"];
     for job in 0..3 {
@@ -355,7 +355,7 @@ async fn items_created_during_the_deletion_are_deleted_too() {
     let world = World::start().await;
     for round in 0..6 {
         let jo = world.tenant(&format!("acme{round}")).await;
-        let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "s"});
+        let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "correct-horse-battery"});
         let invited = json!({"email": format!("bo{round}@example.com"), "role": "owner", "organizationId": jo.id});
         let (deleted, created, issued, invited) = tokio::join!(
             delete(&world, &jo),

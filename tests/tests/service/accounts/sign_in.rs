@@ -235,3 +235,24 @@ async fn a_verification_token_is_not_a_session() {
     world.cli(&as_session, "sign-out", Value::Null).await;
     assert_eq!(world.confirm(&link).await.status, 200, "the link still works");
 }
+
+/// A Mac decomposes what a phone composes.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_spelling_of_the_password_signs_in() {
+    let world = World::start().await;
+    let spellings = ["p\u{e4}ssw\u{f6}rter 1", "pa\u{308}sswo\u{308}rter 1", "p\u{e4}ssw\u{f6}rter\u{a0}1"];
+    for (number, password) in spellings.iter().enumerate() {
+        let mut fields = World::sign_up_fields(&format!("acme-{number}"));
+        fields["password"] = json!(password);
+        world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();
+        let email = format!("jo@acme-{number}.example.com");
+        for spelling in spellings {
+            assert_eq!(world.sign_in(&email, spelling).await.status, 200, "{password:?} {spelling:?}");
+        }
+        assert_eq!(world.sign_in(&email, "passworter 1").await.status, 401);
+        let cookie = world.signed_in(&email, spellings[0]).await;
+        let change = json!({"currentPassword": spellings[1], "newPassword": "another \u{212b}ngstr\u{f6}m"});
+        assert_eq!(world.cli(&cookie, "change-password", change).await.status, 200);
+        assert_eq!(world.sign_in(&email, "another A\u{30a}ngstro\u{308}m").await.status, 200);
+    }
+}

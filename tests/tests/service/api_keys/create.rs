@@ -58,6 +58,21 @@ async fn issuing_a_key_needs_a_session_and_our_origin() {
     assert_eq!(refused.body["message"], "A valid credential is required");
 }
 
+/// Better Auth's client sends `null` for a key that does not expire.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_with_an_expiry_of_null_does_not_expire() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for fields in [json!({"name": "x", "expiresIn": null}), json!({"name": "x"})] {
+        let issued = world.cli(&tenant.cookie, "api-key/create", fields).await;
+        assert_eq!((issued.status, &issued.body["expiresAt"]), (200, &json!(null)), "{issued:?}");
+    }
+    for wrong in [json!(0), json!("60"), json!([]), json!(false), json!(59)] {
+        let refused = world.cli(&tenant.cookie, "api-key/create", json!({"name": "x", "expiresIn": wrong})).await;
+        assert_eq!(refused.refused(), (400, "BAD_REQUEST"), "{wrong}");
+    }
+}
+
 /// Keys are listed in one answer, which must fit into Lambda's.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creates_stop_at_100_keys() {

@@ -15,7 +15,7 @@ async fn a_key_works_until_it_expires() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let fields = |expires_in: Value| json!({"name": "short", "expiresIn": expires_in});
-    for bad in [json!(59), json!(31_536_001), json!("60"), json!(-60), Value::Null] {
+    for bad in [json!(59), json!(31_536_001), json!("60"), json!(-60)] {
         assert_eq!(world.cli(&tenant.cookie, "api-key/create", fields(bad.clone())).await.status, 400, "{bad}");
     }
     let issued = world.cli(&tenant.cookie, "api-key/create", fields(json!(60))).await.body;

@@ -77,8 +77,15 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
     assert_eq!(received.header("webhook-signature").split(' ').count(), 4, "two keys of each secret");
     says(&browser.open("/console").await, &["two secrets"]);
     says(&browser.open(&path).await, &["Secret rotated. The old secret also signs deliveries for another"]);
-    let short = browser.press(&path, &browser.open(&path).await, "Rotate secret", &[("own", "  ")]).await;
-    assert_eq!(short.status, 400);
+    for (own, refused) in [
+        ("  ", "Must not be blank"),
+        ("fifteen-letters", "Must have at least 16 visible characters"),
+        ("correct-horse-battery ", "Must not begin or end with white space"),
+    ] {
+        let page = browser.press(&path, &browser.open(&path).await, "Rotate secret", &[("own", own)]).await;
+        assert_eq!(page.status, 400, "{own}");
+        says(&page, &[refused]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -96,6 +96,7 @@ async fn a_refused_connection_is_a_failure() {
     assert_eq!(failure(&world, &url).await, Some("connect".to_owned()));
     assert_eq!(detail(&world).await, "The connection was refused");
     assert_eq!(failure(&world, "http://no-such-host.invalid/").await, Some("dns".to_owned()));
+    assert_eq!(failure(&world, "http://a..b.example/").await, Some("dns".to_owned()), "a name that cannot exist");
     // This machine may have no name server to ask.
     assert!(detail(&world).await.starts_with("The "));
 }

@@ -66,7 +66,8 @@ async fn an_inactive_endpoint_collects_the_events_of_its_filter() {
     world.endpoint(&tenant, &gone.url("/"), "s").await;
     world.deliver(event(&tenant.id, "gone")).await;
     for events in [json!(null), json!(["job.failed"])] {
-        let fields = json!({"url": gone.url("/"), "signing_secret": "s", "active": false, "events": events});
+        let fields =
+            json!({"url": gone.url("/"), "signing_secret": "correct-horse-battery", "active": false, "events": events});
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
     world.deliver(event(&tenant.id, "completed")).await;
@@ -297,7 +298,7 @@ async fn to_hold_an_event_is_one_write_for_each_endpoint() {
         world.deliver(event(&tenant.id, job)).await;
         world.units()
     };
-    let fields = json!({"url": "https://example.com/", "signing_secret": "s", "active": false});
+    let fields = json!({"url": "https://example.com/", "signing_secret": "correct-horse-battery", "active": false});
     let nobody = cost("nobody").await;
     for endpoints in [1.0, 2.0] {
         world.rpc(&tenant.key, "webhooks/create", fields.clone()).await.ok();
@@ -319,7 +320,7 @@ async fn held_deliveries_spread_when_their_partition_is_throttled() {
     })
     .await;
     let tenant = world.tenant("acme").await;
-    let fields = json!({"url": "https://example.com/", "signing_secret": "s", "active": false});
+    let fields = json!({"url": "https://example.com/", "signing_secret": "correct-horse-battery", "active": false});
     world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     let mut batch = records([event(&tenant.id, "j")]);
     let sent = Timestamp::now().as_millisecond().to_string();

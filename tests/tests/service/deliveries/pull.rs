@@ -28,7 +28,7 @@ async fn pull_endpoint(world: &World, tenant: &Tenant, secret: &str) -> String {
 async fn with_endpoint(settings: &[(&str, &str)]) -> (World, Tenant, String) {
     let world = World::with(settings).await;
     let tenant = world.tenant("acme").await;
-    let endpoint = pull_endpoint(&world, &tenant, "s").await;
+    let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
     (world, tenant, endpoint)
 }
 
@@ -104,7 +104,7 @@ async fn a_pull_endpoint_has_no_url_and_is_listed_with_its_kind() {
     let update = json!({"id": listed["webhook_endpoint_id"], "url": "https://example.com/"});
     let refused = world.rpc(&tenant.key, "webhooks/update", update).await;
     assert_eq!(refused.error(), (409, "CONFLICT", "pull_endpoint"));
-    world.endpoint(&tenant, "https://example.com/", "s").await;
+    world.endpoint(&tenant, "https://example.com/", "correct-horse-battery").await;
     let kinds: Vec<_> = world.endpoints(&tenant).await.iter().map(|endpoint| endpoint["kind"].clone()).collect();
     assert_eq!(kinds, ["pull", "push"]);
 }
@@ -286,7 +286,7 @@ async fn only_the_tenant_takes_from_its_active_pull_endpoints() {
     let theirs = settle_one(&world, &other, &taken, json!({"status_code": 200})).await;
     assert_eq!(theirs, result(&taken, "not_found", None));
     settle_one(&world, &tenant, &taken, json!({})).await;
-    let push = world.endpoint(&tenant, "https://example.com/", "s").await;
+    let push = world.endpoint(&tenant, "https://example.com/", "correct-horse-battery").await;
     assert_eq!(ask(&tenant, &push).await.error(), (409, "CONFLICT", "not_a_pull_endpoint"));
     let set_active = async |active: bool| {
         world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": active})).await.ok();
@@ -340,7 +340,10 @@ async fn both_secrets_sign_after_a_rotation_until_the_announced_end() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!(receive(&world, &tenant, &endpoint, 1).await.get("previous_secret_expires_at"), None);
-    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "signing_secret": "another"})).await.ok();
+    world
+        .rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "signing_secret": "another-horse-battery"}))
+        .await
+        .ok();
     world.deliver(event(&tenant.id, "k")).await;
     let answer = receive(&world, &tenant, &endpoint, 10).await;
     assert!(answer["previous_secret_expires_at"].is_string(), "{answer}");
@@ -553,7 +556,7 @@ async fn fill(book: &Book, tenant: &Tenant, endpoint: &str, settled: u32, waitin
 async fn reads_little(settled: u32, waiting: u32) {
     let world = World::metered().await;
     let tenant = world.tenant("acme").await;
-    let endpoint = pull_endpoint(&world, &tenant, "s").await;
+    let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
     fill(&Book::of(&world), &tenant, &endpoint, settled, waiting).await;
     for limit in [1, 10, 100] {
         let _before = world.units();
@@ -605,7 +608,7 @@ async fn a_spread_log_is_received_oldest_first() {
 async fn an_empty_poll_reads_four_small_items_and_writes_nothing() {
     let world = World::metered().await;
     let tenant = world.tenant("acme").await;
-    let endpoint = pull_endpoint(&world, &tenant, "s").await;
+    let endpoint = pull_endpoint(&world, &tenant, "correct-horse-battery").await;
     receive(&world, &tenant, &endpoint, 10).await;
     let _before = world.units();
     assert_eq!(receive(&world, &tenant, &endpoint, 10).await["poll_after_ms"], 3_000);

@@ -72,7 +72,7 @@ async fn a_retry_uses_the_url_and_secret_that_the_endpoint_has_then() {
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/old"), "old").await;
     world.deliver(event(&tenant.id, "j")).await;
-    let change = json!({"id": id, "url": receiver.url("/new"), "signing_secret": "new"});
+    let change = json!({"id": id, "url": receiver.url("/new"), "signing_secret": "the-new-secret-of-it"});
     world.rpc(&tenant.key, "webhooks/update", change).await.ok();
     world.poll("deliveries").await;
     let received = receiver.received().await;

@@ -67,7 +67,7 @@ async fn every_call_works_while_500_deliveries_wait() {
 
     // A rotated secret and a new URL count for deliveries from before: the resent one comes, signed with the new secret.
     let receiver = Receiver::start().await;
-    let fields = json!({"url": receiver.url("/"), "signing_secret": "second", "active": true});
+    let fields = json!({"url": receiver.url("/"), "signing_secret": "the-second-secret", "active": true});
     update(&world, &tenant, &endpoint, fields).await;
     world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
     receiver.wait_for(1).await[0].verify("second");

@@ -9,7 +9,7 @@ async fn a_created_endpoint_is_listed_without_its_secret() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let answer = world.rpc(&tenant.key, "webhooks/create", json!({
-        "url": "https://example.com/hook?a=b", "signing_secret": "canary", "description": "ours", "active": false,
+        "url": "https://example.com/hook?a=b", "signing_secret": "canary-horse-battery", "description": "ours", "active": false,
     })).await;
     let created = answer.ok();
     assert_eq!(created["success"], true);
@@ -35,7 +35,9 @@ async fn a_secret_that_is_left_out_is_made_and_answered_once() {
     let receiver = Receiver::start().await;
     let create = async |fields| world.rpc(&tenant.key, "webhooks/create", fields).await.ok().clone();
     assert_eq!(
-        create(json!({"url": "https://example.com", "signing_secret": "ours"})).await.get("signing_secret"),
+        create(json!({"url": "https://example.com", "signing_secret": "ours-horse-battery"}))
+            .await
+            .get("signing_secret"),
         None
     );
     let created = create(json!({"url": receiver.url("/")})).await;
@@ -52,7 +54,7 @@ async fn endpoints_are_active_and_need_no_description() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for description in [json!({}), json!({"description": null})] {
-        let mut fields = json!({"url": "https://example.com", "signing_secret": "s"});
+        let mut fields = json!({"url": "https://example.com", "signing_secret": "correct-horse-battery"});
         fields.as_object_mut().expect("fields").extend(description.as_object().expect("fields").clone());
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
@@ -78,12 +80,21 @@ async fn every_field_is_validated() {
         ("url", json!("https://127.0.0.1/"), "invalid_format"),
         ("url", json!("https://[::ffff:10.0.0.1]/"), "invalid_format"),
         ("url", json!("https://2130706433/"), "invalid_format"),
+        ("url", json!("https://a..b.example/"), "invalid_format"),
+        ("url", json!("https://.example/"), "invalid_format"),
+        ("url", json!(format!("https://{}.example/", "a".repeat(64))), "invalid_format"),
+        ("url", json!("https://-a.example/"), "invalid_format"),
+        ("url", json!("https://example.com:0/"), "invalid_format"),
         ("url", json!(long_url), "too_big"),
         ("signing_secret", json!(null), "invalid_type"),
         ("signing_secret", json!(""), "too_small"),
         ("signing_secret", json!("  "), "invalid_format"),
         ("signing_secret", json!("x".repeat(257)), "too_big"),
         ("signing_secret", json!("whsec_"), "invalid_format"),
+        ("signing_secret", json!("fifteen-letters"), "too_small"),
+        ("signing_secret", json!("whsec_12345678901"), "too_small"),
+        ("signing_secret", json!(" correct-horse-battery"), "invalid_format"),
+        ("signing_secret", json!("correct-horse-battery\n"), "invalid_format"),
         ("signing_secret", json!("whsec_===="), "invalid_format"),
         ("description", json!(false), "invalid_type"),
         ("description", json!("x".repeat(501)), "too_big"),
@@ -98,7 +109,7 @@ async fn every_field_is_validated() {
         ("events", json!(["job.started"]), "invalid_format"),
         ("events", json!(["Job.failed", "job.failed"]), "invalid_format"),
     ] {
-        let mut create = json!({"url": "https://example.com", "signing_secret": "s"});
+        let mut create = json!({"url": "https://example.com", "signing_secret": "correct-horse-battery"});
         create[field] = value.clone();
         let mut update = json!({"id": id});
         update[field] = value.clone();
@@ -122,7 +133,7 @@ async fn concurrent_creates_stop_at_100_endpoints() {
         async move {
             let mut created = 0;
             for number in 0..5 {
-                let fields = json!({"url": format!("https://example.com/{client}/{number}"), "signing_secret": "s"});
+                let fields = json!({"url": format!("https://example.com/{client}/{number}"), "signing_secret": "correct-horse-battery"});
                 let answer = world.rpc(&tenant.key, "webhooks/create", fields).await;
                 match answer.status {
                     200 => created += 1,

@@ -28,6 +28,6 @@ async fn one_of_16_concurrent_deletes_succeeds_and_is_counted() {
     assert_eq!(deletes.iter().filter(|answer| answer.status == 200).count(), 1);
     assert_eq!(deletes.iter().filter(|answer| answer.status == 404).count(), 15);
     world.endpoint(&tenant, "https://example.com/3", "s").await;
-    let fields = json!({"url": "https://example.com/4", "signing_secret": "s", "unknown": {"is": "ignored"}});
+    let fields = json!({"url": "https://example.com/4", "signing_secret": "correct-horse-battery", "unknown": {"is": "ignored"}});
     assert_eq!(world.rpc(&tenant.key, "webhooks/create", fields).await.error(), (409, "CONFLICT", "endpoint_limit"));
 }

@@ -9,7 +9,7 @@ const SECOND: &str = "canary-second-8a41";
 
 /// Creates an endpoint with headers, and returns its id.
 async fn create(world: &World, tenant: &Tenant, url: &str, headers: Value) -> String {
-    let fields = json!({"url": url, "signing_secret": "s", "headers": headers});
+    let fields = json!({"url": url, "signing_secret": "correct-horse-battery", "headers": headers});
     let created = world.rpc(&tenant.key, "webhooks/create", fields).await;
     created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
 }
@@ -32,7 +32,7 @@ async fn only_attempts_to_the_endpoint_have_its_headers() {
     assert_eq!(received.len(), 2);
     for attempt in &received {
         assert_eq!((attempt.header("authorization"), attempt.header("x-tenant")), (FIRST, SECOND));
-        attempt.verify("s");
+        attempt.verify("correct-horse-battery");
     }
     let mut to_callback = event(&tenant.id, "k");
     to_callback["callback_url"] = json!(other.url("/callback"));
@@ -173,13 +173,13 @@ async fn another_url_gets_no_headers_that_were_not_given_with_it() {
     let before = world.only_endpoint(&tenant).await;
     for refused in [
         json!({"url": receiver.url("/there")}),
-        json!({"url": receiver.url("/there"), "signing_secret": "s"}),
-        json!({"url": receiver.url("/there"), "signing_secret": "other", "description": "new", "active": false}),
+        json!({"url": receiver.url("/there"), "signing_secret": "correct-horse-battery"}),
+        json!({"url": receiver.url("/there"), "signing_secret": "another-horse-battery", "description": "new", "active": false}),
     ] {
         assert_eq!(update(refused).await.error(), (409, "CONFLICT", "headers_needed"));
         assert_eq!(world.only_endpoint(&tenant).await, before);
     }
-    for fine in [json!({"url": here}), json!({"url": here, "signing_secret": "s"})] {
+    for fine in [json!({"url": here}), json!({"url": here, "signing_secret": "correct-horse-battery"})] {
         update(fine).await.ok();
     }
     world.deliver(event(&tenant.id, "j")).await;
@@ -192,8 +192,8 @@ async fn another_url_gets_no_headers_that_were_not_given_with_it() {
     let received = receiver.received().await;
     let got: Vec<_> = received.iter().map(|one| (one.path.as_str(), one.header("authorization"))).collect();
     assert_eq!(got, [("/here", FIRST), ("/there", SECOND), ("/nowhere", "")]);
-    received.iter().for_each(|attempt| attempt.verify("s"));
-    let unknown = json!({"id": uuid::Uuid::now_v7(), "url": here, "signing_secret": "s"});
+    received.iter().for_each(|attempt| attempt.verify("correct-horse-battery"));
+    let unknown = json!({"id": uuid::Uuid::now_v7(), "url": here, "signing_secret": "correct-horse-battery"});
     assert_eq!(world.rpc(&tenant.key, "webhooks/update", unknown).await.error(), (404, "NOT_FOUND", ""));
 }
 
@@ -250,7 +250,7 @@ async fn header_values_appear_in_no_answer_log_email_or_item() {
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 8]).await;
     let mut answers = Vec::new();
     let values = [FIRST, SECOND, "canary-third-c2e7"];
-    let fields = json!({"url": receiver.url("/echo"), "signing_secret": "s", "headers": {"authorization": FIRST}});
+    let fields = json!({"url": receiver.url("/echo"), "signing_secret": "correct-horse-battery", "headers": {"authorization": FIRST}});
     for once in ["a", "a", "b"] {
         answers.push(world.rpc_once(key, "webhooks/create", once, fields.clone()).await);
     }

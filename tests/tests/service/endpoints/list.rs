@@ -68,11 +68,11 @@ async fn the_largest_list_fits_into_lambdas_answer() {
     let name = |number: u8| (format!("{}{number}", "n".repeat(63)), json!("v"));
     let headers: serde_json::Map<_, _> = (0..10).map(name).collect();
     let largest = json!({
-        "url": url, "signing_secret": "s", "description": "\u{1}".repeat(500), "active": false, "events": events,
+        "url": url, "signing_secret": "correct-horse-battery", "description": "\u{1}".repeat(500), "active": false, "events": events,
         "headers": headers,
     });
     let created = world.rpc(&tenant.key, "webhooks/create", largest).await.ok().clone();
-    let rotation = json!({"id": created["webhook_endpoint_id"], "signing_secret": "t"});
+    let rotation = json!({"id": created["webhook_endpoint_id"], "signing_secret": "another-horse-battery"});
     world.rpc(&tenant.key, "webhooks/update", rotation).await.ok();
     let items = world.items("webhook-endpoints").await;
     let largest = items.into_iter().find(|item| item.contains_key("url")).expect("the endpoint");

@@ -44,7 +44,7 @@ fn is_signed_with(received: &Received, secret: &str) -> bool {
 }
 
 /// Secrets that are no base64, so that each gives one signature.
-const SECRETS: [&str; 3] = ["secret-one", "secret-two", "secret-six"];
+const SECRETS: [&str; 3] = ["secret-one--------", "secret-two--------", "secret-six--------"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_secrets_sign_during_the_overlap_the_new_one_first() {
@@ -106,8 +106,8 @@ async fn earlier_attempts_and_resends_are_signed_with_both_secrets() {
 async fn no_answer_has_a_secret_that_signs() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let id = world.endpoint(&tenant, "https://example.com", "canary-previous").await;
-    let rotation = json!({"id": id, "signing_secret": "canary-current"});
+    let id = world.endpoint(&tenant, "https://example.com", "canary-previous-secret").await;
+    let rotation = json!({"id": id, "signing_secret": "canary-current-secret"});
     let fields = [("update", rotation), ("list", json!({})), ("delete", json!({"id": id}))];
     for (route, fields) in fields {
         let answer = world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await;
@@ -169,13 +169,32 @@ async fn without_an_overlap_the_previous_secret_is_forgotten_at_once() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
+/// 0.1.0 took secrets of any length, and white space around them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_secret_of_0_1_0_signs_and_is_rotated_away() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    for old in ["five5", " pasted-2 "] {
+        let id = world.endpoint(&tenant, &receiver.url("/"), old).await;
+        let again = json!({"id": id, "signing_secret": old});
+        assert_eq!(world.rpc(&tenant.key, "webhooks/update", again).await.issues()[0].0, "signing_secret", "{old:?}");
+        update(&world, &tenant, &id, json!({"description": "still there"})).await;
+        assert!(is_signed_with(&deliver(&world, &tenant, &receiver).await, old), "{old:?}");
+        rotate(&world, &tenant, &id, SECRETS[1]).await;
+        let delivery = deliver(&world, &tenant, &receiver).await;
+        assert!([old, SECRETS[1]].iter().all(|secret| is_signed_with(&delivery, secret)), "{old:?}");
+        world.rpc(&tenant.key, "webhooks/delete", json!({"id": id})).await.ok();
+    }
+}
+
 /// Each rotation takes over the secret that it replaces: only the first one of them can find the original.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_rotations_keep_the_previous_secret() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let id = world.endpoint(&tenant, "https://example.com", "original").await;
-    let secrets: Vec<_> = (0..16).map(|number| format!("new {number}")).collect();
+    let id = world.endpoint(&tenant, "https://example.com", "the original secret").await;
+    let secrets: Vec<_> = (0..16).map(|number| format!("a new secret number {number}")).collect();
     join_all(secrets.iter().map(|secret| rotate(&world, &tenant, &id, secret))).await;
     let items = world.items("webhook-endpoints").await;
     let endpoint = items.iter().find(|item| item.contains_key("signing_secret")).expect("the endpoint");
@@ -192,7 +211,12 @@ async fn two_secrets_verify_1000_deliveries_during_three_rotations() {
     let world = World::with(&[("RETRY_SCHEDULE", &["0"; 20].join(","))]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 20]).await;
-    let secrets = ["whsec_c2VjcmV0MQ==", "c2VjcmV0Mg==", "secret 3", "sécret 4"];
+    let secrets = [
+        "whsec_c2VjcmV0LW51bWJlci1vbmU=",
+        "c2VjcmV0LW51bWJlci10d28=",
+        "secret number three of four",
+        "sécret number four of four",
+    ];
     let id = world.endpoint(&tenant, &receiver.url("/"), secrets[0]).await;
 
     let mut known_since = vec![Instant::now()];

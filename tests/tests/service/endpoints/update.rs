@@ -27,7 +27,7 @@ async fn an_update_changes_only_the_given_fields() {
     let (_, after) = update(json!({"description": null})).await;
     assert_eq!(after.get("description"), None);
     assert_eq!(after["url"], "https://example.com/2");
-    let (before, after) = update(json!({"signing_secret": "rotated"})).await;
+    let (before, after) = update(json!({"signing_secret": "rotated-horse-battery"})).await;
     assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
     assert!(format!("{:?}", world.items("webhook-endpoints").await).contains("rotated"));
 }
@@ -37,7 +37,7 @@ async fn the_events_that_an_endpoint_wants_are_set_kept_and_cleared() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let create = json!({
-        "url": "https://example.com", "signing_secret": "s", "events": ["job.failed", "job.failed"],
+        "url": "https://example.com", "signing_secret": "correct-horse-battery", "events": ["job.failed", "job.failed"],
     });
     let id = world.rpc(&tenant.key, "webhooks/create", create).await.ok()["webhook_endpoint_id"].clone();
     assert_eq!(world.endpoints(&tenant).await[0]["events"], json!(["job.failed"]));
@@ -52,7 +52,7 @@ async fn the_events_that_an_endpoint_wants_are_set_kept_and_cleared() {
         world.rpc(&tenant.key, "webhooks/update", update).await.ok();
         assert_eq!(world.endpoints(&tenant).await[0].get("events"), events.as_ref(), "{fields}");
     }
-    let all = json!({"url": "https://example.com", "signing_secret": "s", "events": null});
+    let all = json!({"url": "https://example.com", "signing_secret": "correct-horse-battery", "events": null});
     world.rpc(&tenant.key, "webhooks/create", all).await.ok();
     assert_eq!(world.endpoints(&tenant).await[1].get("events"), None);
     let bad = json!({"id": id, "events": [7, "job.failed", "canary", null]});

@@ -50,7 +50,7 @@ async fn an_endpoint_gets_only_the_events_that_it_wants() {
         ("/completed", json!(["job.completed"])),
         ("/failed", json!(["job.failed"])),
     ] {
-        let fields = json!({"url": receiver.url(path), "signing_secret": "s", "events": events});
+        let fields = json!({"url": receiver.url(path), "signing_secret": "correct-horse-battery", "events": events});
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
     let mut failed = event(&tenant.id, "j");

@@ -1,6 +1,9 @@
 //! The callers that may act for a tenant: the holder of a key, and a signed-in user whose email is verified.
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{
+    Method,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
 use serde_json::{Value, json};
 use tests::{
     Answer, World,
@@ -38,7 +41,7 @@ async fn a_session_acts_for_the_users_organization() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let by_session = async |route: &str, fields| world.rpc_by_session(&tenant.cookie, route, fields).await;
-    let fields = json!({"url": "https://example.com/1", "signing_secret": "s"});
+    let fields = json!({"url": "https://example.com/1", "signing_secret": "correct-horse-battery"});
     let created = by_session("webhooks/create", fields).await;
     let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id");
     by_session("webhooks/update", json!({"id": id, "active": false})).await.ok();
@@ -119,6 +122,67 @@ async fn a_key_takes_precedence_over_a_session() {
     for (route, key) in routes().iter().flat_map(|route| [(route, ""), (route, "x"), (route, &unknown)]) {
         let answer = call(&world, route, &[("x-api-key", key), cookie, origin], json!({})).await;
         assert_eq!(answer.error(), (401, "UNAUTHORIZED", ""), "{route} {key}");
+    }
+}
+
+/// A client with a key in its environment sends that key with every call, also once its user has signed in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_acts_on_account_routes_next_to_any_key() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let member = world.member(&ours, "al@example.com", "member").await;
+    let unknown = format!("ak_{}", "a".repeat(43));
+    for key in [&ours.key, &member.key, &theirs.key, &unknown, "x", ""] {
+        let both = async |method: Method, path: &str, body: Value| {
+            let request = world.http.request(method, world.url(path)).header("x-api-key", key);
+            let request = request.header("cookie", &ours.cookie).header("origin", world.stack.api());
+            world.send(if body.is_null() { request } else { request.json(&body) }).await
+        };
+        let auth = async |route: &str, body| both(Method::POST, &format!("/api/auth/{route}"), body).await;
+        let issued = auth("api-key/create", json!({"name": "spare"})).await;
+        let issued = issued.body["key"].as_str().unwrap_or_else(|| panic!("{key}: {issued:?}"));
+        let request = world.http.get(world.url("/api/auth/get-session")).header("x-api-key", issued);
+        assert_eq!(world.send(request).await.body["user"]["id"], json!(ours.user), "{key}");
+        let session = both(Method::GET, "/api/auth/get-session", Value::Null).await.body;
+        assert_eq!(session["user"]["id"], json!(ours.user), "{key}");
+        assert!(session["session"]["expiresAt"].is_string(), "{key}: {session}");
+        for (role, status) in [("owner", 200), ("member", 200)] {
+            let member = json!({"memberId": member.user, "role": role});
+            assert_eq!(auth("organization/update-member-role", member).await.status, status, "{key}");
+        }
+        assert_eq!(both(Method::GET, "/api/auth/list-sessions", Value::Null).await.status, 200, "{key}");
+        assert_eq!(auth("revoke-other-sessions", json!({})).await.status, 200, "{key}");
+        let status = both(Method::POST, "/v1/auth/status", json!({"json": {}})).await;
+        assert_eq!(status.ok()["tenantId"], json!(ours.id), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_acts_next_to_a_session_that_has_ended() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    assert_eq!(world.cli(&tenant.cookie, "sign-out", Value::Null).await.status, 200);
+    let both = |request: reqwest::RequestBuilder| {
+        let request = request.header("cookie", &tenant.cookie).header("origin", world.stack.api());
+        world.send(request.header("x-api-key", &tenant.key))
+    };
+    let listed = both(world.http.get(world.url("/api/auth/organization/list"))).await;
+    assert_eq!(listed.body[0]["id"], json!(tenant.id), "{listed:?}");
+    let refused = both(world.http.post(world.url("/api/auth/api-key/create")).json(&json!({"name": "x"}))).await;
+    assert_eq!(refused.refused(), (401, "UNAUTHORIZED"));
+    assert_eq!(refused.body["message"], "Sign in first: an API key is not enough for this");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_names_the_organization_of_the_credential_that_acts() {
+    let world = World::start().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let both = [("x-api-key", theirs.key.as_str()), ("cookie", &ours.cookie), ("origin", world.stack.api())];
+    for (route, tenant) in [("webhooks/list", &theirs.id), ("auth/status", &ours.id)] {
+        let id = call(&world, route, &both, json!({})).await.headers["x-request-id"].clone();
+        let log = tests::log::of_this_test().0;
+        let line = log.iter().find(|line| line["request_id"] == id.to_str().expect("a text"));
+        assert_eq!(line.expect("a line")["tenant"], json!(tenant), "{route}");
     }
 }
 

@@ -27,7 +27,9 @@ impl Setup {
 
     fn fields(&self, route: &str) -> Value {
         match route {
-            "webhooks/create" => json!({"url": "https://example.com/", "signing_secret": "s", "active": false}),
+            "webhooks/create" => {
+                json!({"url": "https://example.com/", "signing_secret": "correct-horse-battery", "active": false})
+            }
             "webhooks/test" => json!({"id": self.endpoint}),
             "deliveries/resend" => json!({"delivery_id": self.delivery}),
             _ => json!({"webhook_endpoint_id": self.endpoint, "since": "2026-01-01T00:00:00Z"}),
@@ -134,8 +136,8 @@ async fn order_white_space_and_meta_do_not_matter() {
     let tenant = world.tenant("acme").await;
     let mut answers = Vec::new();
     for body in [
-        r#"{"json": {"url": "https://example.com/", "signing_secret": "s"}}"#,
-        r#"{"meta":[7],"json":{"signing_secret":"s","url":"https:\/\/example.com/"}}"#,
+        r#"{"json": {"url": "https://example.com/", "signing_secret": "correct-horse-battery"}}"#,
+        r#"{"meta":[7],"json":{"signing_secret":"correct-horse-battery","url":"https:\/\/example.com/"}}"#,
     ] {
         let request = world.http.post(world.url("/v1/webhooks/create")).body(body);
         let request = request.header("x-api-key", &tenant.key).header("idempotency-key", "k");

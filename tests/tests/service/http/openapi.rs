@@ -188,6 +188,66 @@ fn every_example_is_as_described() {
     assert!(seen > 300, "{seen}");
 }
 
+/// The texts in a value.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(all) => all.iter().flat_map(texts).collect(),
+        Value::Object(all) => all.values().flat_map(texts).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn no_example_is_a_placeholder() {
+    let document = document();
+    let mut seen = 0;
+    for (name, operation) in tests::description::routes() {
+        let responses = operation["responses"].as_object().expect("responses").values();
+        let bodies = responses.map(|response| resolved(response, &document)).chain([&operation["requestBody"]]);
+        for (kind, media) in bodies.filter_map(|body| body["content"].as_object()).flatten() {
+            let example = media.get("example");
+            assert!(kind == "application/json" || example.is_none(), "{name}: a form or page is for people");
+            for text in example.map(texts).unwrap_or_default() {
+                assert!(!["text", "string", "Done", "", "x"].contains(&text), "{name}: {text} in {example:?}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 200, "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_message_of_an_example_is_the_one_answered() {
+    let (world, document) = (World::start().await, document());
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/hook", "correct-horse-battery").await;
+    let test = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok()["delivery_id"].clone();
+    world.handle_all().await;
+    for (route, fields) in [
+        ("webhooks/create", json!({"url": "https://example.com/"})),
+        ("deliveries/resend", json!({"delivery_id": test})),
+        ("webhooks/update", json!({"id": endpoint})),
+        ("webhooks/delete", json!({"id": endpoint})),
+        ("auth/requestPasswordReset", json!({"email": "ada@example.com"})),
+    ] {
+        let answer = world.rpc(&tenant.key, route, fields).await;
+        let example =
+            format!("/paths/~1v1~1{}/post/responses/200/content/application~1json/example", route.replace('/', "~1"));
+        let example = document.pointer(&example).expect(route);
+        for name in ["message", "status"] {
+            assert_eq!(answer.ok().get(name), example["json"].get(name), "{route}");
+        }
+    }
+    let cookie =
+        world.rpc("", "auth/signupAndCreateOrg", World::sign_up_fields("other")).await.ok()["setCookie"].clone();
+    let example = &document["paths"]["/v1/auth/signupAndCreateOrg"]["post"]["responses"]["200"]["content"];
+    let example = &example["application/json"]["example"]["json"]["setCookie"];
+    let attributes =
+        |cookies: &Value| cookies[0].as_str().expect("a cookie").split_once(';').expect("attributes").1.to_owned();
+    assert_eq!(attributes(example), format!("{}; Secure", attributes(&cookie)), "a deployment has TLS");
+}
+
 /// Whether a request is as described: its body, or the parameters of its query.
 fn is_described(document: &Value, method: &str, path: &str, input: &Value) -> bool {
     let operation = &document["paths"][path][method];
@@ -261,7 +321,15 @@ async fn accepted_requests_match_the_description() {
         ("post", settle, settlement(json!({"status_code": 200})), true),
         ("post", settle, settlement(json!({"error": "dns"})), true),
         ("post", settle, settlement(json!({"status_code": 200, "error": "dns"})), false),
-        ("post", create, endpoint("s"), true),
+        ("post", create, endpoint("correct-horse-battery"), true),
+        ("post", create, endpoint("sixteen--letters"), true),
+        ("post", create, endpoint("fifteen-letters"), false),
+        ("post", create, endpoint("1234567 12345678"), false),
+        ("post", create, endpoint("whsec_1234567890123456"), true),
+        ("post", create, endpoint("whsec_123456789012345"), false),
+        ("post", create, endpoint(" correct-horse-battery"), false),
+        ("post", create, endpoint("correct-horse-battery\n"), false),
+        ("post", create, endpoint("correct horse battery"), true),
         ("post", create, endpoint("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), true),
         ("post", create, endpoint("whsec_"), false),
         ("post", create, endpoint("whsec_a==="), false),

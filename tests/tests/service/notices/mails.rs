@@ -11,8 +11,7 @@ use crate::endpoints::failing::{DAY, failing_for, impatient};
 async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     let (world, tenant) = impatient().await;
     let receiver = broken().await;
-    let fields =
-        json!({"url": receiver.url("/secret-path?token=canary"), "signing_secret": "hidden", "description": "<ours>"});
+    let fields = json!({"url": receiver.url("/secret-path?token=canary"), "signing_secret": "hidden-horse-battery", "description": "<ours>"});
     let created = world.rpc(&tenant.key, "webhooks/create", fields).await;
     let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned();
     for job in ["1", "2", "3"] {

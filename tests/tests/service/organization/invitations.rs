@@ -107,6 +107,43 @@ async fn an_invitation_is_for_the_callers_organization_by_default() {
     assert_eq!((refused.status, &refused.body["message"]), (400, &json!("organizationId: must be a string")));
 }
 
+/// Better Auth's client sends a list of roles.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_one_role_is_that_role() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let member = world.member(&tenant, "al@example.com", "member").await;
+    let invite = async |role: serde_json::Value| {
+        let fields = json!({"email": format!("{}@example.com", uuid::Uuid::now_v7()), "role": role});
+        world.cli(&tenant.cookie, "organization/invite-member", fields).await
+    };
+    let change = async |role: serde_json::Value| {
+        let fields = json!({"memberId": member.user, "role": role});
+        world.cli(&tenant.cookie, "organization/update-member-role", fields).await
+    };
+    for role in ["member", "owner"] {
+        for answer in [invite(json!([role])).await, change(json!([role])).await] {
+            assert_eq!((answer.status, &answer.body["role"]), (200, &json!(role)), "{answer:?}");
+        }
+    }
+    let wrong = [
+        json!([]),
+        json!(["member", "owner"]),
+        json!(["admin"]),
+        json!([["member"]]),
+        json!({"0": "member"}),
+        json!([null]),
+    ];
+    for wrong in wrong {
+        assert_eq!(invite(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
+        assert_eq!(change(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
+    }
+    // A key invites no owners in this form either.
+    let by_key = world.http.post(world.url("/api/auth/organization/invite-member")).header("x-api-key", &tenant.key);
+    let refused = world.send(by_key.json(&json!({"email": "bo@example.com", "role": ["owner"]}))).await;
+    assert_eq!(refused.refused(), (403, "FORBIDDEN"));
+}
+
 /// With a key of an owner that has leaked, its thief could invite themselves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_invites_members_and_a_session_owners_too() {
@@ -114,8 +151,6 @@ async fn a_key_invites_members_and_a_session_owners_too() {
     let tenant = world.tenant("acme").await;
     let by_key = async |key: &str, role: &str| {
         let request = world.http.post(world.url("/api/auth/organization/invite-member")).header("x-api-key", key);
-        // A key counts, also where a session comes with it.
-        let request = request.header("cookie", &tenant.cookie).header("origin", world.stack.api());
         world.send(request.json(&json!({"email": "al@example.com", "role": role}))).await
     };
     for _ in 0..4 {

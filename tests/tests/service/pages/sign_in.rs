@@ -406,6 +406,65 @@ async fn a_sign_up_for_a_client_continues_after_verification() {
     assert_eq!(poll(&world, &login).await, "approved");
 }
 
+/// The number of emails to the user so far.
+async fn mails(world: &World) -> usize {
+    world.mails().await.iter().filter(|mail| mail["to"] == json!([EMAIL])).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_before_verification_sends_a_fresh_link() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let old = link(&world.mail_to(EMAIL).await);
+    let now = common::timestamp::Timestamp::now().as_second();
+    world.set("tokens", ("kind", "email_verification"), json!({"expires_at": now})).await;
+    assert_eq!(world.confirm(&old).await.status, 400, "a day later");
+    let (query, login) = ask(&world, "a client").await;
+    let page = get(&world, &cookie, &query).await;
+    let before = mails(&world).await;
+    let approved = post(&world, &cookie, &filled(&page, "Approve sign-in", SURE)).await;
+    assert!(approved.page().contains("We sent an email to <strong>jo@acme.example.com</strong>"), "{approved:?}");
+    assert_eq!((mails(&world).await, poll(&world, &login).await), (before + 1, "pending".to_owned()));
+    // The email can get lost, too.
+    let again = post(&world, &cookie, &filled(&approved, "Resend confirmation email", &[])).await;
+    assert_eq!((again.status, mails(&world).await), (200, before + 2));
+    assert!(again.page().contains("the command line continues by itself"));
+    assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
+    assert_eq!(poll(&world, &login).await, "approved");
+    // Now there is nothing to send.
+    let confirmed = post(&world, &cookie, &filled(&approved, "Resend confirmation email", &[])).await;
+    assert_eq!((confirmed.status, mails(&world).await), (404, before + 2), "the request was fetched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn confirmation_emails_of_the_sign_in_page_are_limited() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let page = get(&world, &cookie, "").await;
+    let resend = filled(&page, "Resend confirmation email", &[]);
+    let before = mails(&world).await;
+    for _ in 0..5 {
+        let sent = post(&world, &cookie, &resend).await;
+        assert!(sent.status == 200 && !sent.page().contains("command line"), "{sent:?}");
+    }
+    // An approval counts with them, and still approves.
+    let (query, login) = ask(&world, "a client").await;
+    let approve = filled(&get(&world, &cookie, &query).await, "Approve sign-in", SURE);
+    for (form, says) in [(&resend, ""), (&approve, "the command line continues by itself")] {
+        let limited = post(&world, &cookie, form).await;
+        assert_eq!(limited.status, 429);
+        for says in [says, "Try again in", "We already sent several emails to <strong>jo@acme.example.com</strong>"] {
+            assert!(limited.page().contains(says), "{says}: {limited:?}");
+        }
+    }
+    assert_eq!(mails(&world).await, before + 5);
+    assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
+    assert_eq!(poll(&world, &login).await, "approved");
+    // A visitor without a session gets the form to sign in, and no email is sent.
+    assert!(post(&world, "", &resend).await.page().contains("<h1>Sign in</h1>"));
+    assert_eq!(mails(&world).await, before + 5);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
     let world = World::start().await;

@@ -175,7 +175,12 @@ async fn one_of_two_sessions_that_revoke_each_other_stays() {
 async fn only_a_session_sees_and_ends_sessions() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    for (method, route) in [("GET", "list-sessions"), ("POST", "revoke-session"), ("POST", "revoke-other-sessions")] {
+    for (method, route) in [
+        ("GET", "list-sessions"),
+        ("POST", "revoke-session"),
+        ("POST", "revoke-other-sessions"),
+        ("POST", "revoke-sessions"),
+    ] {
         let url = world.url(&format!("/api/auth/{route}"));
         let request = || world.http.request(method.parse().expect("a method"), &url).body("{}");
         let anonymous = world.send(request()).await;
@@ -219,4 +224,21 @@ async fn sessions_without_epoch_day_and_address_can_be_ended() {
     assert_eq!((&sessions[0]["updatedAt"], &sessions[0]["ipAddress"]), (&today(), &Value::Null));
     assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
     assert!(world.is_signed_in(&tenant.cookie).await && !world.is_signed_in(&other).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_sessions_end_with_the_current_one() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let elsewhere = sign_in(&world, &tenant).await;
+    let ended = world.cli(&tenant.cookie, "revoke-sessions", json!({})).await;
+    assert_eq!((ended.status, &ended.body), (200, &json!({"status": true})));
+    assert!(ended.headers["set-cookie"].to_str().is_ok_and(|cookie| cookie.contains("Max-Age=0")), "{ended:?}");
+    for cookie in [&tenant.cookie, &elsewhere] {
+        assert!(!world.is_signed_in(cookie).await);
+        assert_eq!(world.cli(cookie, "revoke-sessions", json!({})).await.status, 401);
+    }
+    assert!(world.is_signed_in(&other.cookie).await && world.key_works(&tenant.key).await);
+    let again = sign_in(&world, &tenant).await;
+    assert_eq!(world.cli_get(&again, "list-sessions").await.body.as_array().map(Vec::len), Some(1));
 }

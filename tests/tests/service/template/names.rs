@@ -82,6 +82,11 @@ fn every_route_is_mapped_to_its_function() {
     for route in throttled.keys() {
         assert!(mapped.contains(route), "{route} is not a route");
     }
+    // Otherwise a caller could exceed the limit of a page by `HEAD`.
+    let twins = mapped.iter().filter_map(|route| Some((route, format!("HEAD {}", route.strip_prefix("GET ")?))));
+    for (get, head) in twins {
+        assert_eq!(throttled.get(get), throttled.get(&head), "{head}");
+    }
 }
 
 /// Starts a function's handler with the variables from the template and from Lambda.

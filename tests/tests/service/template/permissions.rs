@@ -205,7 +205,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     let account = world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok().clone();
 
     let receiver = Receiver::scripted(&[(500, &[]), (200, &[]), (500, &[]), (500, &[])]).await;
-    let fields = json!({"url": receiver.url("/"), "signing_secret": "s"});
+    let fields = json!({"url": receiver.url("/"), "signing_secret": "correct-horse-battery"});
     let created = world.rpc_once(&tenant.key, "webhooks/create", "once", fields).await;
     let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned();
     world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok();
@@ -291,7 +291,7 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     let password = &World::sign_up_fields("acme")["password"];
     let signed_in = world.cli("", "sign-in/email", json!({"email": tenant.email, "password": password})).await;
     let cookie = format!("session_token={}", text(&signed_in.body["token"]));
-    let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "s"});
+    let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "correct-horse-battery"});
     world.rpc_by_session(&cookie, "webhooks/create", endpoint).await.ok();
     assert_eq!(world.cli(&cookie, "delete-user", json!({"password": password})).await.status, 200);
     let later = Timestamp::now().after(Duration::from_secs(180));

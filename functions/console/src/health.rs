@@ -1,0 +1,39 @@
+//! A route for monitors, which says that the service answers.
+
+use std::sync::Arc;
+
+use common::{
+    error::Result,
+    http::{Call, Public, Route},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::app::App;
+
+pub(crate) fn show() -> Route<App> {
+    Route::get("/health", Public, |_, _| Ok(()), say)
+        .summary("Says that the service answers, for monitors. It reads no table and needs no credential.")
+        .description(
+            "The response proves that API Gateway reaches a function, and that the function starts with its settings. \
+             It does not prove that the tables, the queues or the emails work.",
+        )
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Health {
+    /// Always `ok`.
+    status: Status,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Status {
+    Ok,
+}
+
+async fn say(_: Arc<App>, _: Call<()>, (): ()) -> Result<Health> {
+    Ok(Health { status: Status::Ok })
+}
