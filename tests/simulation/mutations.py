@@ -466,11 +466,11 @@ MUTATIONS = [
         "an endpoint that is activated again is still called disabled",
         WEBHOOKS + "endpoints/records.rs",
         """\
-            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove_all(DISABLED);
-            update = update.remove_all([FAILING_SINCE, INACTIVE_SINCE]);
+            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove(DISABLED);
+            update = update.remove([FAILING_SINCE, INACTIVE_SINCE]);
 """,
         """\
-            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove(FAILING_SINCE);
+            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove([FAILING_SINCE]);
 """,
         "an endpoint that was disabled is activated again",
     ),
@@ -490,8 +490,8 @@ MUTATIONS = [
     Mutation(
         "a notice that was sent stays pending",
         WEBHOOKS + "endpoints/notice.rs",
-        ".remove_all([NOTICE, NOTICE_AT, NOTICE_TRIES])",
-        ".remove_all([NOTICE, NOTICE_AT, NOTICE_TRIES].into_iter().filter(|_| mailed_at.is_none()))",
+        ".remove([NOTICE, NOTICE_AT, NOTICE_TRIES])",
+        ".remove([NOTICE, NOTICE_AT, NOTICE_TRIES].into_iter().filter(|_| mailed_at.is_none()))",
         "an endpoint is disabled",
     ),
     Mutation(

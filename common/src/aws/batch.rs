@@ -146,7 +146,8 @@ pub(crate) async fn get_both(
     wanted: [(&String, Item); 2],
     doing: &'static str,
 ) -> Result<[Option<Item>; 2]> {
-    let keys = wanted.each_ref().map(|(table, key)| (table.to_string(), keys_and_attributes(vec![key.clone()], true)));
+    let keys =
+        wanted.each_ref().map(|(table, key)| (String::clone(table), keys_and_attributes(vec![key.clone()], true)));
     let answer = dynamodb.batch_get_item().set_request_items(Some(keys.into())).send().await.map_err(failure(doing))?;
     // DynamoDB leaves two items this small unprocessed only if the table is throttled.
     if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {

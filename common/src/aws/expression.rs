@@ -20,17 +20,20 @@ use crate::{
     error::Result,
 };
 
-/// Writes the attribute as an expression contains it: behind a `#` if it may be a reserved word. None of DynamoDB's 573
-/// reserved words contains an underscore
-/// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html>).
+impl Attribute {
+    /// The attribute as an expression contains it: behind a `#` if it may be a reserved word. None of DynamoDB's 573
+    /// reserved words contains an underscore
+    /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html>).
+    fn parts(self) -> impl Iterator<Item = &'static str> {
+        let mark = |name: &str| if name.contains('_') { "" } else { "#" };
+        let names = self.name().split('.').enumerate();
+        names.flat_map(move |(index, name)| [if index == 0 { "" } else { "." }, mark(name), name])
+    }
+}
+
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in self.name().split('.').enumerate() {
-            f.write_str(if index == 0 { "" } else { "." })?;
-            f.write_str(if name.contains('_') { "" } else { "#" })?;
-            f.write_str(name)?;
-        }
-        Ok(())
+        self.parts().try_for_each(|part| f.write_str(part))
     }
 }
 
@@ -156,10 +159,27 @@ impl Placeholders {
     }
 }
 
+/// Adds a condition, its names and its values. A macro because the SDK's builders are unrelated types.
+macro_rules! conditional {
+    ($builder:expr, $condition:expr) => {{
+        let mut placeholders = $crate::aws::expression::Placeholders::default();
+        $builder
+            .set_condition_expression(placeholders.place($condition))
+            .set_expression_attribute_names(placeholders.names())
+            .set_expression_attribute_values(placeholders.values())
+    }};
+}
+
+pub(crate) use conditional;
+
 /// A projection of these attributes, with its names.
 pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<HashMap<String, String>>) {
     let mut placeholders = Placeholders::default();
-    let text = attributes.iter().map(Attribute::to_string).collect::<Vec<_>>().join(", ");
+    let mut text = String::new();
+    for attribute in attributes {
+        text.push_str(if text.is_empty() { "" } else { ", " });
+        text.extend(attribute.parts());
+    }
     (placeholders.place(Expression::new(text, [])), placeholders.names())
 }
 
@@ -196,7 +216,7 @@ impl Update {
     /// Sets the attributes of `values`, and removes the others of `all`.
     pub(crate) fn replace(self, all: &[Attribute], values: Vec<(Attribute, AttributeValue)>) -> Self {
         let is_set = |attribute: &Attribute| values.iter().any(|(set, _)| set == attribute);
-        let update = self.remove_all(all.iter().copied().filter(|attribute| !is_set(attribute)));
+        let update = self.remove(all.iter().copied().filter(|attribute| !is_set(attribute)));
         update.set_all(values)
     }
 
@@ -220,12 +240,9 @@ impl Update {
         self.assign(format!("{attribute} = {attribute} + ?"), [number(by)])
     }
 
-    pub(crate) fn remove(self, attribute: Attribute) -> Self {
-        Self { remove: self.remove.joined("REMOVE ", ", ", Expression::new(attribute.to_string(), [])), ..self }
-    }
-
-    pub(crate) fn remove_all(self, attributes: impl IntoIterator<Item = Attribute>) -> Self {
-        attributes.into_iter().fold(self, Self::remove)
+    pub(crate) fn remove(self, attributes: impl IntoIterator<Item = Attribute>) -> Self {
+        let removed = attributes.into_iter().map(|attribute| Expression::new(attribute.to_string(), []));
+        Self { remove: removed.fold(self.remove, |all, removed| all.joined("REMOVE ", ", ", removed)), ..self }
     }
 
     /// Adds a number to a number, or elements to a set, either of which may be missing.
@@ -298,12 +315,7 @@ pub(crate) async fn delete_if(
     condition: Condition,
     doing: &'static str,
 ) -> Result<bool> {
-    let mut placeholders = Placeholders::default();
-    let delete = dynamodb.delete_item().table_name(table).set_key(Some(key));
-    let delete = delete
-        .set_condition_expression(placeholders.place(condition))
-        .set_expression_attribute_names(placeholders.names())
-        .set_expression_attribute_values(placeholders.values());
+    let delete = conditional!(dynamodb.delete_item().table_name(table).set_key(Some(key)), condition);
     Ok(unless_refused(Box::pin(delete.send()).await, doing)?.is_some())
 }
 
@@ -315,12 +327,7 @@ pub(crate) async fn put_if(
     condition: Condition,
     doing: &'static str,
 ) -> Result<bool> {
-    let mut placeholders = Placeholders::default();
-    let put = dynamodb.put_item().table_name(table).set_item(Some(item));
-    let put = put
-        .set_condition_expression(placeholders.place(condition))
-        .set_expression_attribute_names(placeholders.names())
-        .set_expression_attribute_values(placeholders.values());
+    let put = conditional!(dynamodb.put_item().table_name(table).set_item(Some(item)), condition);
     Ok(unless_refused(Box::pin(put.send()).await, doing)?.is_some())
 }
 
@@ -422,7 +429,7 @@ mod tests {
     #[test]
     fn an_update_has_its_clauses_and_one_numbering() {
         let update = Update::of("table", item([(A, text("key"))]))
-            .remove_all([STATUS])
+            .remove([STATUS])
             .set(A, text("a?#"))
             .set_once(B, number(1))
             .copy(B, A)

@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::{
 use crate::{
     aws::{
         dynamo::{Attribute, Item},
-        expression::{Condition, Placeholders, Update},
+        expression::{Condition, Update, conditional},
         failure,
     },
     error::{Error, Result},
@@ -51,12 +51,7 @@ impl Transaction {
     }
 
     pub(crate) fn put_if(self, table: &str, item: Item, condition: Condition) -> Self {
-        let mut placeholders = Placeholders::default();
-        let put = Put::builder().table_name(table).set_item(Some(item));
-        let put = put
-            .set_condition_expression(placeholders.place(condition))
-            .set_expression_attribute_names(placeholders.names())
-            .set_expression_attribute_values(placeholders.values());
+        let put = conditional!(Put::builder().table_name(table).set_item(Some(item)), condition);
         #[expect(clippy::expect_used, reason = "table and item are given")]
         self.write(TransactWriteItem::builder().put(put.build().expect("a complete put")).build())
     }
@@ -71,24 +66,14 @@ impl Transaction {
     }
 
     pub(crate) fn delete_if(self, table: &str, key: Item, condition: Condition) -> Self {
-        let mut placeholders = Placeholders::default();
-        let delete = Delete::builder().table_name(table).set_key(Some(key));
-        let delete = delete
-            .set_condition_expression(placeholders.place(condition))
-            .set_expression_attribute_names(placeholders.names())
-            .set_expression_attribute_values(placeholders.values());
+        let delete = conditional!(Delete::builder().table_name(table).set_key(Some(key)), condition);
         #[expect(clippy::expect_used, reason = "table and key are given")]
         self.write(TransactWriteItem::builder().delete(delete.build().expect("a complete deletion")).build())
     }
 
     /// Checks an item that the transaction does not write.
     pub(crate) fn check(self, table: &str, key: Item, condition: Condition) -> Self {
-        let mut placeholders = Placeholders::default();
-        let check = ConditionCheck::builder().table_name(table).set_key(Some(key));
-        let check = check
-            .set_condition_expression(placeholders.place(condition))
-            .set_expression_attribute_names(placeholders.names())
-            .set_expression_attribute_values(placeholders.values());
+        let check = conditional!(ConditionCheck::builder().table_name(table).set_key(Some(key)), condition);
         #[expect(clippy::expect_used, reason = "table, key and condition are given")]
         self.write(TransactWriteItem::builder().condition_check(check.build().expect("a complete check")).build())
     }

@@ -132,8 +132,8 @@ impl Endpoints {
         let update = self
             .change(tenant, id)
             .set(HEALTHY_AT, number(at.as_millisecond()))
-            .remove_all(SILENT)
-            .remove(FAILING_SINCE)
+            .remove(SILENT)
+            .remove([FAILING_SINCE])
             .only_if(UNANSWERED_SINCE.exists().or(FAILING_SINCE.exists()));
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
@@ -164,7 +164,7 @@ impl Endpoints {
         let update = self
             .change(tenant, id)
             .set(GOOD_AT, number(now.as_millisecond()))
-            .remove_all([SLOW_AT, HANGS])
+            .remove([SLOW_AT, HANGS])
             .only_if(SLOW_AT.is_below(number(since.as_millisecond())));
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
@@ -221,7 +221,7 @@ impl Endpoints {
             .change(tenant, id)
             .set(NOTICE, text(PENDING))
             .set(NOTICE_AT, number(now.as_millisecond()))
-            .remove(NOTICE_TRIES)
+            .remove([NOTICE_TRIES])
             .set_once(FAILING_SINCE, number(attempt.at.as_millisecond()))
             .only_if(ACTIVE.equals(boolean(true)))
             // The attempt is outdated if the receiver has become healthy since.

@@ -154,7 +154,7 @@ impl Endpoints {
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
         self.if_unchanged(tenant, notice)
             .set_all(mailed_at.map(|at| (MAILED_AT, number(at.as_millisecond()))))
-            .remove_all([NOTICE, NOTICE_AT, NOTICE_TRIES])
+            .remove([NOTICE, NOTICE_AT, NOTICE_TRIES])
             .send(&self.dynamodb, NOTING)
             .await
             .map(drop)

@@ -256,11 +256,11 @@ impl Endpoints {
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
             // The slow or silent receiver was the one at the old URL, or before the fresh start.
-            update = update.set(GOOD_AT, number(now.as_millisecond())).remove_all(SILENT).remove(SLOW_AT);
+            update = update.set(GOOD_AT, number(now.as_millisecond())).remove(SILENT).remove([SLOW_AT]);
         }
         if is_fresh {
-            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove_all(DISABLED);
-            update = update.remove_all([FAILING_SINCE, INACTIVE_SINCE]);
+            update = update.set(HEALTHY_AT, number(now.as_millisecond())).remove(DISABLED);
+            update = update.remove([FAILING_SINCE, INACTIVE_SINCE]);
         }
         if change.active == Some(false) {
             // The endpoint may have been inactive before.
@@ -268,17 +268,17 @@ impl Endpoints {
         }
         update = match &change.description {
             Patch::Set(description) => update.set(DESCRIPTION, text(description.as_str())),
-            Patch::Clear => update.remove(DESCRIPTION),
+            Patch::Clear => update.remove([DESCRIPTION]),
             Patch::Keep => update,
         };
         update = match &change.events {
             Patch::Set(events) => update.set(EVENTS, texts(events.names())),
-            Patch::Clear => update.remove(EVENTS),
+            Patch::Clear => update.remove([EVENTS]),
             Patch::Keep => update,
         };
         update = match &change.headers {
             Patch::Set(headers) => update.replace(&[HEADERS, HEADER_NAMES], headers::attributes(headers)),
-            Patch::Clear => update.remove_all([HEADERS, HEADER_NAMES]),
+            Patch::Clear => update.remove([HEADERS, HEADER_NAMES]),
             Patch::Keep => update,
         };
         if let Some(secret) = change.signing_secret.as_ref().map(|secret| text(secret.reveal())) {
@@ -289,7 +289,7 @@ impl Endpoints {
             };
             update = match rotation {
                 Rotation::Done => update,
-                Rotation::To if overlap.is_zero() => update.remove_all([PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT]),
+                Rotation::To if overlap.is_zero() => update.remove([PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT]),
                 Rotation::To => update
                     .copy(PREVIOUS_SECRET, SIGNING_SECRET)
                     .set(PREVIOUS_SECRET_EXPIRES_AT, number(now.after(overlap).as_millisecond())),

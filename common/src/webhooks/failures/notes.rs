@@ -22,8 +22,7 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::endpoints::item::*,
-    webhooks::endpoints::notice::has_tries,
+    webhooks::endpoints::{item::*, notice::has_tries},
 };
 
 /// The time for which an item is kept after its last failure. It exceeds the time for which its notice may be pending.
@@ -143,12 +142,12 @@ impl JobFailures {
                 .set_all(ids(failing.told_with_these().iter()).map(|ids| (TOLD, ids)))
                 .set_all(until)
         };
-        if told().remove_all(DONE).only_if(is_unchanged(failing)).send(&self.dynamodb, DOING).await? {
+        if told().remove(DONE).only_if(is_unchanged(failing)).send(&self.dynamodb, DOING).await? {
             return Ok(());
         }
         // The notice is gone if the organization was deleted meanwhile.
         let mut rest =
-            told().set(NOTICE_AT, number(now.as_millisecond())).remove(NOTICE_TRIES).only_if(NOTICE.exists());
+            told().set(NOTICE_AT, number(now.as_millisecond())).remove([NOTICE_TRIES]).only_if(NOTICE.exists());
         if failing.more > 0 {
             rest = rest.change_by(MORE, -i64::try_from(failing.more).unwrap_or(i64::MAX));
         }
@@ -160,7 +159,7 @@ impl JobFailures {
 
     /// Removes a notice whose failures have all been told, unless a failure has been noted since.
     pub async fn drop_notice(&self, tenant: &TenantId, workflow: &WorkflowKey, failing: &Failing) -> Result<()> {
-        let drop_all = self.update(tenant, &sort_key(workflow)).remove_all(DONE).only_if(is_unchanged(failing));
+        let drop_all = self.update(tenant, &sort_key(workflow)).remove(DONE).only_if(is_unchanged(failing));
         drop_all.send(&self.dynamodb, "dropping a notice about failed jobs").await.map(drop)
     }
 }

@@ -313,7 +313,7 @@ impl Log {
             .set(RESENT, number(recovery.resent.into()))
             .set(SHARD, number(recovery.shard.into()))
             .set(AFTER, text(&recovery.after))
-            .remove_all(recovery.done.then_some(OPEN))
+            .remove(recovery.done.then_some(OPEN))
             .only_if(DELIVERY.exists());
         update.send(&self.dynamodb, "saving a recovery").await.map(drop)
     }

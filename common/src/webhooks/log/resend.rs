@@ -78,7 +78,7 @@ impl Log {
             .update(state_key(tenant, &after.id))
             .replace(&PASSING, standing(tenant, after))
             .set(EXPIRES_AT, self.expiry(now))
-            .remove_all(payload::ATTRIBUTES.into_iter().filter(|_| is_moved))
+            .remove(payload::ATTRIBUTES.into_iter().filter(|_| is_moved))
             .only_if(ATTEMPTS.equals(number(before.attempts.into())))
             .only_if(STATUS.equals(text(before.status)));
         if once.is_some() {

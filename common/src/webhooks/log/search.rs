@@ -5,9 +5,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::{
-    items::{
-        ATTEMPTS, DELIVERY, DESTINATION, DUE, EVENT, JOB_ID, KIND, LAST, NEXT_ATTEMPT_AT, OPEN, STATUS, read_delivery,
-    },
+    items::*,
     states::kept_job_id,
     table::{INDEX, Log, index_key, shard_key},
 };

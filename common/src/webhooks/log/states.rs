@@ -11,11 +11,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     due::DueRow,
-    items::{
-        ATTEMPTS, DELIVERY, DESTINATION, DUE, EARLIER, EVENT, EXPIRES_AT, FAILS_AT, JOB_ID, LAST, LEASE, LEASE_ENDS,
-        NEXT_ATTEMPT_AT, OPEN, STATUS, TRIES, TRIGGER, attempt_value, earlier_value, pull_attributes, read_attempt,
-        read_delivery, read_earlier,
-    },
+    items::*,
     payload::{self, LZ4, Packed, RAW},
     table::{Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, shard_key, state_key},
 };
