@@ -26,6 +26,10 @@ pub struct Health {
     pub unanswered_since: Option<Timestamp>,
     /// Whether the receiver fails to answer within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
+    /// The time at which a hanging receiver last answered again.
+    pub replied_at: Option<Timestamp>,
+    /// The time at which it was cut off for the first time, which a trial follows: it may be merely slow.
+    pub suspected_at: Option<Timestamp>,
     /// The time since which deliveries have failed without a success.
     pub failing_since: Option<Timestamp>,
     /// The time at which the receiver last became healthy again.
@@ -73,7 +77,7 @@ impl Consequence {
 }
 
 /// The attributes of a receiver that does not answer. A success or a new URL removes them.
-pub(super) const SILENT: [&str; 3] = ["unanswered_since", "hangs", "probed_at"];
+pub(super) const SILENT: [&str; 4] = ["unanswered_since", "hangs", "suspected_at", "probed_at"];
 /// The attribute of an endpoint whose deliveries fail. A success removes it.
 pub(super) const FAILING: &str = "failing_since";
 /// The attribute of a slow receiver. A new URL removes it, a single success does not.
@@ -130,6 +134,8 @@ impl Health {
             probed_at: time("probed_at"),
             slow_at: time(SLOW),
             good_at: time("good_at"),
+            replied_at: time("replied_at"),
+            suspected_at: time("suspected_at"),
             hangs: record.boolean("hangs").unwrap_or_default(),
         }
     }
@@ -161,14 +167,23 @@ impl Endpoints {
         update_if(update, NOTING).await.map(drop)
     }
 
-    /// Notes that the receiver did not answer an attempt that was cut off at `at`, unless it has been good since.
-    pub async fn note_hangs(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let set = vec![(SLOW, number(at.as_millisecond())), ("hangs", boolean(true))];
+    /// Notes that the receiver has been hanging since `since`, and that its trial began at `suspected_at`, if it has one.
+    /// Returns `false` if it is known to hang, or has answered or been good since.
+    pub async fn note_hangs(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        since: Timestamp,
+        suspected_at: Option<Timestamp>,
+    ) -> Result<bool> {
+        let mut set = vec![(SLOW, number(since.as_millisecond())), ("hangs", boolean(true))];
+        set.extend(suspected_at.map(|at| ("suspected_at", number(at.as_millisecond()))));
         let update = change(self.change(tenant, id), set, &[]).condition_expression(
             "attribute_exists(webhook_endpoint_id) AND (attribute_not_exists(slow_at) OR attribute_not_exists(hangs) OR hangs <> :hangs) \
-             AND (attribute_not_exists(good_at) OR good_at < :slow_at)",
+             AND (attribute_not_exists(good_at) OR good_at < :slow_at) \
+             AND (attribute_not_exists(replied_at) OR replied_at < :slow_at)",
         );
-        update_if(update, NOTING).await.map(drop)
+        update_if(update, NOTING).await
     }
 
     /// Notes that the receiver is good again: since `since`, it has answered many attempts in a row quickly.
@@ -198,8 +213,9 @@ impl Endpoints {
     }
 
     /// Notes that a hanging receiver answers again, or at least fails quickly.
-    pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        let update = change(self.change(tenant, id), vec![("hangs", boolean(false))], &[]);
+    pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
+        let set = vec![("hangs", boolean(false)), ("replied_at", number(at.as_millisecond()))];
+        let update = change(self.change(tenant, id), set, &[]);
         update_if(
             update.condition_expression("hangs = :hung").expression_attribute_values(":hung", boolean(true)),
             NOTING,
@@ -303,11 +319,13 @@ mod tests {
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |name| if name == "hangs" { boolean(true) } else { number(7) };
-        let listed = SILENT.into_iter().chain([FAILING, "healthy_at", SLOW, "good_at"]);
+        let listed = SILENT.into_iter().chain([FAILING, "healthy_at", "replied_at", SLOW, "good_at"]);
         let item: Item = listed.map(|name| -> (String, AttributeValue) { (name.to_owned(), value(name)) }).collect();
         let health = Health::from_item(&item);
-        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at } = health;
-        let times = [unanswered_since, failing_since, healthy_at, probed_at, slow_at, good_at];
+        let Health { unanswered_since, hangs, replied_at, suspected_at, failing_since, .. } = health;
+        let Health { healthy_at, probed_at, slow_at, good_at, .. } = health;
+        let silent = [unanswered_since, suspected_at, probed_at];
+        let times = [silent.as_slice(), &[failing_since, healthy_at, replied_at, slow_at, good_at]].concat();
         assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }
 }
