@@ -211,6 +211,22 @@ pub(crate) async fn batch_get_all(
     Ok(items)
 }
 
+/// The number of times that a conditional write starts over because other writes came first.
+const STARTS: u32 = 10;
+
+/// Repeats a round, which reads and writes conditionally, until one returns a value.
+///
+/// # Errors
+/// A round failed; or other writes came first in every round: [`Error::Busy`].
+pub async fn rounds<T>(mut round: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    for _ in 0..STARTS {
+        if let Some(done) = round().await? {
+            return Ok(done);
+        }
+    }
+    Err(Error::Busy)
+}
+
 /// The maximum number of items that one call writes.
 const WRITES: usize = 25;
 /// The number of such calls in progress at once.

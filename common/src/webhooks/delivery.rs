@@ -10,7 +10,6 @@ mod outcome;
 mod payload;
 mod pull;
 mod reason;
-mod report;
 mod state;
 mod status;
 
@@ -23,7 +22,6 @@ pub use self::{
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
     reason::{error_meaning, error_name},
-    report::report_failed,
     state::{AttemptResult, Delivery},
     status::{Status, Trigger},
 };

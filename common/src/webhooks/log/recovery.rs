@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, boolean, change, is_refused, item, number, query_all, text},
+        dynamo::{Item, Record, boolean, change, is_refused, item, number, query_all, rounds, text},
         failure,
         transaction::{Marker, Transaction},
     },
@@ -85,8 +85,6 @@ const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
 /// The number of unfinished recoveries that a tenant may have. Concurrent calls may exceed it.
 const UNFINISHED: usize = 100;
-/// The number of times that a call starts over because a concurrent call was faster.
-const ROUNDS: u32 = 10;
 /// The partition of the index with the unfinished recoveries.
 const OPEN: &str = "recovery";
 
@@ -107,7 +105,7 @@ impl Log {
         marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
         now: Timestamp,
     ) -> Result<RecoveryId> {
-        for _ in 0..ROUNDS {
+        rounds(async || {
             let latest = self.latest_recovery(tenant, endpoint).await?;
             let recoveries = self.newest_recoveries(tenant).await?;
             let waiting = recoveries.iter().find(|other| {
@@ -120,7 +118,7 @@ impl Log {
             let transaction = Transaction::new("writing a recovery").once(call.as_ref());
             let transaction = match waiting {
                 Some(waiting) if waiting.since <= time.start && time.end <= waiting.until && call.is_none() => {
-                    return Ok(recovery.id);
+                    return Ok(Some(recovery.id));
                 }
                 Some(_) => self.widen(transaction, tenant, &recovery),
                 None if recoveries.iter().filter(|other| !other.done).count() >= UNFINISHED => {
@@ -129,14 +127,14 @@ impl Log {
                 None => self.add(transaction, tenant, &recovery, latest, now),
             };
             match transaction.first_refused(&self.dynamodb).await? {
-                None => return Ok(recovery.id),
+                None => Ok(Some(recovery.id)),
                 // The same call was made concurrently and was faster. The caller looks for its answer.
-                Some(0) if call.is_some() => return Err(Error::Busy),
+                Some(0) if call.is_some() => Err(Error::Busy),
                 // A concurrent call was faster, or the recovery has begun.
-                Some(_) => {}
+                Some(_) => Ok(None),
             }
-        }
-        Err(Error::Busy)
+        })
+        .await
     }
 
     /// Writes a new recovery, on condition that `latest` is still the latest of the endpoint.

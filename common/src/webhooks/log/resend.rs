@@ -3,11 +3,11 @@
 use super::{
     payload,
     states::{CHANGED_WITH_STATE, standing, unset},
-    table::{Log, NOT_FOUND, ROUNDS, state_key},
+    table::{Log, NOT_FOUND, state_key},
 };
 use crate::{
     aws::{
-        dynamo::{change, number, text, update_if},
+        dynamo::{change, number, rounds, text, update_if},
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
@@ -32,12 +32,12 @@ impl Log {
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<Delivery> {
-        for _ in 0..ROUNDS {
+        rounds(async || {
             let (before, payload) = self.visible(tenant, id, now).await?;
             let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
             if is_done && once.is_none() {
                 // The answer to this very write was lost.
-                return Ok(before);
+                return Ok(Some(before));
             }
             if trigger == Trigger::Recovery && !matches!(before.status, Status::Failed | Status::Held) {
                 return Err(NOT_FOUND);
@@ -56,11 +56,10 @@ impl Log {
             if !self.put(rows).await.is_empty() {
                 return Err(Error::Busy);
             }
-            if self.reopen(tenant, &before, (&after, is_moved), once, now).await? {
-                return Ok(after);
-            }
-        }
-        Err(Error::Busy)
+            let is_reopened = self.reopen(tenant, &before, (&after, is_moved), once, now).await?;
+            Ok(is_reopened.then_some(after))
+        })
+        .await
     }
 
     /// Makes a delivery pending again, unless an attempt or another resend came first. The state loses a moved payload.

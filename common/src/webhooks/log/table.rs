@@ -8,7 +8,7 @@ use std::{
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{AttributeValue, KeysAndAttributes, PutRequest, WriteRequest},
+    types::{AttributeValue, KeysAndAttributes},
 };
 use futures::{StreamExt, stream};
 
@@ -16,7 +16,7 @@ use super::gathered::{Found, Gathered};
 use crate::{
     aws::{
         clients::Aws,
-        dynamo::{Item, item, number, pause, text},
+        dynamo::{Item, item, number, pause, put_request, text},
         failure,
     },
     config::{ConfigError, Env},
@@ -105,7 +105,7 @@ const READS: usize = 100;
 /// The number of calls that a caller may have in progress.
 pub(super) const CONCURRENCY: usize = 16;
 /// The number of times that a batch is sent for items that DynamoDB left out because their partition is throttled.
-pub(super) const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 4;
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
 impl Log {
@@ -164,9 +164,7 @@ impl Log {
         let (mut left, mut requests) = (BTreeMap::new(), Vec::with_capacity(batch.len()));
         for (key, (label, Row(item))) in batch {
             left.insert(key, label);
-            #[expect(clippy::expect_used, reason = "the item is given")]
-            let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
-            requests.push(WriteRequest::builder().put_request(put).build());
+            requests.push(put_request(item));
         }
         for round in 0..ROUNDS {
             let call = self.dynamodb.batch_write_item().request_items(&self.table, requests);
