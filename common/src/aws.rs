@@ -13,6 +13,8 @@ pub(crate) mod expression;
 mod https;
 pub(crate) mod transaction;
 
+pub use self::dynamo::rounds;
+
 /// Turns a failed call into an [`Error`] that names the operation (`doing`, such as "reading the user"). Throttling
 /// becomes [`Error::Busy`], every other failure [`Error::Internal`].
 pub fn failure<E, R>(doing: &'static str) -> impl FnOnce(SdkError<E, R>) -> Error

@@ -29,13 +29,17 @@ const NEIGHBOR: usize = 0;
 const NEW: usize = 3;
 /// A tenant whose receiver always takes 0.8 seconds, and has done so before.
 const SLOW: usize = 1 + 2 * NEW;
-const FIRST_BAD: usize = SLOW + 1;
+/// A tenant whose receiver has been prompt, and takes 0.8 seconds from [`SLOWS`] on.
+const SLOWING: usize = SLOW + 1;
+const FIRST_BAD: usize = SLOWING + 1;
 /// The number of deliveries that the neighbor's receiver has taken before.
 const BEFORE: u32 = 5;
 
 /// When the bursts begin: the first where no process runs and nothing is known of the bad receivers, the second where their
 /// manner is known.
 const BURSTS: [Time; 2] = [Duration::from_secs(20), Duration::from_secs(80)];
+/// When a receiver becomes slow that was prompt: receivers that hang have just been cut off, and have their time.
+const SLOWS: Time = Duration::from_secs(22);
 /// How long a burst takes.
 const BURST: Duration = Duration::from_millis(500);
 /// The time between the neighbor's events before and after a burst.
@@ -74,6 +78,8 @@ struct Latencies {
 struct Figures {
     /// For each burst: the neighbor's deliveries in it and after it, those of the new tenants, and those of the slow tenant.
     bursts: Vec<[Latencies; 4]>,
+    /// The deliveries of the receiver that becomes slow, since then.
+    slowing: Latencies,
     /// The number of the neighbor's deliveries in the log without an attempt.
     untried: usize,
     /// The attempts of all tenants; those of the good tenants are few and constant.
@@ -92,7 +98,10 @@ impl Crowd {
             endpoints: (0..endpoints).map(|_| receiver(manner)).collect(),
             callbacks: receiver(manner),
         };
-        let well = (0..SLOW).map(|_| tenant(1, Manner::Prompt)).chain([tenant(1, Manner::Answers(200, 800, None))]);
+        let slow = tenant(1, Manner::Answers(200, 800, None));
+        let mut slowing = slow.clone();
+        slowing.endpoints[0].phases.insert(0, (SLOWS, Manner::Prompt));
+        let well = (0..SLOW).map(|_| tenant(1, Manner::Prompt)).chain([slow, slowing]);
         let bad = (0..self.bad).map(|_| tenant(self.endpoints, self.manner));
         Script {
             seed: 1,
@@ -121,8 +130,9 @@ impl Crowd {
             events.push(Event { at, tenant, number, failed: false, audience });
         };
         for number in 0..BEFORE {
-            [NEIGHBOR, SLOW].into_iter().for_each(|tenant| send(PACE * number, tenant, Audience::Endpoints));
+            [NEIGHBOR, SLOW, SLOWING].into_iter().for_each(|tenant| send(PACE * number, tenant, Audience::Endpoints));
         }
+        (0..20).for_each(|number| send(SLOWS + BURST * number / 20, SLOWING, Audience::Endpoints));
         for (burst, begins) in BURSTS.into_iter().enumerate() {
             for number in 0..self.events {
                 let at = begins + BURST.mul_f64(number as f64 / self.events as f64);
@@ -189,6 +199,10 @@ impl Figures {
                 attempts += 1;
                 continue;
             }
+            // A request that was cut off did not arrive: the receiver that becomes slow gets it again.
+            if post.to.0 == SLOWING && !post.taken {
+                continue;
+            }
             let body: Value = serde_json::from_str(&post.body).expect("JSON");
             arrivals.entry(body["job_id"].as_str().expect("a job").to_owned()).or_insert(post.at);
         }
@@ -211,6 +225,7 @@ impl Figures {
         });
         Self {
             bursts: bursts.into(),
+            slowing: latencies(&|event| event.tenant == SLOWING && event.at >= SLOWS),
             untried,
             attempts,
             invocations: state.invocations,
@@ -256,14 +271,17 @@ impl fmt::Display for Figures {
         for [in_it, after_it, new, slow] in &self.bursts {
             write!(f, "| {in_it} | {after_it} | {new} | {slow} ")?;
         }
-        let Self { untried, attempts, invocations, sqs_requests, writes, .. } = self;
+        let Self { slowing, untried, attempts, invocations, sqs_requests, writes, .. } = self;
         let billed = self.billed.as_secs();
-        write!(f, "| {untried:>4} | {attempts:>7} {invocations:>7} {billed:>7} {sqs_requests:>7} {writes:>7}")
+        write!(
+            f,
+            "| {slowing} | {untried:>4} | {attempts:>7} {invocations:>7} {billed:>7} {sqs_requests:>7} {writes:>7}"
+        )
     }
 }
 
 const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst | after it | new tenants | slow | \
-                      known: in the burst | after it | new tenants | slow | untried | \
+                      known: in the burst | after it | new tenants | slow | becoming slow | untried | \
                       attempts at the bad, invocations, billed seconds, SQS requests, rows written";
 
 /// The crowds of the figures. `goes_on` makes ten times as much work, so only ten tenants go on, and without fair queues.
@@ -354,7 +372,12 @@ fn holds_up_nobody(crowd: Crowd) {
         assert!(slow.percentile(99).is_some_and(|wait| wait <= bound), "{crowd}: slow: {slow}");
         assert_eq!(in_it.missing + after_it.missing + new.missing + slow.missing, 0, "{crowd}");
     }
-    assert_eq!(figures.untried, 0, "{crowd}");
+    let slowing = &figures.slowing;
+    assert!(
+        slowing.percentile(99).is_some_and(|wait| wait <= Duration::from_secs(6)),
+        "{crowd}: becoming slow: {slowing}"
+    );
+    assert_eq!((slowing.missing, figures.untried), (0, 0), "{crowd}");
 }
 
 #[test]
@@ -385,4 +408,9 @@ fn one_organization_with_many_hanging_endpoints_delays_no_other() {
 #[test]
 fn a_receiver_that_is_mostly_just_in_time_delays_no_other() {
     holds_up_nobody(Crowd { manner: Manner::Answers(200, 450, None), ..SMALL });
+}
+
+#[test]
+fn many_hanging_endpoints_delay_no_receiver_that_slows() {
+    holds_up_nobody(Crowd { bad: 50, endpoints: 10, events: 100, ..SMALL });
 }

@@ -11,7 +11,6 @@ mod outcome;
 mod payload;
 mod pull;
 mod reason;
-mod report;
 mod state;
 
 pub use api::deliveries::{Status, Trigger};
@@ -26,6 +25,5 @@ pub use self::{
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
     reason::{error_meaning, error_name},
-    report::report_failed,
     state::{AttemptResult, Delivery},
 };

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    ops::ControlFlow::{Break, Continue},
     sync::Arc,
     time::Duration,
 };
@@ -11,7 +12,7 @@ use api::{
     deliveries::{Results, Settle, Settled, Settlement as Sent, Unanswered, Verdict},
 };
 use common::{
-    aws::clients::Aws,
+    aws::{clients::Aws, rounds},
     config::{ConfigError, Env},
     error::Result,
     http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
@@ -22,7 +23,7 @@ use common::{
     webhooks::{
         delivery::{
             Attempt, AttemptResult, Claim, Delivery, DeliveryId, Failure, Outcome, RESPONSE_BYTES, Status,
-            report_failed, retry_schedule,
+            retry_schedule,
         },
         endpoints::{Endpoint, Endpoints, disable_after},
         log::Log,
@@ -40,8 +41,6 @@ pub struct App {
 
 /// The number of deliveries that are settled concurrently.
 const CONCURRENCY: usize = 25;
-/// The number of times that a settlement is tried while other writes change the delivery.
-const ROUNDS: usize = 3;
 /// One hour: the longest attempt, in milliseconds.
 const LONGEST: u32 = 3_600_000;
 
@@ -198,41 +197,35 @@ impl App {
         tenant: &TenantId,
         known: &Known,
         settlement: &Settlement,
-        mut before: Option<Delivery>,
+        before: Option<Delivery>,
         now: Timestamp,
     ) -> Result<Settled> {
         let id = settlement.id;
         let endpoint = id.destination.endpoint().and_then(|id| known.get(&id));
         let verdict = |result, status| Settled { delivery_id: id.into(), result, status };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
-        let mut tried = None;
-        for _ in 0..ROUNDS {
-            let Some(was) = before else { return Ok(verdict(Verdict::NotFound, None)) };
+        rounds((before, None), |(before, tried): (_, Option<Option<Attempt>>)| async move {
+            let Some(was) = before else { return Ok(Break(verdict(Verdict::NotFound, None))) };
             let after = match was.claim(settlement.lease, now) {
-                Claim::Over => return Ok(verdict(Verdict::LeaseExpired, None)),
+                Claim::Over => return Ok(Break(verdict(Verdict::LeaseExpired, None))),
                 Claim::Settled => {
                     // The answer to this very write may have been lost.
-                    if was.status == Status::Failed && tried.is_some_and(|attempt| attempt == was.last_attempt) {
-                        report_failed(tenant, &was);
-                    }
-                    self.follow(tenant, &was, endpoint, now).await?;
+                    let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
+                    self.follow(tenant, &was, endpoint, is_new, now).await?;
                     // A delivery that has ended was not released, even if this call asks for a release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
-                    return Ok(verdict(if is_open { done } else { Verdict::Settled }, Some(was.status)));
+                    return Ok(Break(verdict(if is_open { done } else { Verdict::Settled }, Some(was.status))));
                 }
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
-                if after.status == Status::Failed {
-                    report_failed(tenant, &after);
-                }
-                self.follow(tenant, &after, endpoint, now).await?;
-                return Ok(verdict(done, Some(after.status)));
+                self.follow(tenant, &after, endpoint, true, now).await?;
+                return Ok(Break(verdict(done, Some(after.status))));
             }
-            tried = Some(after.last_attempt);
-            before = self.log.known(tenant, &[id]).await?.remove(&id);
-        }
-        Ok(verdict(Verdict::LeaseExpired, None))
+            let current = self.log.known(tenant, &[id]).await?.remove(&id);
+            Ok(Continue((current, Some(after.last_attempt))))
+        })
+        .await
     }
 
     fn after(
@@ -251,24 +244,15 @@ impl App {
         }
     }
 
-    /// Notes the consequences for the endpoint. Repetitions change nothing.
     async fn follow(
         &self,
         tenant: &TenantId,
         delivery: &Delivery,
         endpoint: Option<&Endpoint>,
+        is_new: bool,
         now: Timestamp,
     ) -> Result<()> {
-        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.is_active()) else { return Ok(()) };
-        match delivery.status {
-            Status::Delivered if endpoint.health.is_impaired() => {
-                self.endpoints.note_answered(tenant, endpoint.id, now).await
-            }
-            Status::Failed => {
-                let (health, disable_after) = (endpoint.health, self.disable_after);
-                self.endpoints.delivery_failed(tenant, delivery, health, disable_after, now).await.map(drop)
-            }
-            _ => Ok(()),
-        }
+        let health = endpoint.filter(|endpoint| endpoint.is_active()).map(|endpoint| endpoint.health);
+        self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now).await
     }
 }

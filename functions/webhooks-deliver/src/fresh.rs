@@ -16,7 +16,6 @@ use common::{
 use crate::{
     batch::{Batch, all},
     ledger::Ledger,
-    observe,
     outgoing::Outgoing,
     record::{Record, Undone},
     sender::Sender,
@@ -41,7 +40,9 @@ pub(crate) async fn event(
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
             // Most late events are new, so they are sent even if the log cannot be read.
-            Err(error) if !record.is_repeated => observe::unasked(&event.tenant, &error),
+            Err(error) if !record.is_repeated => {
+                common::log!("event.unchecked", tenant = %event.tenant, ?error);
+            }
             asked => asked?,
         }
     }

@@ -14,16 +14,18 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    ops::ControlFlow::{Break, Continue},
     time::Duration,
 };
 
 use common::{
+    aws::rounds,
     error::Error,
     id::TenantId,
     random,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status, report_failed},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status},
         endpoints::Health,
         log::{First, Row, Unwritten},
     },
@@ -44,8 +46,6 @@ const CHUNK: usize = 25;
 const CHUNKS: usize = 16;
 /// The maximum time that an ended attempt waits for others to be stored with. Once all have ended, none waits.
 const LINGER: Duration = Duration::from_millis(50);
-/// The number of times that a state is written while other writes keep changing it.
-const ROUNDS: usize = 5;
 
 pub(crate) struct Ledger {
     pub(crate) stores: Stores,
@@ -269,50 +269,49 @@ impl Ledger {
             Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
             Status::Delivered => self.stores.log.forget_large(tenant, &after.id, &payload.body).await?,
             Status::Failed => {
-                report_failed(tenant, &after);
-                self.note_failed(tenant, &after, ended.health, now).await?;
+                let (endpoints, follow) = (&self.stores.endpoints, (self.disable_after, true));
+                endpoints.follow(tenant, &after, ended.health, follow, now).await?;
             }
-            Status::Held => observe::held(tenant, &after),
-            Status::Ended => observe::ended(tenant, &after),
+            Status::Held => {
+                common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts = after.attempts);
+            }
+            Status::Ended => {
+                common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts = after.attempts);
+            }
         }
         Ok(None)
     }
 
     /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count: another came
     /// first.
-    async fn advance(&self, ended: &Ended, mut after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
+    async fn advance(&self, ended: &Ended, after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
-        let mut before = delivery.clone();
-        for _ in 0..ROUNDS {
+        rounds((delivery.clone(), after), |(before, after)| async move {
             if log.advance(tenant, &before, &after).await? {
-                return Ok(Some(after));
+                return Ok(Break(Some(after)));
             }
-            let Some(current) = self.current(tenant, &after).await? else { return Ok(None) };
+            let Some(current) = self.current(tenant, &after).await? else { return Ok(Break(None)) };
             if current.attempts == after.attempts && current.last_attempt == after.last_attempt {
                 // The answer to this very write was lost.
-                return Ok(Some(current));
+                return Ok(Break(Some(current)));
             }
             if current.status != Status::Pending || current.attempts != before.attempts {
-                return Ok(None);
+                return Ok(Break(None));
             }
             // The delivery has been resent meanwhile: the attempt counts as the first of the new schedule.
-            before = current;
-            after = self.after(&before, &ended.result, now);
-            if after.status == Status::Pending {
-                let due = log.due_row(tenant, &after, ended.queue, now);
-                if !log.put(vec![((), due)]).await.is_empty() {
-                    return Err(Error::Busy);
-                }
-            }
-        }
-        Err(Error::Busy)
+            let after = self.after(&current, &ended.result, now);
+            let due = (after.status == Status::Pending).then(|| log.due_row(tenant, &after, ended.queue, now));
+            let unwritten = log.put(due.map(|due| ((), due)).into_iter().collect()).await;
+            if unwritten.is_empty() { Ok(Continue((current, after))) } else { Err(Error::Busy) }
+        })
+        .await
     }
 
     async fn current(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Delivery>, Error> {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }
 
-    /// Notes the consequence of a failed delivery for its endpoint. Repetitions change nothing.
+    /// Notes the consequences of a failed delivery, which the process of its last attempt may not have noted.
     pub(crate) async fn note_failed(
         &self,
         tenant: &TenantId,
@@ -320,7 +319,6 @@ impl Ledger {
         health: Option<Health>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let Some(health) = health else { return Ok(()) };
-        self.stores.endpoints.delivery_failed(tenant, delivery, health, self.disable_after, now).await.map(drop)
+        self.stores.endpoints.follow(tenant, delivery, health, (self.disable_after, false), now).await
     }
 }

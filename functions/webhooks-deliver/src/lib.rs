@@ -56,6 +56,7 @@ mod ledger;
 mod news;
 mod observe;
 mod outgoing;
+mod pace;
 mod plan;
 mod reads;
 mod receivers;
@@ -65,6 +66,8 @@ mod sender;
 mod slots;
 mod standing;
 mod stores;
+mod trials;
+mod turn;
 mod under_way;
 
 /// The time kept free at the end of an invocation to store the results of the last attempts.

@@ -57,8 +57,8 @@ pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = 
             News::Answered => endpoints.note_answered(tenant, id, now).await,
             News::Good { since } => endpoints.note_good(tenant, id, since, now).await,
             News::Unanswered { hangs } => endpoints.note_unanswered(tenant, id, now, hangs).await,
-            News::HangsNoMore => endpoints.note_hangs_no_more(tenant, id).await,
-            News::Hangs => endpoints.note_hangs(tenant, id, now).await,
+            News::HangsNoMore => endpoints.note_hangs_no_more(tenant, id, now).await,
+            News::Hangs => endpoints.note_hangs(tenant, id, now, None).await.map(drop),
             News::Slow => endpoints.note_slow(tenant, id, now).await,
         };
         if let Err(error) = noted {

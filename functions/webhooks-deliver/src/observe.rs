@@ -133,18 +133,6 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// Logs a delivery that is held because its endpoint is inactive.
-pub(crate) fn held(tenant: &TenantId, delivery: &Delivery) {
-    let attempts = delivery.attempts;
-    common::log!("delivery.held", %tenant, delivery_id = %delivery.id, attempts);
-}
-
-/// Logs a delivery that ends because its endpoint has been deleted.
-pub(crate) fn ended(tenant: &TenantId, delivery: &Delivery) {
-    let attempts = delivery.attempts;
-    common::log!("delivery.ended", %tenant, delivery_id = %delivery.id, attempts);
-}
-
 /// Logs and counts a delivery that the receiver accepted but that could not be written to the log.
 pub(crate) fn unlogged(tenant: &TenantId, delivery: &Delivery) {
     common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
@@ -177,21 +165,6 @@ pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
     for (queue, number) in counts {
         metrics::emit(&[counted("Postponed", number.into())], &[("Standing", queue.as_str())]);
     }
-}
-
-/// Logs an attempt that could not be made because this process had no file descriptor left.
-pub(crate) fn no_descriptor(tenant: &TenantId, delivery: &Delivery) {
-    common::log!("descriptors.exhausted", %tenant, delivery_id = %delivery.id);
-}
-
-/// Logs that a tenant's endpoints could not be read.
-pub(crate) fn unread(tenant: &TenantId, error: &Error) {
-    common::log!("endpoints.unread", %tenant, ?error);
-}
-
-/// Logs that the log could not be asked whether a late event has been handled before.
-pub(crate) fn unasked(tenant: &TenantId, error: &Error) {
-    common::log!("event.unchecked", %tenant, ?error);
 }
 
 /// Logs a record that stays in its queue, and counts it if it is malformed.

@@ -14,10 +14,7 @@ use common::{
 };
 use tokio::{sync, time::Instant};
 
-use crate::{
-    observe,
-    stores::{Gate, Stores},
-};
+use crate::stores::{Gate, Stores};
 
 /// The reads of this process.
 #[derive(Default)]
@@ -77,7 +74,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Shared<K, V> {
         let mut last = shared.lock().await;
         if last.began.is_none_or(|began| began < asked) {
             *last = Last { began: Some(Instant::now()), value: None };
-            last.value = read().await.inspect_err(|error| observe::unread(tenant, error)).ok();
+            let read = read().await;
+            last.value = read.inspect_err(|error| common::log!("endpoints.unread", %tenant, ?error)).ok();
         }
         let value = last.value.clone();
         drop(last);

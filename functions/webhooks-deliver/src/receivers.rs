@@ -11,10 +11,17 @@ use common::{
     id::TenantId,
     random,
     timestamp::Timestamp,
-    webhooks::{delivery::Outcome, endpoints::Health},
+    webhooks::{
+        delivery::{Outcome, Queue},
+        endpoints::Health,
+    },
 };
 
-use crate::standing::{Pace, Seen, Shown, Silence, Standing};
+use crate::{
+    pace::Pace,
+    standing::{Seen, Shown, Silence, Standing},
+    trials::{TRIAL, Trials},
+};
 
 /// The number of receivers, and of tenants, that a process remembers.
 const MOST: usize = 10_000;
@@ -39,6 +46,15 @@ impl Key {
     pub(crate) fn is_crowd(self) -> bool {
         self.receiver == self.tenant
     }
+
+    /// The key that all trials of the tenant share.
+    pub(crate) fn trial(self) -> Self {
+        Self { receiver: !self.tenant, ..self }
+    }
+
+    pub(crate) fn is_trial(self) -> bool {
+        self.receiver == !self.tenant
+    }
 }
 
 /// The receivers that this process has seen.
@@ -56,6 +72,7 @@ struct Known {
     doubts: HashMap<u64, u32>,
     /// The response times of endpoints, and of the callback origins of each tenant together.
     paces: HashMap<u64, Pace>,
+    trials: Trials,
 }
 
 impl Receivers {
@@ -113,9 +130,33 @@ impl Receivers {
         self.lock().seen(key).let_probe(until);
     }
 
-    /// Notes that an attempt was cut off.
-    pub(crate) fn cut(&self, key: Key, health: Option<&Health>, now: Timestamp) {
-        self.lock().learn(key, health, now, |seen| seen.cut(now));
+    /// Notes that an attempt was cut off. Returns whether a trial begins: the first cut-off in the queues that all
+    /// tenants share begins one. An origin of callbacks must have answered, since a tenant may have any number of them.
+    pub(crate) fn cut(
+        &self,
+        key: Key,
+        health: Option<&Health>,
+        queue: Queue,
+        (since, now): (Timestamp, Timestamp),
+    ) -> bool {
+        let mut known = self.lock();
+        let seen = known.seen(key);
+        let is_first = matches!(seen.standing(health, now), Standing::Good | Standing::Unknown);
+        let is_known = health.is_some() || seen.has_answered(now);
+        let is_trial = queue == Queue::Shared && is_first && is_known && known.trials.begin(key.tenant, now);
+        if is_trial {
+            known.seen(key).suspect(now);
+        }
+        known.learn(key, health, now, |seen| seen.cut(since, now));
+        is_trial
+    }
+
+    /// The end of the receiver's trial, if another delivery may wait for that.
+    pub(crate) fn wait_for_trial(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
+        let mut known = self.lock();
+        let began = known.seen(key).suspected_at(health).filter(|at| now < at.after(TRIAL))?;
+        known.seen(key).suspect(began);
+        known.trials.wait(key.tenant, began.after(TRIAL), now).then_some(began.after(TRIAL))
     }
 
     /// Notes the time that an answer took.
@@ -177,7 +218,7 @@ impl Known {
         let result = change(seen);
         let after = seen.standing(health, now);
         // An origin counts once, even if it is slow again after its slowness was forgotten.
-        let is_slow = matches!(after, Standing::Slow | Standing::Hanging);
+        let is_slow = matches!(after, Standing::Slow | Standing::Suspect | Standing::Hanging);
         if health.is_none() && before != after && !(is_slow && has_been_slow) {
             self.doubt(key.tenant, after);
         }
@@ -190,7 +231,7 @@ impl Known {
         }
         let doubts = self.doubts.entry(tenant).or_default();
         *doubts = match standing {
-            Standing::Slow | Standing::Hanging => doubts.saturating_add(1).min(MOST_DOUBTS),
+            Standing::Slow | Standing::Suspect | Standing::Hanging => doubts.saturating_add(1).min(MOST_DOUBTS),
             Standing::Good => doubts.saturating_sub(1),
             Standing::Unknown => *doubts,
         };
@@ -223,16 +264,36 @@ mod tests {
         let key = |name: &str| receivers.key(&tenant, name);
         let mut now = Timestamp::from_second(0).expect("a time");
         for _ in 0..DOUBTS * 2 {
-            receivers.cut(key("slow"), None, now);
+            receivers.cut(key("slow"), None, Queue::Shared, (now, now));
             now = now.after(Duration::from_secs(11 * 60));
         }
         assert_eq!(receivers.standing(key("new"), None, now), Standing::Unknown);
         for other in 1..DOUBTS {
-            receivers.cut(key(&other.to_string()), None, now);
+            receivers.cut(key(&other.to_string()), None, Queue::Shared, (now, now));
         }
         assert_eq!(receivers.standing(key("new"), None, now), Standing::Hanging);
         assert_eq!(receivers.standing(key("new"), Some(&Health::default()), now), Standing::Unknown, "an endpoint");
         receivers.ended(key("good"), Outcome::Delivered(200), None, (now, now));
         assert_eq!(receivers.standing(key("new"), None, now), Standing::Unknown);
+    }
+
+    #[test]
+    fn only_known_receivers_get_a_trial_one_for_a_tenant_at_a_time() {
+        let receivers = Receivers::new();
+        let tenant: TenantId = "t".parse().expect("a tenant");
+        let key = |name: &str| receivers.key(&tenant, name);
+        let now = Timestamp::from_second(1000).expect("a time");
+        let health = Some(&Health::default());
+        assert!(!receivers.cut(key("new origin"), None, Queue::Shared, (now, now)));
+        assert!(!receivers.cut(key("slow"), health, Queue::Slow, (now, now)), "it had its three seconds");
+        receivers.ended(key("origin"), Outcome::Delivered(200), None, (now, now));
+        assert!(receivers.cut(key("origin"), None, Queue::Shared, (now, now)));
+        assert!(!receivers.cut(key("origin"), None, Queue::Shared, (now, now)), "it is suspect");
+        assert!(!receivers.cut(key("endpoint"), health, Queue::Shared, (now, now)), "another receiver has a trial");
+        let until = now.after(Duration::from_secs(2));
+        assert_eq!(receivers.wait_for_trial(key("origin"), None, now), Some(until));
+        assert_eq!(receivers.wait_for_trial(key("endpoint"), health, now), None);
+        assert!(receivers.cut(key("other"), health, Queue::Shared, (until, until)));
+        assert!(!receivers.cut(key("origin"), None, Queue::Shared, (until, until)), "it hangs");
     }
 }

@@ -20,7 +20,9 @@ use crate::{
     plan::Ended,
     receivers::{Key, Receivers},
     slots::{Lane, NoSlot, Slot, Slots},
-    standing::{LATER, SHORTLY, Shown, Silence, Standing, Turn, longest, put_off, rest},
+    standing::{Shown, Silence, Standing},
+    trials::LONGEST_TRIAL,
+    turn::{LATER, SHORTLY, Turn, longest, put_off, rest},
 };
 
 /// The time that an attempt waits if there is no file descriptor for it, so that other attempts can end.
@@ -51,11 +53,16 @@ impl Sender {
         self.receivers.standing(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// The lane of an attempt. New origins of an organization's callbacks share one lane.
-    fn lane(&self, outgoing: &Outgoing<'_>, queue: Queue, now: Timestamp) -> Lane {
+    /// The lane of an attempt. New origins of an organization's callbacks share one lane, and so do its trials.
+    fn lane(&self, outgoing: &Outgoing<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
         let key = self.key(outgoing);
         let is_new = outgoing.endpoint.is_none() && !self.receivers.has_answered(key, now);
-        Lane { key: if is_new { key.crowd() } else { key }, queue }
+        let key = match (queue, standing) {
+            (Queue::Slow, Standing::Suspect) => key.trial(),
+            _ if is_new => key.crowd(),
+            _ => key,
+        };
+        Lane { key, queue }
     }
 
     /// Makes an attempt if a record of the queue `from` may, or else chooses the queue that brings it.
@@ -77,12 +84,13 @@ impl Sender {
                 let until = if is_urgent { now } else { put_off(now, LATER, now) };
                 return outgoing.ended(AttemptResult::Postponed(until), queue);
             }
+            Turn::AfterTrial => return self.after_trial(outgoing, now),
             Turn::Soon => {
-                let lane = self.lane(&outgoing, Queue::Shared, now);
+                let lane = self.lane(&outgoing, Queue::Shared, standing, now);
                 self.slots.take_soon(lane, standing, &batch.under_way, batch.last_start).await
             }
             Turn::Waits(queue) => {
-                let lane = self.lane(&outgoing, queue, now);
+                let lane = self.lane(&outgoing, queue, standing, now);
                 let patience = Instant::now() + PATIENCE;
                 match self.slots.take(lane, standing, patience.min(batch.last_start)).await {
                     Err(NoSlot::Late) if Instant::now() < batch.last_start => Err(NoSlot::Full),
@@ -104,6 +112,14 @@ impl Sender {
         }
     }
 
+    /// Postpones a delivery until its receiver's trial has ended, if not too many wait for that.
+    fn after_trial(&self, outgoing: Outgoing<'_>, now: Timestamp) -> Ended {
+        match self.receivers.wait_for_trial(self.key(&outgoing), outgoing.health(), now) {
+            Some(until) => outgoing.ended(AttemptResult::Postponed(until), Queue::Slow),
+            None => outgoing.ended(AttemptResult::Postponed(now), Queue::Hanging),
+        }
+    }
+
     /// Postpones or expires a delivery that got no slot.
     fn postponed(&self, outgoing: Outgoing<'_>, from: Queue, no_slot: NoSlot) -> Ended {
         let now = Timestamp::now();
@@ -112,6 +128,7 @@ impl Sender {
             // Its first attempt is in progress, and will have revealed by then whether it answers.
             Standing::Unknown if outgoing.endpoint.is_some() => Queue::Slow,
             Standing::Unknown | Standing::Hanging => Queue::Hanging,
+            Standing::Suspect => return self.after_trial(outgoing, now),
         };
         let delivery = &outgoing.due.delivery;
         match no_slot {
@@ -160,7 +177,7 @@ impl Sender {
             }
         }
         let patience = Instant::now() + PATIENCE;
-        let lane = self.lane(outgoing, Queue::Hanging, now);
+        let lane = self.lane(outgoing, Queue::Hanging, Standing::Hanging, now);
         self.slots.probe(lane, batch.number, patience.min(batch.last_start)).await
     }
 
@@ -193,8 +210,7 @@ impl Sender {
                 }
                 Err(NotPosted::Cut) => {
                     batch.tally.cut(&due.tenant, &due.delivery);
-                    self.cut(&outgoing, &slot).await;
-                    return outgoing.ended(AttemptResult::Postponed(Timestamp::now()), Queue::Hanging);
+                    return self.cut(outgoing, slot, at).await;
                 }
             };
         let now = Timestamp::now();
@@ -216,19 +232,28 @@ impl Sender {
         Ended { shown: Some(shown), ..ended }
     }
 
-    /// Notes that an attempt was cut off: the receiver hangs until it answers, and no other attempt waits for it.
-    async fn cut(&self, outgoing: &Outgoing<'_>, slot: &Slot) {
-        let (now, health) = (Timestamp::now(), outgoing.health());
-        let hung = self.standing(outgoing, now) == Standing::Hanging;
-        self.receivers.cut(self.key(outgoing), health, now);
+    /// Postpones a delivery whose attempt was cut off. The receiver hangs until it answers, and no other attempt waits
+    /// for it, unless it gets a trial.
+    async fn cut(&self, outgoing: Outgoing<'_>, slot: Slot, began: Timestamp) -> Ended {
+        let (now, health, queue) = (Timestamp::now(), outgoing.health(), slot.queue());
+        // An answer to another attempt shows that the receiver is merely slow, if this one had little time.
+        let since = if queue == Queue::Shared { began } else { now };
+        let is_news = !matches!(self.standing(&outgoing, now), Standing::Suspect | Standing::Hanging);
+        let mut is_trial = self.receivers.cut(self.key(&outgoing), health, queue, (since, now));
         slot.narrow();
-        if let Some(Endpoint { id, .. }) = outgoing.recipient()
-            && !hung
-        {
-            let tenant = &outgoing.due.tenant;
-            let noted = Box::pin(self.endpoints.note_hangs(tenant, *id, now)).await;
-            noted.unwrap_or_else(|error| observe::not_noted(tenant, *id, &error));
+        if slot.is_trial() {
+            return outgoing.ended(AttemptResult::Postponed(now), Queue::Hanging);
         }
+        if let (Some(Endpoint { id, .. }), true) = (outgoing.recipient(), is_news) {
+            let (tenant, suspected_at) = (&outgoing.due.tenant, is_trial.then_some(now));
+            let noted = Box::pin(self.endpoints.note_hangs(tenant, *id, since, suspected_at)).await;
+            // Another process may have been faster, and makes the trial.
+            is_trial &= noted.inspect_err(|error| observe::not_noted(tenant, *id, error)).unwrap_or(false);
+        }
+        if is_trial || self.standing(&outgoing, now) == Standing::Slow {
+            return outgoing.ended(AttemptResult::Postponed(now), Queue::Slow);
+        }
+        self.after_trial(outgoing, now)
     }
 
     /// Posts, and measures the duration. Without a file descriptor, it tries again while there is time.
@@ -241,7 +266,10 @@ impl Sender {
     ) -> Result<Timed, NotPosted> {
         loop {
             match self.post_once(post, slot).await {
-                Err(NotPosted::NoDescriptor) => observe::no_descriptor(&outgoing.due.tenant, &outgoing.due.delivery),
+                Err(NotPosted::NoDescriptor) => {
+                    let (tenant, delivery) = (&outgoing.due.tenant, &outgoing.due.delivery);
+                    common::log!("descriptors.exhausted", %tenant, delivery_id = %delivery.id);
+                }
                 posted => return posted,
             }
             if Instant::now() + PAUSE >= last_start {
@@ -260,7 +288,8 @@ impl Sender {
         // If even the timer is late, the process lacks CPU time, and the delay is not the receiver's.
         let lagged = started.elapsed() > BRIEFLY * 2;
         slot.step_aside();
-        let posted = match longest(slot.queue()) {
+        let longest = if slot.is_trial() { Some(LONGEST_TRIAL) } else { longest(slot.queue()) };
+        let posted = match longest {
             None => posting.await?,
             Some(longest) => {
                 timeout(longest.saturating_sub(BRIEFLY), posting).await.map_err(|_elapsed| NotPosted::Cut)??

@@ -177,6 +177,11 @@ impl Slot {
         self.lane.queue
     }
 
+    /// Whether the attempt is a trial.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.lane.key.is_trial()
+    }
+
     /// Returns the slot and keeps the place, since the attempt only waits.
     pub(crate) fn step_aside(&mut self) {
         if !std::mem::replace(&mut self.is_aside, true) {

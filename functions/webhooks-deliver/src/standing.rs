@@ -2,13 +2,12 @@
 //!
 //! A receiver that answers quickly is good. An unknown receiver gets one attempt, and more once that has succeeded. A
 //! receiver that answers late, or fails several times in a row, is slow. A receiver that gives no answer within seconds
-//! is hanging, until it answers. Only many successes in a row, over a minute, make either good again, so an alternating
+//! is hanging, until it answers; it is a suspect while its trial may show that it is merely slow. Only many successes in a row, over a minute, make either good again, so an alternating
 //! receiver stays slow. This module only decides, from values, and has no side effects.
 
 use std::time::Duration;
 
 use common::{
-    random,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Failure, Outcome, Queue},
@@ -16,21 +15,14 @@ use common::{
     },
 };
 
+use crate::trials::TRIAL;
+
 /// The response time from which a receiver is slow. In the queues that all tenants share, an attempt is cut off at this
 /// time, since an invocation waits for its slowest attempt, and others wait for an invocation.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
 /// The response time from which a receiver is hanging. Attempts in the queue for slow receivers are cut off at this
 /// time, so that their invocations end within seconds.
-const ANSWERS: Duration = Duration::from_secs(3);
-/// A receiver lingers if none of its latest answers took less than `QUICK`, or many took longer than `LONG`. While
-/// events wait for an invocation, its attempts are postponed.
-const QUICK: Duration = Duration::from_millis(100);
-const LONG: Duration = Duration::from_millis(300);
-/// The share of long answers from which on a receiver lingers, and the weight of each answer in that share.
-const LINGERING: f64 = 0.4;
-const WEIGHT: f64 = 0.1;
-/// The time for which an answer counts in deciding whether a receiver lingers.
-const LATELY: Duration = Duration::from_secs(10);
+pub(crate) const ANSWERS: Duration = Duration::from_secs(3);
 /// The number of failures in a row that make a receiver slow although it answers quickly.
 const FAILURES: u32 = 3;
 /// The number of quick successes in a row, and the time that they must span, to make a slow receiver good again.
@@ -43,37 +35,6 @@ const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same time for callbacks, which have no item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
-/// The minimum postponement of an attempt that got no slot; and of an attempt whose receiver hangs (which may hold its
-/// slots for long), or lingers while others wait for invocations.
-pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
-pub(crate) const LATER: Duration = Duration::from_secs(3);
-/// The maximum postponement, before the random part is added.
-const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
-/// The maximum time between probes of a hanging receiver.
-const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
-
-/// The time to ask for a slot again, for an attempt that has waited since `since`, or whose receiver has been silent
-/// since then: after the same time again, up to twice that. So a long wait costs few tries, and the deliveries to a
-/// receiver that recovers do not come all at once.
-pub(crate) fn put_off(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
-    let wait = now.since(since).clamp(least, LONGEST_WAIT);
-    now.after(wait.mul_f64(1.0 + random::fraction()))
-}
-
-/// The time after which an attempt of this queue is cut off; `None` if only the delivery timeout applies.
-pub(crate) fn longest(queue: Queue) -> Option<Duration> {
-    match queue {
-        Queue::Shared => Some(SOON),
-        Queue::Slow => Some(ANSWERS),
-        Queue::Hanging => None,
-    }
-}
-
-/// The time between probes of a receiver that has been silent since `since`: a tenth of its silence, so that a long
-/// silence does not keep invocations waiting, but at least the duration of an attempt.
-pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Duration {
-    (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
-}
 
 /// The standing of a receiver, which decides the capacity that its attempts share with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +45,8 @@ pub(crate) enum Standing {
     Unknown,
     /// It answers, but late or with errors.
     Slow,
+    /// An attempt has just been cut off, and a trial may show that it is slow.
+    Suspect,
     /// It does not answer, or has not answered yet.
     Hanging,
 }
@@ -94,38 +57,7 @@ impl Standing {
         match self {
             Self::Good | Self::Unknown => Queue::Shared,
             Self::Slow => Queue::Slow,
-            Self::Hanging => Queue::Hanging,
-        }
-    }
-}
-
-/// The way in which an attempt gets its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Immediately, or as soon as its batch allows, since it is short.
-    Soon,
-    /// After waiting for its turn, in the lanes of this queue.
-    Waits(Queue),
-    /// As a probe, if its hanging receiver has one left.
-    Probes,
-    /// In an invocation of another queue.
-    Elsewhere(Queue),
-}
-
-impl Turn {
-    /// The turn of an attempt that comes from the queue `from`. A hanging receiver never takes an invocation of others.
-    pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
-        match (from, standing) {
-            (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
-            (Queue::Shared, Standing::Good | Standing::Unknown) => Self::Soon,
-            (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
-            (Queue::Shared | Queue::Slow, Standing::Hanging) => Self::Elsewhere(Queue::Hanging),
-            // One attempt goes ahead, even if the others have been sent on.
-            (Queue::Slow | Queue::Hanging, Standing::Unknown) => Self::Waits(Queue::Shared),
-            (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
-            // A person waits for the result of a test.
-            (Queue::Hanging, Standing::Hanging) if is_test => Self::Waits(Queue::Hanging),
-            (Queue::Hanging, Standing::Hanging) => Self::Probes,
+            Self::Suspect | Self::Hanging => Queue::Hanging,
         }
     }
 }
@@ -160,33 +92,6 @@ pub(crate) enum Shown {
     Nothing,
 }
 
-/// The recent response times of a receiver.
-#[derive(Default)]
-pub(crate) struct Pace {
-    answered_at: Option<Timestamp>,
-    quick_at: Option<Timestamp>,
-    /// The share of answers that took long, the latest counting most.
-    late: f64,
-}
-
-impl Pace {
-    /// Notes an answer that took the time `took`.
-    pub(crate) fn answered(&mut self, took: Duration, now: Timestamp) {
-        if took < QUICK {
-            self.quick_at = Some(now);
-        }
-        let late = if took < LONG { 0.0 } else { 1.0 };
-        let is_first = self.answered_at.replace(now).is_none_or(|at| now.since(at) >= LATELY);
-        self.late = if is_first { late } else { self.late + WEIGHT * (late - self.late) };
-    }
-
-    /// Whether many of its latest answers took long, or none was quick.
-    pub(crate) fn lingers(&self, now: Timestamp) -> bool {
-        let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
-        is_recent(self.answered_at) && (self.late >= LINGERING || !is_recent(self.quick_at))
-    }
-}
-
 /// The observations of this process about a receiver.
 #[derive(Default)]
 pub(crate) struct Seen {
@@ -198,6 +103,8 @@ pub(crate) struct Seen {
     /// The time of its last late or missing answer or cut-off attempt, and of its last answer in time.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
+    /// The time at which its last trial began here.
+    suspected_at: Option<Timestamp>,
     /// The number of quick failures since its last success.
     failures: u32,
     /// The time of the first of its quick successes in a row, and their number.
@@ -219,7 +126,10 @@ impl Seen {
         let good_at = self.good_at.max(health.and_then(|health| health.good_at));
         let is_slow = slow_at > good_at || self.silence(health, now).is_some();
         match self.soon_at {
-            _ if is_slow && self.hangs(health, now) => Standing::Hanging,
+            _ if is_slow && self.hangs(health, now) => match self.suspected_at(health) {
+                Some(at) if now < at.after(TRIAL) => Standing::Suspect,
+                _ => Standing::Hanging,
+            },
             _ if is_slow => Standing::Slow,
             Some(at) if now.since(at) < MEMORY_OF_GOOD => Standing::Good,
             _ => Standing::Unknown,
@@ -231,7 +141,13 @@ impl Seen {
         let remembered = self.late_at.filter(|at| now.since(*at) < memory(health));
         let recorded =
             health.filter(|health| health.hangs).and_then(|health| health.slow_at.or(health.unanswered_since));
-        remembered.max(recorded) > self.replied_at
+        // Another process may have had an answer since this one has cut off its attempt.
+        remembered.max(recorded) > self.replied_at.max(health.and_then(|health| health.replied_at))
+    }
+
+    /// The start of its last trial, by the newer of both sources.
+    pub(crate) fn suspected_at(&self, health: Option<&Health>) -> Option<Timestamp> {
+        self.suspected_at.max(health.filter(|health| health.hangs).and_then(|health| health.suspected_at))
     }
 
     /// Whether it has answered in time and not been late since. For callbacks, which have no item.
@@ -270,10 +186,16 @@ impl Seen {
         self.probing_until = Some(until);
     }
 
-    /// Notes that an attempt was cut off because it took too long for its queue.
-    pub(crate) fn cut(&mut self, now: Timestamp) {
+    /// Notes a trial that began at `at`, here or in another process.
+    pub(crate) fn suspect(&mut self, at: Timestamp) {
+        self.suspected_at = self.suspected_at.max(Some(at));
+    }
+
+    /// Notes that an attempt was cut off because it took too long for its queue. An answer after `since` shows that the
+    /// receiver does not hang.
+    pub(crate) fn cut(&mut self, since: Timestamp, now: Timestamp) {
         self.slow(now);
-        self.late_at = Some(now);
+        self.late_at = self.late_at.max(Some(since));
     }
 
     fn slow(&mut self, now: Timestamp) {
@@ -299,7 +221,7 @@ impl Seen {
                 match took {
                     _ if took <= SOON => return self.answered_soon(health, now),
                     _ if took <= ANSWERS => self.slow(now),
-                    _ => self.cut(now),
+                    _ => self.cut(now, now),
                 }
                 Shown::Success
             }
@@ -338,7 +260,7 @@ impl Seen {
     fn unanswered(&mut self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
         let hangs = now.since(began) > ANSWERS || outcome == Outcome::Failed(Failure::Timeout);
         if hangs {
-            self.cut(now);
+            self.cut(now, now);
         } else {
             self.slow(now);
         }
@@ -376,22 +298,6 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_lingers_while_many_latest_answers_were_late() {
-        let mut pace = Pace::default();
-        assert!(!pace.lingers(at(0)), "there are no observations");
-        pace.answered(QUICK, at(0));
-        assert!(pace.lingers(at(1)));
-        assert!(!pace.lingers(at(0).after(LATELY)), "that was long ago");
-        pace.answered(Duration::ZERO, at(20));
-        pace.answered(SOON, at(21));
-        assert!(!pace.lingers(at(22)), "one late answer is not many");
-        for second in 22..40 {
-            pace.answered(if second % 3 == 0 { Duration::ZERO } else { SOON }, at(second));
-        }
-        assert!(pace.lingers(at(40)), "two of three are");
-    }
-
-    #[test]
     fn a_receiver_that_answers_soon_is_good_for_a_while() {
         let mut seen = Seen::default();
         assert_eq!(seen.standing(None, at(0)), Standing::Unknown);
@@ -413,7 +319,7 @@ mod tests {
             assert_eq!(Seen::default().soon(Outcome::Failed(failure), 0), Standing::Slow);
         }
         let mut seen = Seen::default();
-        seen.cut(at(0));
+        seen.cut(at(0), at(0));
         assert_eq!(seen.standing(None, at(0)), Standing::Hanging, "until it answers");
         let mut seen = Seen::default();
         let standings: Vec<_> =
@@ -425,14 +331,14 @@ mod tests {
     #[test]
     fn a_minute_of_successes_makes_a_slow_receiver_good() {
         let mut seen = Seen::default();
-        seen.cut(at(0));
+        seen.cut(at(0), at(0));
         for second in 1..=60 {
             assert_eq!(seen.soon(DELIVERED, second), Standing::Slow);
         }
         let shown = seen.ended(DELIVERED, None, at(61), at(61));
         assert_eq!((shown, seen.standing(None, at(61))), (Shown::Good { since: at(1) }, Standing::Good));
         // Nine of ten attempts succeed: it stays slow.
-        seen.cut(at(100));
+        seen.cut(at(100), at(100));
         for second in 101..400 {
             let hangs = second % 10 == 0;
             let expected = if hangs { Standing::Hanging } else { Standing::Slow };
@@ -443,7 +349,7 @@ mod tests {
     #[test]
     fn few_successes_over_a_long_time_make_no_receiver_good() {
         let mut seen = Seen::default();
-        seen.cut(at(0));
+        seen.cut(at(0), at(0));
         for second in [100, 200, 300, 400] {
             assert_eq!(seen.soon(DELIVERED, second), Standing::Slow);
         }
@@ -460,7 +366,7 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.standing(Some(&health(Some(5), None)), at(10)), Standing::Slow);
         assert_eq!(seen.standing(Some(&health(None, Some(5))), at(10)), Standing::Unknown);
-        seen.cut(at(10));
+        seen.cut(at(10), at(10));
         assert_eq!(seen.standing(Some(&health(None, Some(5))), at(11)), Standing::Hanging, "the item is out of date");
         assert_eq!(seen.standing(Some(&health(None, Some(11))), at(11)), Standing::Unknown, "or newer");
         let later = at(10).after(MEMORY);
@@ -534,27 +440,9 @@ mod tests {
     }
 
     #[test]
-    fn a_postponement_is_once_to_twice_the_time_waited_so_far() {
-        let now = at(100_000);
-        for (since, least, most) in [(0, 1, 2), (100, 100, 200), (50_000, 3600, 7200)] {
-            let until = put_off(now.before(Duration::from_secs(since)), SHORTLY, now);
-            let wait = until.since(now).as_secs_f64();
-            assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since}: {wait}");
-        }
-    }
-
-    #[test]
-    fn a_long_silence_is_probed_more_rarely() {
-        let (attempt, now) = (Duration::from_secs(15), at(100_000));
-        for (ago, expected) in [(10, 15), (600, 60), (86_400, 300)] {
-            assert_eq!(rest(now.before(Duration::from_secs(ago)), attempt, now).as_secs(), expected);
-        }
-    }
-
-    #[test]
     fn a_receiver_that_hangs_is_slow_once_it_answers_within_seconds() {
         let mut seen = Seen::default();
-        seen.cut(at(0));
+        seen.cut(at(0), at(0));
         seen.ended(DELIVERED, None, at(1), at(2));
         assert_eq!(seen.standing(None, at(2)), Standing::Slow);
         seen.ended(DELIVERED, None, at(3), at(8));
@@ -566,18 +454,25 @@ mod tests {
     }
 
     #[test]
-    fn each_standing_has_its_turn_in_each_queue() {
-        use Queue::{Hanging, Shared, Slow};
-        use Turn::{Elsewhere, Probes, Soon, Waits};
-        for (standing, expected) in [
-            (Standing::Good, [Soon, Waits(Slow), Waits(Slow)]),
-            (Standing::Unknown, [Soon, Waits(Shared), Waits(Shared)]),
-            (Standing::Slow, [Elsewhere(Slow), Waits(Slow), Waits(Slow)]),
-            (Standing::Hanging, [Elsewhere(Hanging), Elsewhere(Hanging), Probes]),
-        ] {
-            assert_eq!([Shared, Slow, Hanging].map(|from| Turn::of(from, standing, false, false)), expected);
-        }
-        assert_eq!(Turn::of(Shared, Standing::Good, true, false), Elsewhere(Slow), "it lingers");
-        assert_eq!(Turn::of(Hanging, Standing::Hanging, false, true), Waits(Hanging), "a test");
+    fn an_answer_to_another_process_ends_hanging() {
+        let mut seen = Seen::default();
+        seen.cut(at(10), at(11));
+        let health =
+            |replied: i64| Health { slow_at: Some(at(10)), replied_at: Some(at(replied)), ..Health::default() };
+        assert_eq!(seen.standing(Some(&health(9)), at(12)), Standing::Hanging);
+        assert_eq!(seen.standing(Some(&health(11)), at(12)), Standing::Slow);
+    }
+
+    #[test]
+    fn a_receiver_is_suspect_until_its_trial_ends() {
+        let mut seen = Seen::default();
+        seen.cut(at(9), at(10));
+        seen.suspect(at(10));
+        let standings = |seen: &Seen, health: Option<&Health>| [11, 12].map(|second| seen.standing(health, at(second)));
+        assert_eq!(standings(&seen, None), [Standing::Suspect, Standing::Hanging]);
+        let health = Health { slow_at: Some(at(10)), suspected_at: Some(at(10)), hangs: true, ..Health::default() };
+        assert_eq!(standings(&Seen::default(), Some(&health)), [Standing::Suspect, Standing::Hanging]);
+        seen.ended(DELIVERED, None, at(10), at(11));
+        assert_eq!(standings(&seen, None), [Standing::Slow; 2]);
     }
 }

@@ -79,7 +79,7 @@ impl World {
     /// Lets an endpoint's record say that its receiver hangs: an attempt there was cut off.
     pub async fn make_hanging(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now()).await.expect("it is noted");
+        self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("it is noted");
     }
 
     /// Changes when the next attempt of a pending delivery is due.

@@ -11,6 +11,7 @@ mod input;
 mod isolation;
 mod list;
 mod log;
+mod postponed;
 mod pull;
 mod reads;
 mod recover;

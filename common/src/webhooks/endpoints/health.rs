@@ -31,6 +31,10 @@ pub struct Health {
     pub unanswered_since: Option<Timestamp>,
     /// Whether the receiver fails to answer within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
+    /// The time at which a hanging receiver last answered again.
+    pub replied_at: Option<Timestamp>,
+    /// The time at which it was cut off for the first time, which a trial follows: it may be merely slow.
+    pub suspected_at: Option<Timestamp>,
     /// The time since which deliveries have failed without a success.
     pub failing_since: Option<Timestamp>,
     /// The time at which the receiver last became healthy again.
@@ -68,7 +72,7 @@ impl Consequence {
 }
 
 /// The attributes of a receiver that does not answer. A success or a new URL removes them.
-pub(super) const SILENT: [Attribute; 3] = [UNANSWERED_SINCE, HANGS, PROBED_AT];
+pub(super) const SILENT: [Attribute; 4] = [UNANSWERED_SINCE, HANGS, SUSPECTED_AT, PROBED_AT];
 /// The other attributes that a fresh start removes.
 pub(super) const DISABLED: [Attribute; 5] = [DISABLED_AT, DISABLED_REASON, NOTICE, NOTICE_AT, NOTICE_TRIES];
 /// The value of `notice` while a notice is pending.
@@ -114,6 +118,8 @@ impl Health {
             probed_at: time(PROBED_AT),
             slow_at: time(SLOW_AT),
             good_at: time(GOOD_AT),
+            replied_at: time(REPLIED_AT),
+            suspected_at: time(SUSPECTED_AT),
             hangs: record.boolean(HANGS).unwrap_or_default(),
         }
     }
@@ -147,16 +153,25 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Notes that the receiver did not answer an attempt that was cut off at `at`, unless it has been good since.
-    pub async fn note_hangs(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
+    /// Notes that the receiver has been hanging since `since`, and that its trial began at `suspected_at`, if it has one.
+    /// Returns `false` if it is known to hang, or has answered or been good since.
+    pub async fn note_hangs(
+        &self,
+        tenant: &TenantId,
+        id: EndpointId,
+        since: Timestamp,
+        suspected_at: Option<Timestamp>,
+    ) -> Result<bool> {
         let update = self
             .change(tenant, id)
-            .set(SLOW_AT, number(at.as_millisecond()))
+            .set(SLOW_AT, number(since.as_millisecond()))
             .set(HANGS, boolean(true))
+            .set_all(suspected_at.map(|at| (SUSPECTED_AT, number(at.as_millisecond()))))
             .only_if(WEBHOOK_ENDPOINT_ID.exists())
             .only_if(SLOW_AT.is_absent().or(HANGS.is_absent()).or(HANGS.differs_from(boolean(true))))
-            .only_if(is_absent_or_before(GOOD_AT, at));
-        update.send(&self.dynamodb, NOTING).await.map(drop)
+            .only_if(is_absent_or_before(GOOD_AT, since))
+            .only_if(is_absent_or_before(REPLIED_AT, since));
+        update.send(&self.dynamodb, NOTING).await
     }
 
     /// Notes that the receiver is good again: since `since`, it has answered many attempts in a row quickly.
@@ -184,8 +199,12 @@ impl Endpoints {
     }
 
     /// Notes that a hanging receiver answers again, or at least fails quickly.
-    pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        let update = self.change(tenant, id).set(HANGS, boolean(false)).only_if(HANGS.equals(boolean(true)));
+    pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
+        let update = self
+            .change(tenant, id)
+            .set(HANGS, boolean(false))
+            .set(REPLIED_AT, number(at.as_millisecond()))
+            .only_if(HANGS.equals(boolean(true)));
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
@@ -280,11 +299,13 @@ mod tests {
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |attribute| if attribute == HANGS { boolean(true) } else { number(7) };
-        let listed = SILENT.into_iter().chain([FAILING_SINCE, HEALTHY_AT, SLOW_AT, GOOD_AT]);
+        let listed = SILENT.into_iter().chain([FAILING_SINCE, HEALTHY_AT, REPLIED_AT, SLOW_AT, GOOD_AT]);
         let item: Item = listed.map(|attribute| attribute.with(value(attribute))).collect();
         let health = Health::from_item(&item);
-        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at } = health;
-        let times = [unanswered_since, failing_since, healthy_at, probed_at, slow_at, good_at];
+        let Health { unanswered_since, hangs, replied_at, suspected_at, failing_since, .. } = health;
+        let Health { healthy_at, probed_at, slow_at, good_at, .. } = health;
+        let silent = [unanswered_since, suspected_at, probed_at];
+        let times = [silent.as_slice(), &[failing_since, healthy_at, replied_at, slow_at, good_at]].concat();
         assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }
 }

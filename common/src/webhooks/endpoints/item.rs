@@ -23,7 +23,8 @@ attributes! { pub(super)
     HEALTHY_AT = "healthy_at",
     // Set while a receiver is slow. A new URL removes it, a single success does not.
     SLOW_AT = "slow_at",
-    GOOD_AT = "good_at", UNANSWERED_SINCE = "unanswered_since", HANGS = "hangs", PROBED_AT = "probed_at",
+    GOOD_AT = "good_at", REPLIED_AT = "replied_at", UNANSWERED_SINCE = "unanswered_since", HANGS = "hangs",
+    SUSPECTED_AT = "suspected_at", PROBED_AT = "probed_at",
 }
 
 attributes! { pub(in crate::webhooks)

@@ -9,7 +9,10 @@
 
 use std::{
     collections::HashSet,
-    ops::Range,
+    ops::{
+        ControlFlow::{Break, Continue},
+        Range,
+    },
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -25,7 +28,7 @@ use super::{
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, attributes, boolean, get, item, number, query_all, text},
+        dynamo::{Item, Record, attributes, boolean, get, item, number, query_all, rounds, text},
         expression::query,
         failure,
         transaction::{Marker, Transaction},
@@ -68,8 +71,6 @@ const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
 /// The number of unfinished recoveries that a tenant may have. Concurrent calls may exceed it.
 const UNFINISHED: usize = 100;
-/// The number of times that a call starts over because a concurrent call was faster.
-const ROUNDS: u32 = 10;
 /// The partition of the index with the unfinished recoveries.
 const UNFINISHED_PARTITION: &str = "recovery";
 attributes! {
@@ -96,7 +97,8 @@ impl Log {
         marker: impl Fn(RecoveryId) -> Result<Option<Marker>>,
         now: Timestamp,
     ) -> Result<RecoveryId> {
-        for _ in 0..ROUNDS {
+        let (marker, time) = (&marker, &time);
+        rounds((), |()| async move {
             let latest = self.latest_recovery(tenant, endpoint).await?;
             let recoveries = self.newest_recoveries(tenant).await?;
             let waiting = recoveries.iter().find(|other| {
@@ -104,12 +106,12 @@ impl Log {
                 other.waits() && other.webhook_endpoint_id == endpoint && other.status == status && overlaps
             });
             let recovery =
-                waiting.map_or_else(|| Recovery::new(endpoint, &time, status), |waiting| waiting.widened(&time));
+                waiting.map_or_else(|| Recovery::new(endpoint, time, status), |waiting| waiting.widened(time));
             let call = marker(recovery.id)?;
             let transaction = Transaction::new("writing a recovery").once(call.as_ref());
             let transaction = match waiting {
                 Some(waiting) if waiting.since <= time.start && time.end <= waiting.until && call.is_none() => {
-                    return Ok(recovery.id);
+                    return Ok(Break(recovery.id));
                 }
                 Some(_) => self.widen(transaction, tenant, &recovery),
                 None if recoveries.iter().filter(|other| !other.done).count() >= UNFINISHED => {
@@ -118,14 +120,14 @@ impl Log {
                 None => self.add(transaction, tenant, &recovery, latest, now),
             };
             match transaction.first_refused(&self.dynamodb).await? {
-                None => return Ok(recovery.id),
+                None => Ok(Break(recovery.id)),
                 // The same call was made concurrently and was faster. The caller looks for its answer.
-                Some(0) if call.is_some() => return Err(Error::Busy),
+                Some(0) if call.is_some() => Err(Error::Busy),
                 // A concurrent call was faster, or the recovery has begun.
-                Some(_) => {}
+                Some(_) => Ok(Continue(())),
             }
-        }
-        Err(Error::Busy)
+        })
+        .await
     }
 
     /// Writes a new recovery, on condition that `latest` is still the latest of the endpoint.

@@ -1,5 +1,7 @@
 //! Resends a delivery by making it pending again.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use super::{
     items::{ATTEMPTS, EXPIRES_AT, STATUS},
     payload,
@@ -8,8 +10,7 @@ use super::{
 };
 use crate::{
     aws::{
-        batch::ROUNDS,
-        dynamo::{number, text},
+        dynamo::{number, rounds, text},
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
@@ -34,12 +35,12 @@ impl Log {
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<Delivery> {
-        for _ in 0..ROUNDS {
+        rounds((), |()| async move {
             let (before, payload) = self.visible(tenant, id, now).await?;
             let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
             if is_done && once.is_none() {
                 // The answer to this very write was lost.
-                return Ok(before);
+                return Ok(Break(before));
             }
             if trigger == Trigger::Recovery && !matches!(before.status, Status::Failed | Status::Held) {
                 return Err(NOT_FOUND);
@@ -58,11 +59,10 @@ impl Log {
             if !self.put(rows).await.is_empty() {
                 return Err(Error::Busy);
             }
-            if self.reopen(tenant, &before, (&after, is_moved), once, now).await? {
-                return Ok(after);
-            }
-        }
-        Err(Error::Busy)
+            let is_reopened = self.reopen(tenant, &before, (&after, is_moved), once, now).await?;
+            Ok(if is_reopened { Break(after) } else { Continue(()) })
+        })
+        .await
     }
 
     /// Makes a delivery pending again, unless an attempt or another resend came first. The state loses a moved payload.

@@ -144,11 +144,12 @@ impl TenantState {
 impl Lane {
     /// The initial width in a process with `total` slots. If attempts must be short, a first attempt goes ahead alone:
     /// a slow receiver then gets that delivery twice, and no other. Many new origins of callbacks may hang, and the
-    /// others wait for them, so their shared lane is wider.
+    /// others wait for them, so their shared lane is wider. Trials are made one by one.
     fn first_width(self, total: usize) -> usize {
         match self.queue {
             Queue::Shared => 1,
             Queue::Hanging if self.key.is_crowd() => HANGING.max(total / 4),
+            Queue::Slow if self.key.is_trial() => 1,
             Queue::Slow => NEW,
             Queue::Hanging => HANGING,
         }
@@ -228,7 +229,7 @@ impl<W> State<W> {
         let known = self.lane(lane);
         let first = if lane.queue == Queue::Shared { NEW } else { lane.first_width(total) };
         known.succeeded_at = Instant::now();
-        if known.under_way * 2 >= known.width {
+        if known.under_way * 2 >= known.width && !lane.key.is_trial() {
             known.width = total.min((known.width + 1).max(first));
         }
     }

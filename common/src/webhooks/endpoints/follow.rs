@@ -1,0 +1,54 @@
+//! The consequences of an attempt, for operators, and for the endpoint and its owner: the same for deliveries that the
+//! service posts and for those that receivers of pull endpoints settle.
+
+use std::time::Duration;
+
+use super::{health::Health, table::Endpoints};
+use crate::{
+    error::Result,
+    id::TenantId,
+    telemetry::metrics::{self, Metric},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, Status},
+        event::EventName,
+    },
+};
+
+impl Endpoints {
+    /// Reports a delivery that has failed, and notes the consequences of the last attempt for its endpoint, which had
+    /// this `health` before; `None` if the endpoint is inactive or does not exist. If a process died before it noted
+    /// them, the call is repeated with `is_new` false: it reports nothing, and changes nothing that was noted.
+    pub async fn follow(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        health: Option<Health>,
+        (disable_after, is_new): (Duration, bool),
+        now: Timestamp,
+    ) -> Result<()> {
+        if is_new && delivery.status == Status::Failed {
+            report_failed(tenant, delivery);
+        }
+        match (delivery.status, delivery.webhook_endpoint_id.zip(health)) {
+            (Status::Delivered, Some((id, health))) if health.is_impaired() => {
+                self.note_answered(tenant, id, now).await
+            }
+            (Status::Failed, Some((_, health))) => {
+                self.delivery_failed(tenant, delivery, health, disable_after, now).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Logs and counts a delivery that has failed permanently. A failed test is not counted, since it concerns only its
+/// tenant and must not raise an alarm.
+fn report_failed(tenant: &TenantId, delivery: &Delivery) {
+    let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
+    crate::log!("delivery.failed", %tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason);
+    if delivery.event != EventName::Test {
+        let failed = Metric { name: "DeliveryFailed", unit: "Count", values: vec![1.0] };
+        metrics::emit(&[failed], &[("Reason", reason)]);
+    }
+}

@@ -1,0 +1,67 @@
+//! Trials: the second attempts at receivers that have just become too slow for the queues that all tenants share.
+//!
+//! Whether a receiver that was cut off is slow or hangs is not known. If it has answered before, the attempt that was
+//! cut off is repeated at once, as at a slow receiver. For a moment, other deliveries to it wait for the result, so that
+//! they need not queue behind those to hanging receivers. A tenant has one trial at a time, for which few deliveries
+//! wait, since trials take invocations that slow receivers share.
+
+use std::{collections::HashMap, time::Duration};
+
+use common::timestamp::Timestamp;
+
+/// The time for which the result of a trial is awaited, and the time that its attempt may take.
+pub(crate) const TRIAL: Duration = Duration::from_secs(2);
+pub(crate) const LONGEST_TRIAL: Duration = Duration::from_millis(1500);
+/// The number of a tenant's deliveries that may wait for a trial: those of two batches.
+const WAITING: u32 = 20;
+/// The number of tenants whose trials a process remembers.
+const MOST: usize = 10_000;
+
+/// The trials that this process knows of, by tenant.
+#[derive(Default)]
+pub(crate) struct Trials(HashMap<u64, Trial>);
+
+struct Trial {
+    until: Timestamp,
+    waiting: u32,
+}
+
+impl Trials {
+    /// Begins a trial. Returns `false` if the tenant already has one.
+    pub(crate) fn begin(&mut self, tenant: u64, now: Timestamp) -> bool {
+        if self.0.get(&tenant).is_some_and(|trial| now < trial.until) {
+            return false;
+        }
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        self.0.insert(tenant, Trial { until: now.after(TRIAL), waiting: 0 });
+        true
+    }
+
+    /// Whether another delivery of the tenant may wait for a trial until `until`. Another process may have begun it.
+    pub(crate) fn wait(&mut self, tenant: u64, until: Timestamp, now: Timestamp) -> bool {
+        self.begin(tenant, now);
+        let Some(trial) = self.0.get_mut(&tenant).filter(|trial| trial.waiting < WAITING) else { return false };
+        trial.until = trial.until.max(until);
+        trial.waiting += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_has_one_trial_for_which_few_deliveries_wait() {
+        let (mut trials, now) = (Trials::default(), Timestamp::now());
+        let end = now.after(TRIAL);
+        assert_eq!([1, 1, 2].map(|tenant| trials.begin(tenant, now)), [true, false, true]);
+        let waiting = |trials: &mut Trials, tenant, now| (0..100).filter(|_| trials.wait(tenant, end, now)).count();
+        assert_eq!([1, 1, 3].map(|tenant| waiting(&mut trials, tenant, now)), [20, 0, 20]);
+        assert!(!trials.begin(3, now), "another process has begun one");
+        assert!(trials.begin(1, end));
+        assert_eq!(waiting(&mut trials, 1, end), 20);
+    }
+}

@@ -1,0 +1,120 @@
+//! The turn of an attempt: the queue and the lanes in which it gets its slot, the time that it may take, and the time of the
+//! next try if it gets none. This module only decides, from values.
+
+use std::time::Duration;
+
+use common::{random, timestamp::Timestamp, webhooks::delivery::Queue};
+
+use crate::standing::{ANSWERS, SOON, Standing};
+
+/// The minimum postponement of an attempt that got no slot; and of an attempt whose receiver hangs (which may hold its
+/// slots for long), or lingers while others wait for invocations.
+pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
+pub(crate) const LATER: Duration = Duration::from_secs(3);
+/// The maximum postponement, before the random part is added.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+/// The maximum time between probes of a hanging receiver.
+const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
+
+/// The way in which an attempt gets its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Immediately, or as soon as its batch allows, since it is short.
+    Soon,
+    /// After waiting for its turn, in the lanes of this queue.
+    Waits(Queue),
+    /// As a probe, if its hanging receiver has one left.
+    Probes,
+    /// In an invocation of another queue.
+    Elsewhere(Queue),
+    /// After the trial of its receiver.
+    AfterTrial,
+}
+
+impl Turn {
+    /// The turn of an attempt that comes from the queue `from`. A hanging receiver never takes an invocation of others.
+    pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
+        match (from, standing) {
+            (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
+            (Queue::Shared, Standing::Good | Standing::Unknown) => Self::Soon,
+            (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
+            (Queue::Shared, Standing::Suspect) => Self::AfterTrial,
+            (Queue::Shared | Queue::Slow, Standing::Hanging) => Self::Elsewhere(Queue::Hanging),
+            // One attempt goes ahead, even if the others have been sent on.
+            (Queue::Slow | Queue::Hanging, Standing::Unknown) => Self::Waits(Queue::Shared),
+            (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
+            // The trial.
+            (Queue::Slow, Standing::Suspect) => Self::Waits(Queue::Slow),
+            // A person waits for the result of a test.
+            (Queue::Hanging, Standing::Suspect | Standing::Hanging) if is_test => Self::Waits(Queue::Hanging),
+            (Queue::Hanging, Standing::Suspect | Standing::Hanging) => Self::Probes,
+        }
+    }
+}
+
+/// The time after which an attempt of this queue is cut off; `None` if only the delivery timeout applies.
+pub(crate) fn longest(queue: Queue) -> Option<Duration> {
+    match queue {
+        Queue::Shared => Some(SOON),
+        Queue::Slow => Some(ANSWERS),
+        Queue::Hanging => None,
+    }
+}
+
+/// The time to ask for a slot again, for an attempt that has waited since `since`, or whose receiver has been silent
+/// since then: after the same time again, up to twice that. So a long wait costs few tries, and the deliveries to a
+/// receiver that recovers do not come all at once.
+pub(crate) fn put_off(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
+    let wait = now.since(since).clamp(least, LONGEST_WAIT);
+    now.after(wait.mul_f64(1.0 + random::fraction()))
+}
+
+/// The time between probes of a receiver that has been silent since `since`: a tenth of its silence, so that a long
+/// silence does not keep invocations waiting, but at least the duration of an attempt.
+pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Duration {
+    (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    #[test]
+    fn a_postponement_is_once_to_twice_the_time_waited_so_far() {
+        let now = at(100_000);
+        for (since, least, most) in [(0, 1, 2), (100, 100, 200), (50_000, 3600, 7200)] {
+            let until = put_off(now.before(Duration::from_secs(since)), SHORTLY, now);
+            let wait = until.since(now).as_secs_f64();
+            assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since}: {wait}");
+        }
+    }
+
+    #[test]
+    fn a_long_silence_is_probed_more_rarely() {
+        let (attempt, now) = (Duration::from_secs(15), at(100_000));
+        for (ago, expected) in [(10, 15), (600, 60), (86_400, 300)] {
+            assert_eq!(rest(now.before(Duration::from_secs(ago)), attempt, now).as_secs(), expected);
+        }
+    }
+
+    #[test]
+    fn each_standing_has_its_turn_in_each_queue() {
+        use Queue::{Hanging, Shared, Slow};
+        use Turn::{AfterTrial, Elsewhere, Probes, Soon, Waits};
+        for (standing, expected) in [
+            (Standing::Good, [Soon, Waits(Slow), Waits(Slow)]),
+            (Standing::Unknown, [Soon, Waits(Shared), Waits(Shared)]),
+            (Standing::Slow, [Elsewhere(Slow), Waits(Slow), Waits(Slow)]),
+            (Standing::Suspect, [AfterTrial, Waits(Slow), Probes]),
+            (Standing::Hanging, [Elsewhere(Hanging), Elsewhere(Hanging), Probes]),
+        ] {
+            assert_eq!([Shared, Slow, Hanging].map(|from| Turn::of(from, standing, false, false)), expected);
+        }
+        assert_eq!(Turn::of(Shared, Standing::Good, true, false), Elsewhere(Slow), "it lingers");
+        assert_eq!(Turn::of(Hanging, Standing::Hanging, false, true), Waits(Hanging), "a test");
+    }
+}

@@ -1,0 +1,281 @@
+//! Deliveries whose first attempt is postponed: they are in the log at once, and each call does to them what it says.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use common::{
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, Destination, Status},
+        event::JobEvent,
+    },
+};
+use serde_json::{Value, json};
+use tests::{
+    Manner, Moody, Receiver, Rough, Tenant, World, event,
+    world::{log::due_message, tables::item},
+};
+
+use super::{
+    DAY,
+    isolation::{minutes_ago, poll, poll_hanging, poll_slow, silent, untried, waiting, world_with},
+    read,
+};
+
+/// Puts an event into the log and the queues as version 0.1.0 parked it: in a row at this key, with a message that names it.
+async fn park(world: &World, told: &JobEvent, parked: impl ToString, [place, endpoints]: [&str; 2]) {
+    let mut row = item(&json!({
+        "destination": place, "delivery": "payload", "at": told.at.as_millisecond(), "endpoints": endpoints,
+        "expires_at": Timestamp::now().as_second() + 604_800,
+    }));
+    row.insert("payload".to_owned(), AttributeValue::B(Blob::new(told.body.to_vec())));
+    world.put("deliveries", row).await;
+    let message = json!({"tenant_id": told.tenant, "parked": parked.to_string()});
+    world.enqueue("slow-deliveries", message).await;
+}
+
+/// How many deliveries of a tenant have this status, as the API counts them.
+async fn counted(world: &World, tenant: &Tenant, status: Status) -> Value {
+    let since = Timestamp::now().before(DAY);
+    read(world, tenant, "stats", json!({"since": since})).await.ok()["total"][status.to_string()].clone()
+}
+
+/// A body that is stored with the state of its delivery, and one that has a row of its own.
+fn small_or_large(tenant: &str, job: usize) -> Value {
+    let mut event = event(tenant, job);
+    event["result"] = json!("a word or two, ".repeat(if job.is_multiple_of(2) { 1 } else { 140 }));
+    event
+}
+
+/// Fifty events of both sizes for an endpoint that hangs.
+async fn fifty_wait(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
+    let receiver = Rough::start(Manner::Hangs).await;
+    let (world, tenant, id) = world_with(settings, receiver.url()).await;
+    world.make_hanging(&tenant, &id).await;
+    for job in 0..50 {
+        world.enqueue("job-events", small_or_large(&tenant.id, job)).await;
+    }
+    poll(&world, "job-events", 50).await;
+    assert_eq!((untried(&world, &tenant.id).await.len(), waiting(&world).await), (50, [0, 0, 0, 50]));
+    assert_eq!(counted(&world, &tenant, Status::Pending).await, 50);
+    (world, tenant, id, receiver)
+}
+
+/// The payload of a delivery, as the API shows it.
+async fn payload(world: &World, tenant: &Tenant, delivery: &Delivery) -> String {
+    let got = read(world, tenant, "get", json!({"delivery_id": delivery.id})).await;
+    got.ok()["payload"].as_str().expect("a payload").to_owned()
+}
+
+/// One delivery with each of the two sizes.
+async fn one_of_each_size(world: &World, tenant: &Tenant) -> [(Delivery, String); 2] {
+    let mut found = [None, None];
+    for delivery in world.log(&tenant.id).await {
+        let job: usize = delivery.job_id.parse().expect("a number");
+        if found[job % 2].is_none() {
+            let payload = payload(world, tenant, &delivery).await;
+            assert_eq!(payload.len() > 2000, job % 2 == 1, "{payload}");
+            found[job % 2] = Some((delivery, payload));
+        }
+    }
+    found.map(|found| found.expect("both sizes"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_for_a_receiver_that_hangs_are_listed_at_once() {
+    let receiver = Rough::start(Manner::Hangs).await;
+    let (world, tenant, id) = world_with(&[], receiver.url()).await;
+    for job in 0..200 {
+        world.enqueue("job-events", event(&tenant.id, job)).await;
+    }
+    poll(&world, "job-events", 200).await;
+    assert_eq!((receiver.arrivals().await.len(), world.left().await), (1, 200), "the first one was cut off");
+    let (mut listed, mut fields) = (0, json!({"status": "pending", "webhook_endpoint_id": id, "limit": 100}));
+    loop {
+        let page = read(&world, &tenant, "list", fields.clone()).await.ok().clone();
+        for delivery in page["deliveries"].as_array().expect("a list") {
+            assert_eq!((&delivery["status"], &delivery["attempts"]), (&json!("pending"), &json!(0)), "{delivery}");
+            assert!(delivery["next_attempt_at"].is_string() && delivery.get("last_attempt").is_none(), "{delivery}");
+            listed += 1;
+        }
+        let Some(cursor) = page.get("next_cursor") else { break };
+        fields["cursor"] = cursor.clone();
+    }
+    assert_eq!((listed, counted(&world, &tenant, Status::Pending).await), (200, json!(200)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
+    // Deliveries from before the endpoint became inactive are held, even if inactive endpoints collect nothing.
+    for (route, mut fields, status, hold_for) in [
+        ("delete", json!({}), Status::Ended, "604800"),
+        ("update", json!({"active": false}), Status::Held, "604800"),
+        ("update", json!({"active": false}), Status::Held, "0"),
+    ] {
+        let (world, tenant, id, hanging) = fifty_wait(&[("HOLD_FOR", hold_for)]).await;
+        fields["id"] = json!(id);
+        world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
+        poll_hanging(&world, 50).await;
+        assert_eq!((world.log_of(&tenant.id, status).await.len(), world.left().await), (50, 0), "{status}");
+        let counts = (counted(&world, &tenant, status).await, counted(&world, &tenant, Status::Pending).await);
+        assert_eq!((counts, hanging.arrivals().await.len()), ((json!(50), json!(0)), 0));
+        let kept = one_of_each_size(&world, &tenant).await;
+        if status == Status::Ended {
+            continue;
+        }
+        // Sent again at a new URL, they are what they were.
+        let receiver = Receiver::start().await;
+        let fields = json!({"id": id, "active": true, "url": receiver.url("/")});
+        world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
+        for (held, payload) in kept {
+            world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();
+            poll(&world, "deliveries", 1).await;
+            assert_eq!(receiver.received().await.last().expect("it came").body, payload);
+        }
+        assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_at_a_new_url_gets_what_waits() {
+    let (world, tenant, id, hanging) = fifty_wait(&[]).await;
+    let receiver = Receiver::start().await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
+    poll_hanging(&world, 50).await;
+    assert_eq!((receiver.count().await, world.left().await), (50, 0));
+    assert_eq!(hanging.arrivals().await.len(), 0);
+    let counts = (counted(&world, &tenant, Status::Delivered).await, counted(&world, &tenant, Status::Pending).await);
+    assert_eq!(counts, (json!(50), json!(0)));
+    let delivered = world.log_of(&tenant.id, Status::Delivered).await;
+    assert!(delivered.iter().all(|delivery| delivery.attempts == 1), "{delivered:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
+    let (world, tenant, id, hanging) = fifty_wait(&[]).await;
+    let waits = one_of_each_size(&world, &tenant).await;
+    for (delivery, payload) in &waits {
+        let before = Timestamp::now().as_millisecond();
+        world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await.ok();
+        let logged = world.log(&tenant.id).await.into_iter().find(|found| found.id == delivery.id);
+        let resent = logged.expect("it is in the log");
+        let due = resent.next_attempt_at.expect("it is due").as_millisecond();
+        assert!((before..=Timestamp::now().as_millisecond()).contains(&due), "{due}");
+        assert_eq!((resent.status, resent.attempts), (Status::Pending, 0));
+        assert_eq!(self::payload(&world, &tenant, delivery).await, *payload);
+    }
+    assert_eq!(waiting(&world).await, [0, 2, 0, 50]);
+    // The function that was called does not know the receiver.
+    poll(&world, "deliveries", 2).await;
+    assert_eq!((waiting(&world).await, hanging.arrivals().await.len()), ([0, 0, 0, 52], 0));
+    let receiver = Receiver::start().await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
+    poll_hanging(&world, 52).await;
+    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each comes once, whatever messages it has");
+    let received = receiver.received().await;
+    for (delivery, payload) in &waits {
+        let its = received.iter().find(|one| one.header("webhook-id") == delivery.webhook_id.to_string());
+        assert_eq!(its.expect("it came").body, *payload);
+        assert_eq!(self::payload(&world, &tenant, delivery).await, *payload, "it can be sent again");
+    }
+}
+
+/// A payload is written once, and is gone with a delivery that may not keep it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
+    for (kept, answer, payloads) in [("0", 500, 1), ("0", 200, 0), ("350000", 200, 1)] {
+        for (words, is_with_state) in [(1, kept != "0"), (1000, false)] {
+            let receiver = Moody::start(move |_| (Duration::ZERO, answer)).await;
+            let (world, tenant, id) = world_with(&[("KEPT_PAYLOAD_BYTES", kept)], receiver.url()).await;
+            world.make_slow(&tenant, &id).await;
+            let mut event = event(&tenant.id, "j");
+            event["result"] = json!("a word or two, ".repeat(words));
+            world.deliver(event).await;
+            let stored = async || {
+                let mut items = world.items("deliveries").await;
+                items.retain(|item| item.keys().any(|name| name.starts_with("payload")));
+                (items.len(), items.iter().filter(|item| item.contains_key("status")).count())
+            };
+            let apart = usize::from(is_with_state);
+            assert_eq!((stored().await, waiting(&world).await), ((1, apart), [0, 0, 1, 0]), "{kept} {words}");
+            poll_slow(&world, 1).await;
+            let delivery = world.only_logged(&tenant.id).await;
+            assert_eq!((receiver.requests(), stored().await.0), (1, payloads), "{delivery:?}");
+            // A process may have died before its message was deleted.
+            let message = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 1});
+            world.enqueue("slow-deliveries", message).await;
+            poll_slow(&world, 1).await;
+            assert_eq!((receiver.requests(), stored().await.0), (1, payloads), "it is not made again");
+        }
+    }
+}
+
+/// Whether an attempt follows at once is in its message alone. A wait that is longer is in the log, and the sweep wakes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_attempt_that_waits_has_no_due_row() {
+    let (world, tenant, id, _hanging) = silent(&[]).await;
+    let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
+    let due = async || {
+        let items = world.items("deliveries").await;
+        let is_due = |key: &AttributeValue| key.as_s().is_ok_and(|key| key.starts_with("due/"));
+        items.iter().filter(|item| is_due(&item["destination"])).count()
+    };
+    world.deliver(event(&tenant.id, "j")).await;
+    assert_eq!((due().await, waiting(&world).await), (0, [0, 0, 0, 1]));
+    poll_hanging(&world, 1).await;
+    assert_eq!((due().await, waiting(&world).await), (1, [0; 4]), "it has been silent for hours");
+    let waits = world.only_logged(&tenant.id).await;
+    let at = waits.next_attempt_at.expect("it waits");
+    assert!(at.since(Timestamp::now()) > Duration::from_secs(59 * 60), "{at}");
+    world.sweep(at.after(Duration::from_secs(61))).await;
+    assert_eq!(world.drain("hanging-deliveries").await, [due_message(&tenant.id, &waits)]);
+}
+
+/// An update of a running service finds them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_version_0_1_0_parked_is_delivered() {
+    let (well, other, hanging) = (Receiver::start().await, Receiver::start().await, Rough::start(Manner::Hangs).await);
+    let (world, tenant, id) = world_with(&[], &well.url("/")).await;
+    let hangs = world.endpoint(&tenant, hanging.url(), "s").await;
+    let gone = world.endpoint(&tenant, &other.url("/gone"), "s").await;
+    world.endpoint(&tenant, &other.url("/"), "s").await;
+    world.make_hanging(&tenant, &hangs).await;
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": gone})).await.ok();
+    // For several endpoints, in a row of its own.
+    let told = JobEvent::parse(&event(&tenant.id, 1).to_string(), minutes_ago(2)).expect("an event");
+    let parked = "msg_0123456789abcdef0123456789abcdef";
+    let place = format!("{}/parked/{parked}", tenant.id);
+    let endpoints = format!("{id} {hangs} {gone}");
+    // Twice, as when a process has died before it deleted the message.
+    for _ in 0..2 {
+        park(&world, &told, parked, [&place, &endpoints]).await;
+        poll_slow(&world, 1).await;
+    }
+    assert_eq!((well.count().await, other.count().await), (1, 0), "each was parked for some");
+    let mut logged: Vec<_> = world.log(&tenant.id).await.into_iter().map(|it| (it.status, it.attempts)).collect();
+    logged.sort_unstable();
+    assert_eq!(logged, [(Status::Pending, 0), (Status::Delivered, 1), (Status::Ended, 0)]);
+    let messages = world.drain_due().await;
+    assert!(messages.len() == 2 && messages.iter().all(|message| message["attempt"] == 1), "{messages:?}");
+    let received = well.received().await;
+    assert_eq!((received[0].json()["job_id"].as_str(), received[0].body.clone()), (Some("1"), told.body.clone()));
+
+    // For one destination, in the row of the payload that its delivery has.
+    let told = JobEvent::parse(&event(&tenant.id, 2).to_string(), minutes_ago(2)).expect("an event");
+    let destination = Destination::Endpoint(id.parse().expect("an id"));
+    let delivery = Delivery::first(&told, &destination, 1);
+    let log = world.delivery_log();
+    let text = delivery.id.to_string();
+    let (moment, shard) =
+        text.match_indices('.').nth(1).map(|(dot, _)| (&text[dot + 1..], &text[..dot])).expect("an id");
+    let place = format!("{}/{shard}/{moment}", tenant.id);
+    for _ in 0..2 {
+        park(&world, &told, delivery.id, [&place, &id]).await;
+        poll_slow(&world, 1).await;
+    }
+    assert_eq!((well.count().await, world.log_of(&tenant.id, Status::Delivered).await.len()), (2, 2));
+    let found = log.find(&told.tenant, &delivery.id).await.expect("it is read").expect("it is in the log");
+    assert_eq!((found.0.status, found.1.expect("a payload").body), (Status::Delivered, told.body.clone()));
+    assert_eq!((world.left().await, world.dead_letters().await.len()), (0, 0));
+}
