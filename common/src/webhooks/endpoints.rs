@@ -7,6 +7,7 @@ mod forget;
 mod headers;
 mod health;
 mod kind;
+mod last_error;
 mod logged;
 pub mod notice;
 mod pulled;
@@ -18,6 +19,7 @@ mod view;
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
     kind::{Address, Kind, Pulled},
+    last_error::LastError,
     records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, NewEndpoint},
     table::Endpoints,
     view::EndpointView,

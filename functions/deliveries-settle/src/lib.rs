@@ -287,6 +287,12 @@ impl App {
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
+                if let Some(endpoint) = endpoint.filter(|_| after.last_attempt != was.last_attempt) {
+                    // The settlement is recorded. The next error is noted again.
+                    if let Err(error) = self.endpoints.note_error(tenant, &after, endpoint.health.erred_at).await {
+                        common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
+                    }
+                }
                 if after.status == Status::Failed {
                     report_failed(tenant, &after);
                 }

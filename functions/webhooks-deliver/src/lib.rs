@@ -51,6 +51,7 @@ use crate::{
 };
 
 mod batch;
+mod errors;
 mod failures;
 mod fresh;
 mod ledger;

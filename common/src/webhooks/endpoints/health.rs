@@ -8,7 +8,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::table::{Endpoints, record};
+use super::{
+    last_error::ERRED_AT,
+    table::{Endpoints, record},
+};
 use crate::{
     aws::dynamo::{Item, Record, boolean, change, number, text, update_if},
     config::{ConfigError, Env},
@@ -37,6 +40,8 @@ pub struct Health {
     pub slow_at: Option<Timestamp>,
     /// The time at which the receiver last became good again.
     pub good_at: Option<Timestamp>,
+    /// The time of the latest failed attempt, to the minute.
+    pub erred_at: Option<Timestamp>,
 }
 
 /// The reason why the service disabled an endpoint.
@@ -130,6 +135,7 @@ impl Health {
             probed_at: time("probed_at"),
             slow_at: time(SLOW),
             good_at: time("good_at"),
+            erred_at: time(ERRED_AT),
             hangs: record.boolean("hangs").unwrap_or_default(),
         }
     }
@@ -303,11 +309,11 @@ mod tests {
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |name| if name == "hangs" { boolean(true) } else { number(7) };
-        let listed = SILENT.into_iter().chain([FAILING, "healthy_at", SLOW, "good_at"]);
+        let listed = SILENT.into_iter().chain([FAILING, "healthy_at", SLOW, "good_at", ERRED_AT]);
         let item: Item = listed.map(|name| -> (String, AttributeValue) { (name.to_owned(), value(name)) }).collect();
         let health = Health::from_item(&item);
-        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at } = health;
-        let times = [unanswered_since, failing_since, healthy_at, probed_at, slow_at, good_at];
+        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at, erred_at } = health;
+        let times = [unanswered_since, failing_since, healthy_at, probed_at, slow_at, good_at, erred_at];
         assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }
 }

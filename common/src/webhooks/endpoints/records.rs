@@ -8,6 +8,7 @@ use super::{
     headers::{self, HEADER_NAMES, HEADERS},
     health::{self, Health},
     kind::{self, Address, Kind, Pulled},
+    last_error::{ERRED_AT, ERROR},
     logged::{LOGGED, deleted, log_shards},
     table::{Endpoints, NOT_FOUND, key, record},
 };
@@ -246,6 +247,7 @@ impl Endpoints {
         if let Some(url) = &change.url {
             set.push(("url", text(url.as_str())));
             condition.push_str(" AND attribute_not_exists(kind)");
+            remove.extend(ERROR);
         }
         set.extend(change.active.map(|active| ("active", boolean(active))));
         let is_fresh = change.active == Some(true);
@@ -325,7 +327,7 @@ impl Endpoints {
 }
 
 fn attributes() -> String {
-    format!("{ATTRIBUTES}, {}, {}, {}, good_at", health::SILENT.join(", "), health::FAILING, health::SLOW)
+    format!("{ATTRIBUTES}, {}, {}, {}, {ERRED_AT}, good_at", health::SILENT.join(", "), health::FAILING, health::SLOW)
 }
 
 /// Reads an item. An unreadable endpoint is left out and reported to operators, so that it does not stop deliveries to

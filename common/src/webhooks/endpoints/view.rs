@@ -4,6 +4,7 @@ use super::{
     headers,
     health::{self, DisabledReason, Health},
     kind::{self, Kind, Pulled},
+    last_error::LastError,
     logged::log_shards,
     records::readable,
     table::{Endpoints, NOT_FOUND, record},
@@ -47,6 +48,8 @@ pub struct EndpointView {
     pub previous_secret_expires_at: Option<Timestamp>,
     /// The time since which deliveries to it have failed without a success.
     pub failing_since: Option<Timestamp>,
+    /// The latest failed attempt, to the minute.
+    pub last_error: Option<LastError>,
     /// The time and the reason of the service's decision to make it inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// The number of its shards in the delivery log.
@@ -56,7 +59,7 @@ pub struct EndpointView {
 /// The attributes of an [`EndpointView`].
 const VIEW: &str = "webhook_endpoint_id, #url, active, description, header_names, created_at, updated_at, log_shards, \
                     previous_secret_expires_at, events, failing_since, disabled_at, disabled_reason, kind, asked_at, \
-                    taken_at";
+                    taken_at, erred_at, erred_with, erred_code";
 
 impl Endpoints {
     /// All endpoints of `tenant`, oldest first, read consistently.
@@ -96,6 +99,7 @@ impl EndpointView {
                 .optional_number("previous_secret_expires_at")
                 .map(Timestamp::from_millisecond),
             failing_since: Health::from_item(item).failing_since,
+            last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,
             log_shards: log_shards(&record),
         })

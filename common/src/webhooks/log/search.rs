@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     items::read_delivery,
     states::kept_job_id,
-    table::{CONCURRENCY, INDEX, Log, index_key, shard_key},
+    table::{CONCURRENCY, INDEX, Log, failed_tests_key, index_key, shard_key},
 };
 use crate::{
     aws::{
@@ -147,8 +147,16 @@ impl Log {
     ) -> Result<Stretch<Delivery>> {
         let is_filtered = filter.is_about_the_job();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
-        let read = stream::iter(shards.to_vec()).map(async |shard| {
+        let parts = shards.iter().map(|shard| (*shard, false));
+        // Failed tests have a partition of their own, in the shard of all tests.
+        let tests = shards.iter().filter(|shard| shard.number == 0 && filter.status == Some(Status::Failed));
+        let parts = parts.chain(tests.map(|shard| (*shard, true))).collect::<Vec<_>>();
+        let read = stream::iter(parts).map(async |(shard, is_of_tests)| {
             let query = self.query(tenant, shard, filter.status, range).limit(most).scan_index_forward(false);
+            let query = match is_of_tests {
+                true => query.expression_attribute_values(":partition", text(failed_tests_key(tenant, shard))),
+                false => query,
+            };
             let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
             let found = items.iter().filter_map(|item| id(shard, item)).collect();

@@ -14,8 +14,8 @@ use super::{
     items::{EARLIER, attempt_value, earlier_value, pull_attributes, read_attempt, read_delivery, read_earlier},
     payload::{self, LZ4, Packed, RAW},
     table::{
-        CONCURRENCY, Log, NOT_FOUND, PAYLOAD, Row, WRITES, details_key, details_partition, index_key, shard_key,
-        state_key,
+        CONCURRENCY, Log, NOT_FOUND, PAYLOAD, Row, WRITES, details_key, details_partition, failed_tests_key, index_key,
+        shard_key, state_key,
     },
 };
 use crate::{
@@ -27,7 +27,10 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
+    webhooks::{
+        delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
+        event::EventName,
+    },
 };
 
 /// The number of bytes of a job's id that the log keeps. Producers may send ids of any length.
@@ -335,7 +338,7 @@ fn attempt_key(number: u32) -> String {
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static str, AttributeValue)> {
     let mut set = vec![("status", text(delivery.status))];
     if delivery.status != Status::Delivered {
-        set.push(("open", text(index_key(tenant, delivery.id.shard(), delivery.status))));
+        set.push(("open", text(open_key(tenant, delivery))));
         set.push(("tries", number(delivery.tries.into())));
     }
     match (&delivery.pull, delivery.next_attempt_at) {
@@ -348,6 +351,14 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(&'static 
         set.push(("fails_at", number(delivery.fails_at.as_millisecond())));
     }
     set
+}
+
+/// The partition of the index that has a delivery.
+fn open_key(tenant: &TenantId, delivery: &Delivery) -> String {
+    match (delivery.status, delivery.event) {
+        (Status::Failed, EventName::Test) => failed_tests_key(tenant, delivery.id.shard()),
+        (status, _) => index_key(tenant, delivery.id.shard(), status),
+    }
 }
 
 /// The changes of the state after another attempt: the attributes to set, and those to remove.

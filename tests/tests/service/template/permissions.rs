@@ -485,6 +485,12 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
                 statements.map(|statement| text(&statement["Statement"]).split('"').nth(1).expect("a table"));
             inserted.map(|table| format!("dynamodb:PartiQLInsert {table}")).collect()
         }
+        // `SELECT ... FROM "table"."index" WHERE ...`
+        "ExecuteStatement" => {
+            let mut names = text(&call["Statement"]).split(" FROM \"").nth(1).expect("a table").split('"');
+            let (table, index) = (names.next().expect("a table"), names.nth(1).expect("an index"));
+            vec![format!("dynamodb:PartiQLSelect {table}/index/{index}")]
+        }
         // A transaction needs the permissions of its parts.
         "TransactWriteItems" => {
             let items = call["TransactItems"].as_array().expect("items");
