@@ -60,7 +60,7 @@ pub(crate) fn by_hour(counted: &Statistics) -> Markup {
                 tbody {
                     @for (hour, counts) in counted.hours.iter().rev() {
                         tr {
-                            th scope="row" { (hour.readable().get(..16).unwrap_or_default()) }
+                            th scope="row" { (hour.readable().get(5..16).unwrap_or_default()) }
                             @for (number, since) in [
                                 (counts.delivered, counted.complete_since),
                                 (counts.failed, counted.open_since),

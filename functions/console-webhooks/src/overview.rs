@@ -1,13 +1,14 @@
 //! The first page of the console: the endpoints, those with problems first.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use common::{
-    error::Result,
+    error::{Error, Result},
     http::{
-        Call, DID, Fault, People, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Route, Typed, VerifiedPerson,
         page::{Form, Page, visible},
     },
+    id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
         delivery::{error_meaning, error_name},
@@ -21,7 +22,10 @@ use common::accounts::users::User;
 
 use crate::{app::App, chart, deliveries::short, numbers::Known, states::State, times};
 
-const PAGE: (&str, &str) = ("page", "The page of the list to show. The default is the first.");
+const FIELDS: [(&str, &str); 2] = [
+    ("page", "The page of the list to show. The default is the first."),
+    ("deleted", "The id of an endpoint whose deletion is to be confirmed."),
+];
 
 /// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
@@ -29,7 +33,7 @@ const SHOWN: usize = 10;
 const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&[PAGE, DID])), open)
+    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
         .summary("Shows the endpoints and their last 24 hours. Endpoints with problems come first.")
         .faults(&[Fault::EmailNotVerified])
 }
@@ -45,8 +49,10 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let shown: Vec<_> = endpoints.into_iter().skip((page - 1) * SHOWN).take(SHOWN).collect();
     let share = READ / shown.len().max(1);
     let rows = Known::read(&app, tenant, shown, share, now).await?;
+    let recovering = recovering(&app, tenant, &rows).await?;
+    let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
     let content = html! {
-        @if link.get("did") == "deleted" { div .notice.good role="status" { p { "Endpoint deleted." } } }
+        @if is_deleted { div .notice.good role="status" { p { "Endpoint deleted." } } }
         @if all == 0 { (empty()) } @else {
             div .row {
                 p {
@@ -58,12 +64,32 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                 }
                 a .button href="/console/endpoints/new" { "Add endpoint" }
             }
-            @for row in &rows { (banner(row)) }
+            @for row in &rows { (banner(row, recovering.contains(&row.endpoint.id))) }
             (table(&rows, now))
             (other_pages(page, pages))
         }
     };
     Ok(Page::new("Endpoints", content).within(console))
+}
+
+/// The endpoints whose missed deliveries are being resent. Without missed deliveries, none needs to be read.
+async fn recovering(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<BTreeSet<EndpointId>> {
+    if rows.iter().all(|row| row.open.failed.count + row.held().count == 0) {
+        return Ok(BTreeSet::new());
+    }
+    let recoveries = app.log.recoveries(tenant, None).await?;
+    Ok(recoveries.into_iter().filter(|recovery| !recovery.done).map(|recovery| recovery.webhook_endpoint_id).collect())
+}
+
+/// Whether the link names an endpoint that was deleted. Anyone can make a link.
+async fn is_deleted(app: &App, tenant: &TenantId, id: &str) -> Result<bool> {
+    let Ok(id) = EndpointId::parse(id) else { return Ok(false) };
+    let (existing, logged) = tokio::join!(app.endpoints.require(tenant, id), app.endpoints.shards(tenant, Some(id)));
+    match (existing, logged) {
+        (Err(Error::NotFound(_)), Ok(_)) => Ok(true),
+        (Ok(()), _) | (_, Err(Error::NotFound(_))) => Ok(false),
+        (Err(error), _) => Err(error),
+    }
 }
 
 /// The order on the page: failing, disabled by the service, active, then disabled by a user.
@@ -77,7 +103,7 @@ fn urgency(endpoint: &EndpointView) -> u8 {
 }
 
 /// The problem of an endpoint, with the button that recovers its missed deliveries.
-fn banner(row: &Known) -> Markup {
+fn banner(row: &Known, is_recovering: bool) -> Markup {
     let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
     let (id, name) = (endpoint.id, visible(endpoint.name()));
     let is_off = endpoint.disabled.is_some() && !endpoint.active;
@@ -99,7 +125,7 @@ fn banner(row: &Known) -> Markup {
                 }
             }
             div .row {
-                @if let Some(oldest) = oldest {
+                @if is_recovering { span { "A recovery is resending them." } } @else if let Some(oldest) = oldest {
                     (Form {
                         to: &format!("/console/endpoints/{id}"),
                         button: &resend_button(endpoint.active, failed, held),
@@ -178,14 +204,14 @@ fn line(row: &Known, now: Timestamp) -> Markup {
                 @if is_rotating(endpoint, now) { " " span .soft { "two secrets" } }
                 @if endpoint.kind == Kind::Pull { " " span .soft { "pull" } }
             }
-            td .whole data-label="Events" { (events(endpoint)) }
+            td data-label="Events" { (events(endpoint)) }
             td data-label="Last 24 hours" { (chart::day(counted, now)) }
             td data-label="Last error" {
                 (last_error(row, now))
             }
             td data-label="Pending" {
                 @if let Some(oldest) = open.pending.oldest_at() {
-                    (open.pending.number()) ", oldest " (times::when(oldest, now))
+                    (open.pending.number()) ", oldest " (times::ago(oldest, now))
                 } @else { "None" }
             }
         }
@@ -197,7 +223,7 @@ fn last_error(row: &Known, now: Timestamp) -> Markup {
     html! {
         @match row.last_error() {
             Some(LastError { at, reason, status_code }) => {
-                (error_name(&reason, status_code)) br; (times::when(at, now))
+                (error_name(&reason, status_code)) ", " (times::ago(at, now))
             }
             None if row.endpoint.failing_since.is_some() || row.open.failed.count > 0 => "Not recorded",
             None => "None",

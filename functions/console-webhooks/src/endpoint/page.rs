@@ -87,7 +87,7 @@ pub(super) async fn page(
         }
         section {
             h2 { "Latest deliveries" }
-            (deliveries::table(&page.deliveries, &[], "No deliveries yet.", now))
+            (deliveries::table(&page.deliveries, None, "No deliveries yet.", now))
             p { a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" } }
         }
         (forms::all(&known.endpoint, refused.as_ref(), now))
@@ -101,7 +101,6 @@ fn done(did: &str) -> Option<&'static str> {
     Some(match did {
         "activated" => "Endpoint enabled. New events are sent to it.",
         "deactivated" => "Endpoint disabled. New events are held.",
-        "recovering" => "Recovery requested. It starts within 2 minutes and resends up to 100 deliveries per second.",
         "saved" => "Changes saved.",
         _ => return None,
     })
@@ -145,7 +144,9 @@ fn state(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
             }
         }
         (facts(&rows))
-        @if failed.count + held.count > 0 { (again(endpoint, failed, held)) }
+        @if failed.count + held.count > 0 && more.recoveries.first().is_none_or(|newest| newest.done) {
+            (again(endpoint, failed, held))
+        }
         div .row {
             (Form { button: "Send test event", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
             @if endpoint.active {
@@ -214,15 +215,22 @@ fn again(endpoint: &EndpointView, failed: &Backlog, held: &Backlog) -> Markup {
     }
 }
 
-/// The progress of the newest recovery.
+/// The progress of the newest recovery: requested, in progress or finished.
 fn recovery(more: &More) -> Markup {
     let Some(newest) = more.recoveries.first() else { return html! {} };
+    let resent = counted(newest.resent, "delivery", "deliveries");
     html! {
-        div .notice {
+        div .notice role=[(!newest.done).then_some("status")] {
             p {
-                @if newest.done { "Recovery finished: " } @else { "Recovery in progress: " }
-                strong { (counted(newest.resent, "delivery", "deliveries")) " resent" }
-                " of those missed since " (times::date(newest.since)) "."
+                @match (newest.done, newest.resent) {
+                    (true, _) => { "Recovery finished: " strong { (resent) " resent" } " of those missed since " },
+                    (false, 0) => {
+                        strong { "Recovery requested" } ". It starts within 2 minutes and resends up to 100 deliveries per \
+                        second, of those missed since "
+                    },
+                    (false, _) => { "Recovery in progress: " strong { (resent) " resent" } " of those missed since " },
+                }
+                (times::date(newest.since)) "."
             }
             @if !newest.done { p { a href="?" { "Refresh" } } }
         }
