@@ -15,10 +15,7 @@ use super::{
     event::Response,
     status::{HttpError, error_message},
 };
-use crate::{
-    error::Error,
-    name::Name,
-};
+use crate::{error::Error, name::Name};
 
 mod form;
 mod json;

@@ -43,9 +43,10 @@ impl Known {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
         let open = app.log.open(tenant, &shards, now).await?;
         let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
-        let counting = shards.iter().zip(&open).map(|(shards, open)| {
-            app.log.count(tenant, shards, open, chart::since(now), Bound::Deliveries(most), now)
-        });
+        let counting = shards
+            .iter()
+            .zip(&open)
+            .map(|(shards, open)| app.log.count(tenant, shards, open, chart::since(now), Bound::Deliveries(most), now));
         let counting: Vec<_> = counting.collect();
         let counted = stream::iter(counting).buffered(CONCURRENCY).try_collect::<Vec<_>>();
         let (mut pending, counted) = tokio::try_join!(app.log.known(tenant, &oldest), counted)?;

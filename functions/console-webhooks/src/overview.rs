@@ -30,7 +30,7 @@ const FIELDS: [(&str, &str); 2] = [
 /// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
 /// The number of newest deliveries that are read for a page, for all its endpoints together.
-const READ: usize = 300;
+const READ: usize = 250;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)

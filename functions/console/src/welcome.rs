@@ -20,18 +20,20 @@ use crate::{
 
 const HERE: &str = "/console/welcome";
 
-const DONE: [(&str, &str); 1] = [("mailed", "Email sent. Its link works for 24 hours, and earlier links no longer work.")];
+const DONE: [(&str, &str); 1] =
+    [("mailed", "Email sent. Its link works for 24 hours, and earlier links no longer work.")];
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
-        .summary("Shows where the confirmation email was sent. If the address is confirmed, it redirects to the console.")
+        .summary(
+            "Shows where the confirmation email was sent. If the address is confirmed, it redirects to the console.",
+        )
         .redirects()
 }
 
 pub(crate) fn submit() -> Route<App> {
-    let fields = |_: &App, fields: &mut common::http::Fields| {
-        Ok(fields.typed(&[("action", "The submitted form: `verify`.")]))
-    };
+    let fields =
+        |_: &App, fields: &mut common::http::Fields| Ok(fields.typed(&[("action", "The submitted form: `verify`.")]));
     Route::post(HERE, Person, fields, act)
         .summary("Handles the button of the welcome page, which sends the confirmation email again.")
         .faults(&[Fault::NotFound, Fault::TooMany])

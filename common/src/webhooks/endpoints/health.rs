@@ -312,7 +312,8 @@ mod tests {
         let listed = SILENT.into_iter().chain([FAILING, "healthy_at", SLOW, "good_at", ERRED_AT]);
         let item: Item = listed.map(|name| -> (String, AttributeValue) { (name.to_owned(), value(name)) }).collect();
         let health = Health::from_item(&item);
-        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at, erred_at } = health;
+        let Health { unanswered_since, hangs, failing_since, healthy_at, probed_at, slow_at, good_at, erred_at } =
+            health;
         let times = [unanswered_since, failing_since, healthy_at, probed_at, slow_at, good_at, erred_at];
         assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }

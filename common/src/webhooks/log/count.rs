@@ -52,7 +52,7 @@ pub struct Statistics {
     pub total: Counts,
     /// The counts by the hour in which the deliveries were created.
     pub hours: BTreeMap<Timestamp, Counts>,
-    /// The failed deliveries that were read, by the outcome of the last attempt.
+    /// The failed deliveries that were read by [`Bound::Pages`], by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,
     /// The time from which on all deliveries were counted, if older ones were not.
     pub complete_since: Option<Timestamp>,
@@ -87,11 +87,11 @@ impl Log {
         let filter = Filter { since: Some(since), ..Filter::default() };
         let range = self.range(&filter, None, now);
         let share = |all: usize| (all / shards.len().max(1)).max(1);
-        let (pages, limit) = match bound {
-            Bound::Deliveries(most) => (1, i32::try_from(share(most)).ok()),
-            Bound::Pages(pages) => (share(pages), None),
+        let bound = match bound {
+            Bound::Deliveries(most) => Bound::Deliveries(share(most)),
+            Bound::Pages(pages) => Bound::Pages(share(pages)),
         };
-        let counted = stream::iter(shards.to_vec()).map(|shard| self.count_shard(tenant, shard, &range, pages, limit));
+        let counted = stream::iter(shards.to_vec()).map(|shard| self.count_shard(tenant, shard, &range, bound));
         let counted: Vec<Statistics> = counted.buffer_unordered(CONCURRENCY).try_collect().await?;
         let mut sum = Statistics::default();
         for part in counted {
@@ -104,19 +104,19 @@ impl Log {
         Ok(sum)
     }
 
-    async fn count_shard(
-        &self,
-        tenant: &TenantId,
-        shard: Shard,
-        range: &KeyRange,
-        pages: usize,
-        limit: Option<i32>,
-    ) -> Result<Statistics> {
-        let query = self.query(tenant, shard, None, range).scan_index_forward(false).set_limit(limit);
-        let query = query
-            .projection_expression("delivery, event, #status, #last.outcome")
-            .expression_attribute_names("#status", "status")
-            .expression_attribute_names("#last", "last");
+    async fn count_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange, bound: Bound) -> Result<Statistics> {
+        let query = self.query(tenant, shard, None, range).scan_index_forward(false);
+        let query = query.expression_attribute_names("#status", "status");
+        let (query, pages) = match bound {
+            // A page shows no reasons.
+            Bound::Deliveries(most) => {
+                (query.projection_expression("delivery, #status").limit(i32::try_from(most).unwrap_or(i32::MAX)), 1)
+            }
+            Bound::Pages(pages) => {
+                let query = query.projection_expression("delivery, event, #status, #last.outcome");
+                (query.expression_attribute_names("#last", "last"), pages)
+            }
+        };
         let (mut counted, mut next) = (Statistics::default(), None);
         for _ in 0..pages {
             let page = query.clone().set_exclusive_start_key(next);

@@ -40,7 +40,11 @@ async fn who_has_not_verified_their_email_is_led_to_the_welcome() {
     let browser = Browser::new(&world, &cookie(&account));
     for path in PAGES {
         let led = browser.open(path).await;
-        assert_eq!((led.status, led.headers["location"].to_str().expect("a path")), (303, "/console/welcome"), "{path}");
+        assert_eq!(
+            (led.status, led.headers["location"].to_str().expect("a path")),
+            (303, "/console/welcome"),
+            "{path}"
+        );
     }
 }
 

@@ -97,7 +97,9 @@ async fn the_pages_and_stats_count_what_the_list_has() {
         }
         if error.starts_with("HTTP") {
             let logged = world.log(&tenant.id).await;
-            let newest = logged.iter().find(|one| one.webhook_endpoint_id.is_some_and(|id| id.to_string() == **endpoint) && one.job_id == "job-1");
+            let newest = logged.iter().find(|one| {
+                one.webhook_endpoint_id.is_some_and(|id| id.to_string() == **endpoint) && one.job_id == "job-1"
+            });
             let attempt = newest.and_then(|one| one.last_attempt.as_ref()).expect("the attempt of the event");
             let code = attempt.status_code.map(u16::from);
             let last = json!({"at": attempt.at, "reason": attempt.outcome, "status_code": code});

@@ -55,9 +55,13 @@ async fn other_paths_without_a_route_are_still_not_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn browsers_get_a_page_where_there_is_none_and_programs_json() {
     let world = World::start().await;
-    for path in ["/console/", "/console/endpoints", "/console/endpoints/x/y", "/sigin", "/v1/webhooks/list", "/a/b%zz"] {
+    for path in ["/console/", "/console/endpoints", "/console/endpoints/x/y", "/sigin", "/v1/webhooks/list", "/a/b%zz"]
+    {
         let page = world.open(&world.url(path)).await;
-        assert_eq!((page.status, page.headers["content-type"].as_bytes()), (404, b"text/html; charset=utf-8".as_slice()));
+        assert_eq!(
+            (page.status, page.headers["content-type"].as_bytes()),
+            (404, b"text/html; charset=utf-8".as_slice())
+        );
         assert!(page.page().contains("Page not found") && page.page().contains("href=\"/console\""), "{path}");
         let json = world.send(world.http.get(world.url(path))).await;
         assert_eq!((json.status, &json.body["message"]), (404, &Value::from("Not Found")), "{path}");

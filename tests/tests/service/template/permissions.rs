@@ -147,6 +147,10 @@ async fn every_call_is_permitted_and_every_permission_is_used() {
         let needed = permissions(&call.operation, &call.body).into_iter();
         let mut calls = calls.lock().expect("no panic");
         calls.extend(needed.map(|permission| format!("{} {permission}", call.function)));
+        // Queries read a part of the index that is too large for a statement.
+        if call.operation == "ExecuteStatement" && call.function == "deliveries-stats" {
+            return Some((200, json!({"Items": [], "NextToken": "more"})));
+        }
         let is_refused = call.operation == "BatchWriteItem" && is_throttled.is_on() && is_to_first_partition(call);
         is_refused.then(|| (200, json!({"UnprocessedItems": call["RequestItems"]})))
     };
