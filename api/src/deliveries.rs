@@ -246,13 +246,25 @@ pub struct Counted {
     pub since: Timestamp,
     /// Whether all deliveries of the period were counted. If there are too many, only the newest are counted.
     pub complete: bool,
+    /// The time from which on all deliveries were counted; absent if `complete` is true. Older successes are missing in
+    /// the numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub complete_since: Option<Timestamp>,
     /// The number of deliveries by status.
     pub total: Counts,
     /// The number of deliveries by status for each hour in which they were created, oldest first. Hours without
     /// deliveries are omitted.
     pub hours: Vec<Hour>,
-    /// The number of failed deliveries by the reason for the failure of their last attempt, most frequent first.
+    /// The number of failed deliveries by the reason for the failure of their last attempt, most frequent first. If
+    /// `complete_since` is present, only of those that were created since then.
     pub failures: Vec<FailureReason>,
+    /// The deliveries that are not delivered now, whenever they were created.
+    pub open: OpenDeliveries,
+    /// The latest failed attempt at an existing endpoint, accurate to a minute; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LastError")]
+    pub last_error: Option<LastError>,
     /// The ten latest recoveries, newest first.
     pub recoveries: Vec<Recovery>,
 }
@@ -265,7 +277,7 @@ pub struct Counts {
     pub pending: u32,
     /// The number of deliveries that succeeded.
     pub delivered: u32,
-    /// The number of deliveries that failed permanently.
+    /// The number of deliveries that failed permanently, without tests.
     pub failed: u32,
     /// The number of deliveries that are held because their endpoint is inactive, or until a program receives them.
     pub held: u32,
@@ -281,6 +293,48 @@ impl AddAssign for Counts {
         self.held += other.held;
         self.ended += other.ended;
     }
+}
+
+/// The deliveries that are not delivered, by status.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct OpenDeliveries {
+    /// The deliveries that are waiting for an attempt.
+    pub pending: OpenOfAStatus,
+    /// The deliveries that failed permanently.
+    pub failed: OpenOfAStatus,
+    /// The deliveries that are held.
+    pub held: OpenOfAStatus,
+}
+
+/// The deliveries with a status.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, rename = "DeliveriesOfAStatus")]
+pub struct OpenOfAStatus {
+    /// The number of deliveries.
+    pub count: usize,
+    /// Whether there are more: a count ends at 10,000 for each part of the log.
+    pub more: bool,
+    /// When the oldest of them was created; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// The latest failed attempt.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct LastError {
+    /// When the attempt started.
+    pub at: Timestamp,
+    /// The reason for the failure.
+    #[schemars(extend("examples" = ["status_5xx"]))]
+    pub reason: String,
+    /// The HTTP status of the response; absent if the receiver did not respond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u16")]
+    #[schemars(extend("examples" = [503]))]
+    pub status_code: Option<u16>,
 }
 
 /// The number of deliveries that were created in one hour.

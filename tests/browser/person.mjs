@@ -139,7 +139,7 @@ export class Person {
     const email = `${slug}@example.com`;
     await this.opens("/signin?mode=signup");
     await this.signsUp(email, organization, slug, name);
-    await this.sees("Confirm your email address first");
+    await this.sees("We sent a link to");
     await this.confirms(email);
     await this.presses("button", "Confirm email address");
     await this.sees("Your email address is confirmed");

@@ -272,13 +272,14 @@ impl Shared {
         let used: f64 = tables.iter().filter_map(|table| table["CapacityUnits"].as_f64()).sum();
         let operation = call.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
         let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
-        let reads = ["GetItem", "Query", "Scan"].iter().any(|read| operation.ends_with(read));
+        let reads = ["GetItem", "Query", "Scan", ".ExecuteStatement"].iter().any(|read| operation.ends_with(read));
         *(if reads { &mut units.read } else { &mut units.written }) += used;
         units.calls += 1;
-        // A GetItem, a BatchGetItem, or a Query or Scan.
+        // A GetItem, a BatchGetItem, a Query or Scan, or a statement that reads.
         let got = answer["Responses"].as_object().into_iter().flatten().filter_map(|(_, items)| items.as_array());
         let scanned = answer["ScannedCount"].as_u64().and_then(|count| usize::try_from(count).ok());
         units.items += usize::from(answer["Item"].is_object()) + got.map(Vec::len).sum::<usize>();
+        units.items += answer["Items"].as_array().filter(|_| scanned.is_none()).map_or(0, Vec::len);
         units.items += scanned.unwrap_or_default();
     }
 }

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::{Error, Result},
+    error::{Error, Refusal, Result},
     name::ServiceName,
     telemetry::log,
 };
@@ -161,12 +161,16 @@ impl Function {
     }
 }
 
-/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`.
+/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`; without a
+/// confirmed address, to the page that says where the link was sent.
 fn answer_of(error: HttpError, back: &str) -> Reply {
     match error {
         HttpError::Domain(Error::Unauthorized) => {
             let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", back).finish();
             Reply::Redirect { to: format!("/signin?{query}"), cookies: Vec::new() }
+        }
+        HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
+            Reply::Redirect { to: "/console/welcome".to_owned(), cookies: Vec::new() }
         }
         error => Page::of(error).into(),
     }

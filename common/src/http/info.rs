@@ -18,7 +18,7 @@ pub struct RouteInfo {
     pub path: &'static str,
     /// The credentials that it accepts. If a call has several, the first of them acts.
     pub credentials: &'static [Credential],
-    /// The purpose of the route in one sentence, for the OpenAPI description.
+    /// The purpose of the route in one sentence, for the OpenAPI description. A route without it is not part of the API.
     pub summary: &'static str,
     /// More for callers than the summary says, in Markdown; may be empty.
     pub description: &'static str,
@@ -36,12 +36,13 @@ impl RouteInfo {
     }
 }
 
-/// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request.
-/// `Some(None)` if the route has no variable; `None` if the path does not match the route.
+/// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request. The variable
+/// `{proxy+}` takes slashes as well. `Some(None)` if the route has no variable; `None` if the path does not match the route.
 pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<(&'static str, &'a str)>> {
     let Some((before, name)) = route.split_once('{') else { return (path == route).then_some(None) };
-    let value = path.strip_prefix(before).filter(|value| !value.is_empty() && !value.contains('/'))?;
-    Some(Some((name.trim_end_matches('}'), value)))
+    let takes = |value: &&str| !value.is_empty() && (name.ends_with("+}") || !value.contains('/'));
+    let value = path.strip_prefix(before).filter(takes)?;
+    Some(Some((name.trim_end_matches('}').trim_end_matches('+'), value)))
 }
 
 /// A kind of credential.

@@ -26,7 +26,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
     let mut refusals = Map::new();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for function in functions {
-        for route in function.routes.iter() {
+        for route in function.routes.iter().filter(|route| !route.info.summary.is_empty()) {
             let operation = operation(route, function.wire, &mut generators, &mut refusals);
             paths.entry(route.info.path).or_default().insert(route.info.method.as_str().to_lowercase(), operation);
         }

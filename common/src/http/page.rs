@@ -16,7 +16,7 @@ use super::{
     event::Response,
     status::{HttpError, error_message},
 };
-use crate::error::{Error, Refusal};
+use crate::error::Error;
 
 mod form;
 mod json;
@@ -94,19 +94,11 @@ impl Page {
                 ("Something went wrong on our side", "Try again in a moment.".to_owned())
             }
             HttpError::Domain(Error::NotFound(_)) => ("Not found", sentence(&error.message())),
-            HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
-                let text = "Open the link in the email we sent you. You can request another link on your account page.";
-                ("Confirm your email address first", text.to_owned())
-            }
             _ => ("Request refused", sentence(&error.message())),
         };
-        let account = matches!(error, HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)));
         let content = html! {
             p { (text) }
-            p {
-                @if account { a href="/console/account" { "Go to your account" } }
-                @else { a href="/console" { "Go to the console" } }
-            }
+            p { a href="/console" { "Go to the console" } }
         };
         Self { refused: Some(error), ..Self::new(title, content) }
     }

@@ -40,6 +40,8 @@ pub enum Reply {
         /// The `Set-Cookie` values.
         cookies: Vec<String>,
     },
+    /// 200 and an SVG image.
+    Svg(&'static str),
     /// 204 to a CORS preflight: API Gateway adds the headers that answer it.
     Preflight,
 }
@@ -154,6 +156,12 @@ impl Reply {
                     response.headers_mut().insert(header::LOCATION, to);
                 }
                 (with(response, &cookies), None)
+            }
+            Self::Svg(image) => {
+                let mut response = Response::new(image.to_owned());
+                let kind = HeaderValue::from_static("image/svg+xml");
+                response.headers_mut().insert(header::CONTENT_TYPE, kind);
+                (response, None)
             }
             Self::Preflight => (empty(StatusCode::NO_CONTENT), None),
         }

@@ -9,6 +9,7 @@ mod headers;
 mod health;
 pub(crate) mod item;
 mod kind;
+mod last_error;
 mod logged;
 pub mod notice;
 mod pulled;
@@ -20,6 +21,7 @@ mod view;
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
     kind::{Address, Kind, Pulled},
+    last_error::LastError,
     records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, NewEndpoint},
     table::Endpoints,
     view::EndpointView,

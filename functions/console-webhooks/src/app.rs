@@ -11,7 +11,7 @@ use common::{
     id::TenantId,
     presentation::console::Console,
     webhooks::{
-        delivery::DeliveryId,
+        delivery::{DeliveryId, Status},
         destination::DestinationPolicy,
         endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS},
         log::{Log, Retention},
@@ -62,13 +62,15 @@ impl App {
         Ok(Console { organization, here })
     }
 
-    /// Waits up to [`PATIENCE`] for the next attempt of a delivery that has had `attempts`.
+    /// Waits up to [`PATIENCE`] for the next attempt of a pending delivery that has had `attempts`. A pull endpoint's delivery
+    /// is held instead, and waits for a client.
     pub(crate) async fn wait_for_attempt(&self, tenant: &TenantId, id: &DeliveryId, attempts: u32) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
             // Reads no payload: it may be large, and this read is repeated.
-            let made = self.log.known(tenant, &[*id]).await?.get(id).map_or(0, |delivery| delivery.attempts);
-            if made > attempts || Instant::now() + PAUSE > end {
+            let known = self.log.known(tenant, &[*id]).await?.remove(id);
+            let is_over = known.is_some_and(|known| known.attempts > attempts || known.status != Status::Pending);
+            if is_over || Instant::now() + PAUSE > end {
                 return Ok(());
             }
             sleep(PAUSE).await;

@@ -1,6 +1,6 @@
 //! The deliveries of the last 24 hours by hour: as a bar chart, and as a table.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use common::{
     timestamp::Timestamp,
@@ -23,15 +23,24 @@ pub(crate) fn since(now: Timestamp) -> Timestamp {
     now.before(HOUR * (HOURS - 1))
 }
 
-/// The bars, with their totals as text. If not all deliveries were counted, the text says so.
+/// The bars, with their totals as text. Successes that were not read look unread, and the text says so.
 pub(crate) fn day(counted: &Statistics, now: Timestamp) -> Markup {
     let total = counted.total;
     html! {
-        (bars(&counted.hours, now))
+        (bars(counted, now))
         p .soft {
-            @if total == Counts::default() { "No deliveries in the last 24 hours" } @else {
-                (summary(total))
-                @if counted.is_complete { " in 24 hours" } @else { " among the newest" }
+            @match counted.complete_since {
+                None if total == Counts::default() => "No deliveries in the last 24 hours",
+                None => { (summary(total)) " in 24 hours" },
+                Some(since) => {
+                    (total.delivered) " delivered since " (times::hour(since)) ". "
+                    @match (summary(Counts { delivered: 0, ..total }), counted.open_since) {
+                        (others, _) if others.is_empty() => "",
+                        (others, None) => { (others) " in 24 hours. " },
+                        (others, Some(since)) => { (others) " since " (times::hour(since)) ". " },
+                    }
+                    "Older successes were not read."
+                },
             }
         }
     }
@@ -43,22 +52,41 @@ pub(crate) fn by_hour(counted: &Statistics) -> Markup {
         details {
             summary { "By hour (UTC)" }
             table {
-                thead { tr { th { "Hour" } th { "Delivered" } th { "Failed" } th { "Held" } th { "Pending" } th { "Ended" } } }
+                thead {
+                    tr {
+                        @for name in ["Hour", "Delivered", "Failed", "Held", "Pending", "Ended"] { th scope="col" { (name) } }
+                    }
+                }
                 tbody {
                     @for (hour, counts) in counted.hours.iter().rev() {
                         tr {
-                            td { (hour.readable().get(..16).unwrap_or_default()) }
-                            td { (counts.delivered) }
-                            td { (counts.failed) }
-                            td { (counts.held) }
-                            td { (counts.pending) }
-                            td { (counts.ended) }
+                            th scope="row" { (hour.readable().get(5..16).unwrap_or_default()) }
+                            @for (number, since) in [
+                                (counts.delivered, counted.complete_since),
+                                (counts.failed, counted.open_since),
+                                (counts.held, counted.open_since),
+                                (counts.pending, counted.open_since),
+                                (counts.ended, counted.complete_since),
+                            ] {
+                                td {
+                                    @match (number, is_read(since, *hour)) {
+                                        (0, false) => "Not read",
+                                        (number, true) => (number),
+                                        (number, false) => { (number) " or more" },
+                                    }
+                                }
+                            }
                         }
                     }
                 }
             }
         }
     }
+}
+
+/// Whether all of the hour was read.
+fn is_read(complete_since: Option<Timestamp>, hour: Timestamp) -> bool {
+    complete_since.is_none_or(|since| hour >= since)
 }
 
 /// `12 delivered, 3 failed`. Numbers that are zero are left out.
@@ -70,7 +98,8 @@ pub(crate) fn summary(counts: Counts) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn bars(hours: &BTreeMap<Timestamp, Counts>, now: Timestamp) -> Markup {
+fn bars(counted: &Statistics, now: Timestamp) -> Markup {
+    let hours = &counted.hours;
     let all = |counts: &Counts| counts.delivered + counts.failed + counts.held + counts.pending;
     let highest = hours.values().map(all).max().unwrap_or(0).max(1);
     let begun = now.as_millisecond() / 3_600_000 * 3_600_000;
@@ -78,12 +107,18 @@ fn bars(hours: &BTreeMap<Timestamp, Counts>, now: Timestamp) -> Markup {
         let hour = Timestamp::from_millisecond(begun).before(HOUR * (HOURS - 1 - column));
         (column * STEP, hour, hours.get(&hour).copied().unwrap_or_default())
     });
+    let columns: Vec<_> = columns.collect();
+    let unread = columns.iter().filter(|(_, hour, _)| !is_read(counted.complete_since, *hour)).count();
+    let unread = STEP * u32::try_from(unread).unwrap_or(HOURS);
     html! {
         // Each element is closed: in SVG, unlike in HTML, an open element would contain the following ones.
         svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img" aria-label="Deliveries by hour" {
+            @if unread > 0 {
+                rect .unread x="0.5" y="0.5" width=(unread - BAR / 2) height=(HEIGHT) {}
+            }
             @for (x, hour, counts) in columns {
                 g {
-                    title { (times::hour(hour)) ": " (if all(&counts) == 0 { "none".to_owned() } else { summary(counts) }) }
+                    title { (times::hour(hour)) ": " (named(counts, is_read(counted.complete_since, hour))) }
                     rect .base x=(x) y=(HEIGHT) width=(BAR) height="1" {}
                     @for (class, y, height) in stack(counts, highest) {
                         rect class=(class) x=(x) y=(y) width=(BAR) height=(height) {}
@@ -91,6 +126,16 @@ fn bars(hours: &BTreeMap<Timestamp, Counts>, now: Timestamp) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The numbers of an hour: `12 delivered, 3 failed`.
+fn named(counts: Counts, is_read: bool) -> String {
+    match (summary(counts), is_read) {
+        (numbers, true) if numbers.is_empty() => "none".to_owned(),
+        (numbers, true) => numbers,
+        (numbers, false) if numbers.is_empty() => "not read".to_owned(),
+        (numbers, false) => format!("{numbers}, older successes not read"),
     }
 }
 

@@ -151,7 +151,7 @@ fn list(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Timestamp)
         (None, false) => "No deliveries yet.",
     };
     html! {
-        (table(&found.deliveries, endpoints, nothing, now))
+        (table(&found.deliveries, Some(endpoints), nothing, now))
         nav .row aria-label="Pages" {
             @if !link.get(CURSOR).is_empty() { a href=(address(link, None)) { "Newest deliveries" } }
             @if let Some(next) = &found.next {
@@ -170,34 +170,48 @@ fn address(link: &Typed, cursor: Option<&Cursor>) -> String {
     query.finish()
 }
 
-/// A table of deliveries, or the text `nothing`. Without `endpoints`, it has no column for the endpoint.
-pub(crate) fn table(deliveries: &[Delivery], endpoints: &[EndpointView], nothing: &str, now: Timestamp) -> Markup {
-    let names: BTreeMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, short(endpoint.name()))).collect();
-    let is_all = !endpoints.is_empty();
+/// A table of deliveries, or the text `nothing`. Without `endpoints`, all are of one endpoint, which has no column.
+pub(crate) fn table(
+    deliveries: &[Delivery],
+    endpoints: Option<&[EndpointView]>,
+    nothing: &str,
+    now: Timestamp,
+) -> Markup {
+    let names = endpoints.map(|endpoints| -> BTreeMap<_, _> {
+        endpoints.iter().map(|endpoint| (endpoint.id, short(endpoint.name()))).collect()
+    });
     html! {
         @if deliveries.is_empty() { p { (nothing) } } @else {
             table .cards {
                 thead {
                     tr {
-                        th scope="col" { "Created" }
-                        th scope="col" { "Status" }
-                        th scope="col" { "Event" }
                         th scope="col" { "Job" }
-                        @if is_all { th scope="col" { "Endpoint" } }
+                        @if names.is_some() { th scope="col" { "Endpoint" } }
+                        th scope="col" { "Event" }
+                        th scope="col" { "Status" }
+                        th scope="col" { "Last error" }
                         th scope="col" { "Attempts" }
+                        th scope="col" { "Created" }
                     }
                 }
                 tbody {
                     @for delivery in deliveries {
+                        @let is_deleted = match (&names, delivery.webhook_endpoint_id) {
+                            (Some(names), Some(id)) => !names.contains_key(&id),
+                            _ => false,
+                        };
                         tr {
                             td {
-                                a href={ "/console/deliveries/" (delivery.id) } { (delivery.created_at.readable()) }
+                                a href={ "/console/deliveries/" (delivery.id) } { bdi .clip { (visible(&delivery.job_id)) } }
                             }
-                            td data-label="Status" { (states::of_delivery(delivery.status)) }
+                            @if let Some(names) = &names {
+                                td data-label="Endpoint" { (destination(delivery, names)) }
+                            }
                             td data-label="Event" { (delivery.event.as_str()) }
-                            td data-label="Job" { bdi .clip { (visible(&delivery.job_id)) } }
-                            @if is_all { td data-label="Endpoint" { (destination(delivery, &names)) } }
-                            td data-label="Attempts" { (attempts(delivery, now)) }
+                            td data-label="Status" { (states::of_delivery(delivery.status)) }
+                            td data-label="Last error" { (last_error(delivery, now)) }
+                            td data-label="Attempts" { (attempts(delivery, is_deleted, now)) }
+                            td data-label="Created" { (times::ago(delivery.created_at, now)) }
                         }
                     }
                 }
@@ -210,19 +224,28 @@ fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> Mar
     match delivery.webhook_endpoint_id {
         None => html! { "Job callback" },
         Some(id) => match names.get(&id) {
-            Some(name) => html! { a href={ "/console/endpoints/" (id) } { bdi { (name) } } },
+            Some(name) => html! { a href={ "/console/endpoints/" (id) } { bdi .clip { (name) } } },
             None => html! { "Deleted endpoint" },
         },
     }
 }
 
-fn attempts(delivery: &Delivery, now: Timestamp) -> Markup {
+/// `HTTP 500, 3 min ago`, if the last attempt failed.
+fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
+    let failed = delivery.last_attempt.as_ref().filter(|last| last.outcome != "delivered");
+    html! {
+        @match failed {
+            Some(last) => { (error_name(&last.outcome, last.status_code)) ", " (times::ago(last.at, now)) },
+            None => "None",
+        }
+    }
+}
+
+/// `2, next in 5 min`. A deleted endpoint gets no more attempts.
+fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
-        @if let Some(last) = &delivery.last_attempt {
-            @if last.outcome != "delivered" { ", " (error_name(&last.outcome, last.status_code)) }
-        }
-        @if let Some(next) = delivery.next_attempt_at { br; "next " (times::when(next, now)) }
+        @if let Some(next) = delivery.next_attempt_at.filter(|_| !is_deleted) { ", next " (times::ago(next, now)) }
     }
 }
 

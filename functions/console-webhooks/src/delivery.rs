@@ -86,7 +86,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, error: Option<Error
         (about(&delivery, endpoint.as_ref(), now))
         section {
             h2 { "Attempts" }
-            (time_line(&delivery, &attempts, now))
+            (time_line(&delivery, &attempts, is_deleted(&delivery, endpoint.as_ref()), now))
         }
         section {
             h2 { "Payload" }
@@ -104,12 +104,14 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, error: Option<Error
 /// The status, and the button that resends the delivery.
 fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, can_resend: bool, now: Timestamp) -> Markup {
     let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
+    let is_deleted = is_deleted(delivery, endpoint);
     html! {
         div .row {
             p {
                 (states::of_delivery(delivery.status))
                 " "
                 @match (delivery.status, delivery.next_attempt_at) {
+                    (Status::Pending, _) if is_deleted => "Its endpoint was deleted. It won't be retried.",
                     (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
                     (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
                     (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
@@ -119,9 +121,9 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, can_resend: bo
                     _ => "",
                 }
             }
-            @if delivery.status == Status::Pending { a href="?" { "Refresh" } }
+            @if delivery.status == Status::Pending && !is_deleted { a href="?" { "Refresh" } }
         }
-        @if can_resend {
+        @if is_deleted { p { "It cannot be resent: its endpoint was deleted." } } @else if can_resend {
             (Form {
                 button: "Resend",
                 is_secondary: delivery.status == Status::Delivered,
@@ -130,6 +132,11 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, can_resend: bo
             })
         } @else { p { "It cannot be resent: its payload is no longer stored." } }
     }
+}
+
+/// Whether the endpoint of the delivery was deleted.
+fn is_deleted(delivery: &Delivery, endpoint: Option<&EndpointView>) -> bool {
+    endpoint.is_none() && delivery.webhook_endpoint_id.is_some()
 }
 
 fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
@@ -158,11 +165,11 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
 }
 
 /// The next attempt and the earlier ones, latest first.
-fn time_line(delivery: &Delivery, attempts: &[Attempt], now: Timestamp) -> Markup {
+fn time_line(delivery: &Delivery, attempts: &[Attempt], is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         @if attempts.is_empty() { p { "No attempts yet." } }
         ol .attempts {
-            @if let (Status::Pending, Some(next)) = (delivery.status, delivery.next_attempt_at) {
+            @if let (Status::Pending, Some(next), false) = (delivery.status, delivery.next_attempt_at, is_deleted) {
                 li { span .state.wait { span aria-hidden="true" { "◆" } " Next" } " " (times::when(next, now)) }
             }
             @for attempt in attempts.iter().rev() {

@@ -15,6 +15,7 @@ mod deliveries;
 mod delivery;
 mod endpoint;
 mod new_endpoint;
+mod numbers;
 mod overview;
 mod settings;
 mod states;

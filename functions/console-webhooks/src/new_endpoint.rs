@@ -158,8 +158,10 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
 async fn page(app: &App, tenant: &TenantId, created: &Created) -> Result<Page> {
     let console = app.console(tenant, "/console").await?;
     let link = format!("/console/endpoints/{}", visible(&created.id));
+    let secret = SigningSecret::parse(&created.secret);
+    let secret = secret.map_err(|_| Error::Internal("the secret of a form's endpoint does not parse".to_owned()))?;
     let content = html! {
-        (verify::secret(&created.secret))
+        (verify::secret(&secret))
         div .row {
             (Form { to: &link, button: "Send test event", hidden: &[("action", "test")], ..Form::default() })
             a href=(link) { "View endpoint" }

@@ -1,48 +1,39 @@
 //! The first page of the console: the endpoints, those with problems first.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use common::{
-    error::Result,
+    error::{Error, Result},
     http::{
-        Call, DID, Fault, People, Route, Typed, VerifiedPerson,
+        Call, Fault, People, Route, Typed, VerifiedPerson,
         page::{Form, Page, visible},
     },
-    id::TenantId,
+    id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Status, error_meaning, error_name},
-        endpoints::{EndpointView, Kind},
-        log::glance::{Backlog, Glance, LastFailure},
+        delivery::{error_meaning, error_name},
+        endpoints::{EndpointView, Kind, LastError},
+        log::open::Backlog,
     },
 };
-use futures::{StreamExt, TryStreamExt, stream};
 use maud::{Markup, html};
 
 use common::accounts::users::User;
 
-use crate::{app::App, chart, deliveries::short, states::State, times};
+use crate::{app::App, chart, deliveries::short, numbers::Known, states::State, times};
 
-const PAGE: (&str, &str) = ("page", "The page of the list to show. The default is the first.");
+const FIELDS: [(&str, &str); 2] = [
+    ("page", "The page of the list to show. The default is the first."),
+    ("deleted", "The id of an endpoint whose deletion is to be confirmed."),
+];
 
 /// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
 /// The number of newest deliveries that are read for a page, for all its endpoints together.
-const READ: usize = 300;
-
-/// An endpoint with its numbers from the log.
-struct Row {
-    endpoint: EndpointView,
-    glance: Glance,
-    /// The missed deliveries.
-    failed: Backlog,
-    held: Backlog,
-    /// The deliveries that wait for an attempt.
-    pending: Backlog,
-}
+const READ: usize = 250;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&[PAGE, DID])), open)
+    Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
         .summary("Shows the endpoints and their last 24 hours. Endpoints with problems come first.")
         .faults(&[Fault::EmailNotVerified])
 }
@@ -57,10 +48,11 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let all = endpoints.len();
     let shown: Vec<_> = endpoints.into_iter().skip((page - 1) * SHOWN).take(SHOWN).collect();
     let share = READ / shown.len().max(1);
-    let rows = stream::iter(shown).map(|endpoint| row(&app, tenant, endpoint, share, now));
-    let rows: Vec<Row> = rows.buffered(SHOWN).try_collect().await?;
+    let rows = Known::read(&app, tenant, shown, share, now).await?;
+    let recovering = recovering(&app, tenant, &rows).await?;
+    let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
     let content = html! {
-        @if link.get("did") == "deleted" { div .notice.good role="status" { p { "Endpoint deleted." } } }
+        @if is_deleted { div .notice.good role="status" { p { "Endpoint deleted." } } }
         @if all == 0 { (empty()) } @else {
             div .row {
                 p {
@@ -72,12 +64,32 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                 }
                 a .button href="/console/endpoints/new" { "Add endpoint" }
             }
-            @for row in &rows { (banner(row)) }
+            @for row in &rows { (banner(row, recovering.contains(&row.endpoint.id))) }
             (table(&rows, now))
             (other_pages(page, pages))
         }
     };
     Ok(Page::new("Endpoints", content).within(console))
+}
+
+/// The endpoints whose missed deliveries are being resent. Without missed deliveries, none needs to be read.
+async fn recovering(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<BTreeSet<EndpointId>> {
+    if rows.iter().all(|row| row.open.failed.count + row.held().count == 0) {
+        return Ok(BTreeSet::new());
+    }
+    let recoveries = app.log.recoveries(tenant, None).await?;
+    Ok(recoveries.into_iter().filter(|recovery| !recovery.done).map(|recovery| recovery.webhook_endpoint_id).collect())
+}
+
+/// Whether the link names an endpoint that was deleted. Anyone can make a link.
+async fn is_deleted(app: &App, tenant: &TenantId, id: &str) -> Result<bool> {
+    let Ok(id) = EndpointId::parse(id) else { return Ok(false) };
+    let (existing, logged) = tokio::join!(app.endpoints.require(tenant, id), app.endpoints.shards(tenant, Some(id)));
+    match (existing, logged) {
+        (Err(Error::NotFound(_)), Ok(_)) => Ok(true),
+        (Ok(()), _) | (_, Err(Error::NotFound(_))) => Ok(false),
+        (Err(error), _) => Err(error),
+    }
 }
 
 /// The order on the page: failing, disabled by the service, active, then disabled by a user.
@@ -90,36 +102,15 @@ fn urgency(endpoint: &EndpointView) -> u8 {
     }
 }
 
-/// Reads the log of an endpoint: its newest deliveries, up to `most`.
-async fn row(app: &App, tenant: &TenantId, endpoint: EndpointView, most: usize, now: Timestamp) -> Result<Row> {
-    let shards = endpoint.shards();
-    let glance = app.log.glance(tenant, &shards, chart::since(now), most, now);
-    // A healthy endpoint needs no search: its failed deliveries are among the newest, or are old.
-    let backlog = async |status, is_wanted: bool| match is_wanted {
-        true => app.log.backlog(tenant, &shards, status, now).await,
-        false => Ok(Backlog::default()),
-    };
-    let glance = glance.await?;
-    let total = glance.counted.total;
-    let needs = urgency(&endpoint) < 2;
-    let (failed, held, pending) = tokio::try_join!(
-        backlog(Status::Failed, needs || total.failed > 0),
-        // A pull endpoint has not missed its held deliveries: they wait to be received.
-        backlog(Status::Held, !endpoint.active || total.held > 0 && endpoint.kind == Kind::Push),
-        backlog(Status::Pending, needs || total.pending > 0),
-    )?;
-    Ok(Row { endpoint, glance, failed, held, pending })
-}
-
 /// The problem of an endpoint, with the button that recovers its missed deliveries.
-fn banner(row: &Row) -> Markup {
-    let Row { endpoint, glance, failed, held, .. } = row;
+fn banner(row: &Known, is_recovering: bool) -> Markup {
+    let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
     let (id, name) = (endpoint.id, visible(endpoint.name()));
     let is_off = endpoint.disabled.is_some() && !endpoint.active;
     if endpoint.failing_since.is_none() && !is_off && (failed.count == 0 && (held.count == 0 || !endpoint.active)) {
         return html! {};
     }
-    let oldest = [failed.oldest, held.oldest].into_iter().flatten().min();
+    let oldest = oldest(failed, held);
     html! {
         div .notice.bad {
             p {
@@ -129,12 +120,12 @@ fn banner(row: &Row) -> Markup {
                 (missed(failed, held))
                 @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
                 "."
-                @if let Some(LastFailure { reason, status_code, detail, .. }) = &glance.last_failure {
+                @if let Some(LastError { reason, status_code, detail, .. }) = &row.last_error() {
                     " Last error: " (error_name(reason, *status_code)) ". " (error_meaning(reason, detail.as_ref()))
                 }
             }
             div .row {
-                @if let Some(oldest) = oldest {
+                @if is_recovering { span { "A recovery is resending them." } } @else if let Some(oldest) = oldest {
                     (Form {
                         to: &format!("/console/endpoints/{id}"),
                         button: &resend_button(endpoint.active, failed, held),
@@ -148,14 +139,15 @@ fn banner(row: &Row) -> Markup {
     }
 }
 
+/// When the oldest of the missed deliveries was created.
+pub(crate) fn oldest(failed: &Backlog, held: &Backlog) -> Option<Timestamp> {
+    [failed.oldest_at(), held.oldest_at()].into_iter().flatten().min()
+}
+
 /// `12 failed and 3 held deliveries`. Empty if there are none.
 pub(crate) fn missed(failed: &Backlog, held: &Backlog) -> String {
-    let number = |backlog: &Backlog, word: &str| match (backlog.count, backlog.is_complete) {
-        (0, _) => None,
-        (count, true) => Some(format!("{count} {word}")),
-        (count, false) => Some(format!("more than {count} {word}")),
-    };
-    let parts: Vec<_> = [number(failed, "failed"), number(held, "held")].into_iter().flatten().collect();
+    let parts = [(failed, "failed"), (held, "held")].into_iter().filter(|(backlog, _)| backlog.count > 0);
+    let parts: Vec<_> = parts.map(|(backlog, word)| format!("{} {word}", backlog.number())).collect();
     let last = if held.count > 0 { held } else { failed };
     match last.count {
         0 => String::new(),
@@ -171,15 +163,15 @@ pub(crate) fn resend_button(is_active: bool, failed: &Backlog, held: &Backlog) -
         (0, _) => "held ",
         _ => "",
     };
-    let deliveries = match (failed.count + held.count, failed.is_complete && held.is_complete) {
-        (_, false) => format!("all {kind}deliveries"),
-        (1, true) => format!("1 {kind}delivery"),
-        (number, true) => format!("{number} {kind}deliveries"),
+    let deliveries = match (failed.count + held.count, failed.is_longer || held.is_longer) {
+        (_, true) => format!("all {kind}deliveries"),
+        (1, false) => format!("1 {kind}delivery"),
+        (number, false) => format!("{number} {kind}deliveries"),
     };
     if is_active { format!("Resend {deliveries}") } else { format!("Enable and resend {deliveries}") }
 }
 
-fn table(rows: &[Row], now: Timestamp) -> Markup {
+fn table(rows: &[Known], now: Timestamp) -> Markup {
     html! {
         table .cards {
             thead {
@@ -189,7 +181,7 @@ fn table(rows: &[Row], now: Timestamp) -> Markup {
                     th scope="col" { "Events" }
                     th scope="col" { "Last 24 hours" }
                     th scope="col" { "Last error" }
-                    th scope="col" { "Oldest pending" }
+                    th scope="col" { "Pending" }
                 }
             }
             tbody { @for row in rows { (line(row, now)) } }
@@ -197,8 +189,8 @@ fn table(rows: &[Row], now: Timestamp) -> Markup {
     }
 }
 
-fn line(row: &Row, now: Timestamp) -> Markup {
-    let Row { endpoint, glance, pending, .. } = row;
+fn line(row: &Known, now: Timestamp) -> Markup {
+    let Known { endpoint, open, counted, .. } = row;
     html! {
         tr {
             td {
@@ -208,20 +200,33 @@ fn line(row: &Row, now: Timestamp) -> Markup {
                 }
             }
             td data-label="State" {
-                (State::of(endpoint, glance).badge())
+                (State::of(row).badge())
                 @if is_rotating(endpoint, now) { " " span .soft { "two secrets" } }
                 @if endpoint.kind == Kind::Pull { " " span .soft { "pull" } }
             }
-            td .whole data-label="Events" { (events(endpoint)) }
-            td data-label="Last 24 hours" { (chart::day(&glance.counted, now)) }
+            td data-label="Events" { (events(endpoint)) }
+            td data-label="Last 24 hours" { (chart::day(counted, now)) }
             td data-label="Last error" {
-                @if let Some(LastFailure { at, reason, status_code, .. }) = &glance.last_failure {
-                    (error_name(reason, *status_code)) br; (times::when(*at, now))
+                (last_error(row, now))
+            }
+            td data-label="Pending" {
+                @if let Some(oldest) = open.pending.oldest_at() {
+                    (open.pending.number()) ", oldest " (times::ago(oldest, now))
                 } @else { "None" }
             }
-            td data-label="Oldest pending" {
-                @if let Some(oldest) = pending.oldest { (times::when(oldest, now)) } @else { "None" }
+        }
+    }
+}
+
+/// The latest error. Version 0.1.0 noted none, so its absence proves nothing beside failed deliveries.
+fn last_error(row: &Known, now: Timestamp) -> Markup {
+    html! {
+        @match row.last_error() {
+            Some(LastError { at, reason, status_code, .. }) => {
+                (error_name(&reason, status_code)) ", " (times::ago(at, now))
             }
+            None if row.endpoint.failing_since.is_some() || row.open.failed.count > 0 => "Not recorded",
+            None => "None",
         }
     }
 }

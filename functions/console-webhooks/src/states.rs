@@ -4,11 +4,13 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Status, error_name},
-        endpoints::{DisabledReason, EndpointView},
-        log::glance::Glance,
+        endpoints::DisabledReason,
+        log::count::Counts,
     },
 };
 use maud::{Markup, html};
+
+use crate::numbers::Known;
 
 /// The state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +21,30 @@ pub(crate) enum State {
     Failing(Timestamp),
     /// A user disabled it.
     Inactive,
-    /// Attempts fail and are retried.
+    /// The oldest pending delivery has failed attempts, and is retried.
     Retrying,
+    /// The oldest pending delivery waits for its first attempt.
+    Waiting,
     /// Its deliveries succeed.
     Healthy,
+    /// It has recent deliveries, and none of those that were read succeeded.
+    Unproven,
     /// It has no recent deliveries.
     Idle,
 }
 
 impl State {
-    /// The state, from the endpoint's item and its newest deliveries.
-    pub(crate) fn of(endpoint: &EndpointView, glance: &Glance) -> Self {
-        match (endpoint.disabled, endpoint.failing_since) {
-            (Some((_, reason)), _) if !endpoint.active => Self::Disabled(reason),
+    /// The state, from the endpoint's item and its deliveries.
+    pub(crate) fn of(known: &Known) -> Self {
+        let Known { endpoint, oldest_pending, counted, .. } = known;
+        match (endpoint.disabled, endpoint.failing_since, oldest_pending) {
+            (Some((_, reason)), ..) if !endpoint.active => Self::Disabled(reason),
             _ if !endpoint.active => Self::Inactive,
-            (_, Some(since)) => Self::Failing(since),
-            _ if glance.retrying > 0 => Self::Retrying,
-            _ if glance.counted.total.delivered > 0 => Self::Healthy,
+            (_, Some(since), _) => Self::Failing(since),
+            (.., Some(pending)) if pending.attempts > 0 => Self::Retrying,
+            (.., Some(_)) => Self::Waiting,
+            _ if counted.total.delivered > 0 => Self::Healthy,
+            _ if counted.total != Counts::default() || counted.complete_since.is_some() => Self::Unproven,
             _ => Self::Idle,
         }
     }
@@ -46,7 +55,9 @@ impl State {
             Self::Failing(_) => badge("bad", "▲", "Failing"),
             Self::Inactive => badge("", "○", "Inactive"),
             Self::Retrying => badge("wait", "◆", "Retrying"),
+            Self::Waiting => badge("wait", "◆", "Waiting"),
             Self::Healthy => badge("good", "●", "Healthy"),
+            Self::Unproven => badge("", "◇", "No recent success"),
             Self::Idle => badge("", "◇", "No recent deliveries"),
         }
     }
@@ -63,7 +74,8 @@ impl State {
             Self::Failing(_) => Some("Some deliveries failed after all their attempts. New events are still sent."),
             Self::Inactive => Some("Nothing is sent until you enable the endpoint."),
             Self::Retrying => Some("Some attempts failed and will be retried."),
-            Self::Healthy | Self::Idle => None,
+            Self::Waiting => Some("Deliveries wait for their first attempt."),
+            Self::Healthy | Self::Unproven | Self::Idle => None,
         }
     }
 }

@@ -10,6 +10,11 @@ pub(crate) fn when(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) { (distance(at, now)) } " " span .soft { "(" (at.readable()) ")" } }
 }
 
+/// `9 min ago` or `in 9 min`, with the time in UTC for pointers and programs.
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
+    html! { time datetime=(at) title=(at.readable()) { (distance(at, now)) } }
+}
+
 /// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until".
 pub(crate) fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
     let time = if at > now { at.since(now) } else { now.since(at) };

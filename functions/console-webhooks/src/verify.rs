@@ -1,5 +1,6 @@
 //! Code that verifies a delivery, by language. `docs/receiving.md` has the same examples and more.
 
+use common::webhooks::destination::SigningSecret;
 use maud::{Markup, html};
 
 /// Each language with its code. The receiver reads the secret from its environment.
@@ -21,12 +22,18 @@ const LINES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A secret that is shown only once, with the code that uses it.
-pub(crate) fn secret(secret: &str) -> Markup {
+/// A secret that is shown only once, with the code that uses it. The libraries decode a secret from base64 and throw on
+/// other texts, so it is shown in a form for them as well, unless they all accept the text itself.
+pub(crate) fn secret(secret: &SigningSecret) -> Markup {
+    let for_libraries = secret.for_libraries();
     html! {
         div .warning {
             p { strong { "Copy the signing secret now. It is not shown again." } }
-            pre #secret { (secret) }
+            pre #secret { (secret.reveal()) }
+            @if *for_libraries != *secret.reveal() {
+                p { "The libraries below decode a secret from base64. Give them this form of it:" }
+                pre #library-secret { (*for_libraries) }
+            }
         }
         p { "Verify each request with this secret, over the raw bytes of the body:" }
         @for (language, lines) in LINES {

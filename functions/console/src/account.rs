@@ -68,7 +68,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
 
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
-        "verify" => verify(&app, &call).await,
+        "verify" => verify(&app, &call, HERE).await,
         "password" => change_password(&app, &call, &form).await,
         "end" => end_session(&app, &call, &form).await,
         "end-others" => end_others(&app, &call).await,
@@ -82,13 +82,15 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-async fn verify(app: &App, call: &Call<SignedIn>) -> Result<Reply> {
+/// Sends the confirmation email again, and returns to the page `here`. These emails share one limit with those requested
+/// by the API.
+pub(crate) async fn verify(app: &App, call: &Call<SignedIn>, here: &str) -> Result<Reply> {
     let user = &call.caller.user;
     if user.email_verified {
-        return Ok(go_on(HERE, "confirmed"));
+        return Ok(go_on(here, "confirmed"));
     }
     app.send_confirmation(user, &call.base).await?;
-    Ok(go_on(HERE, "mailed"))
+    Ok(go_on(here, "mailed"))
 }
 
 async fn change_password(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {

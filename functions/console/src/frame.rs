@@ -90,7 +90,7 @@ pub(crate) fn unverified(action: &str) -> Markup {
     html! {
         div .notice {
             p { "Confirm your email address to " (action) "." }
-            p { a href="/console/account" { "Go to your account" } }
+            p { a href="/console/welcome" { "Resend the confirmation email" } }
         }
     }
 }

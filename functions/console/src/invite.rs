@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::signup::NewUser,
     error::{Conflict, Error, Result},
     http::{
         Call, Fault, Public, Reason, Reply, Route, Typed,
@@ -47,6 +46,7 @@ pub(crate) fn submit() -> Route<App> {
              the user in.",
         )
         .faults(&[Fault::Conflict(Reason::EmailTaken)])
+        .redirects()
 }
 
 async fn open(app: Arc<App>, _: Call<()>, link: Typed) -> Result<Page> {
@@ -61,7 +61,8 @@ async fn accept(app: Arc<App>, call: Call<()>, form: Typed) -> Result<Reply> {
     match joined.await {
         Ok(new) => {
             new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
-            Ok(Reply::Page { cookies: vec![session_cookie(&call.base, &new.session_token)], page: welcome(&new) })
+            let cookies = vec![session_cookie(&call.base, &new.session_token)];
+            Ok(Reply::Redirect { to: "/console/welcome".to_owned(), cookies })
         }
         Err(error) if error.is_ours() => Err(error),
         Err(error) => {
@@ -97,17 +98,6 @@ async fn page(app: &App, (slug, id): (&str, &str), name: &str, error: Option<Err
         (form)
     };
     Ok(Page::new("You are invited", content).refused(error))
-}
-
-fn welcome(new: &NewUser) -> Page {
-    let content = html! {
-        p { "Your account is created, and you are signed in." }
-        p {
-            "Now confirm your email address: open the link in the email we sent to " strong { (new.user.email) } ". \
-             Until then, you cannot create API keys or use the API."
-        }
-    };
-    Page::new("Welcome", content).done()
 }
 
 fn no_invitation() -> Page {

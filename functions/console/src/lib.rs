@@ -12,6 +12,7 @@ use crate::app::App;
 mod account;
 mod app;
 mod docs;
+mod elsewhere;
 mod frame;
 mod health;
 mod home;
@@ -22,6 +23,7 @@ mod settings;
 mod signin;
 mod team;
 mod verify_email;
+mod welcome;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -47,6 +49,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         settings::submit(),
         account::show(),
         account::submit(),
+        welcome::show(),
+        welcome::submit(),
+        elsewhere::icon(),
+        elsewhere::show(),
     ];
     Function::new(Wire::Page, env, &aws, App::from_env(env, &aws)?, routes)
 }

@@ -219,6 +219,12 @@ impl App {
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
             if self.log.settle(tenant, &was, &after, now).await? {
+                if let Some(endpoint) = endpoint.filter(|_| after.last_attempt != was.last_attempt) {
+                    // The settlement is recorded. The next error is noted again.
+                    if let Err(error) = self.endpoints.note_error(tenant, &after, endpoint.health.erred_at).await {
+                        common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
+                    }
+                }
                 self.follow(tenant, &after, endpoint, true, now).await?;
                 return Ok(Break(verdict(done, Some(after.status))));
             }

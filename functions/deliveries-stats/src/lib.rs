@@ -4,7 +4,7 @@ use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use api::{
     Call as _,
-    deliveries::{Count, Counted, Counts, FailureReason, Hour},
+    deliveries::{Count, Counted, Counts, FailureReason, Hour, LastError, OpenDeliveries, OpenOfAStatus},
 };
 use common::{
     aws::clients::Aws,
@@ -14,8 +14,12 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        endpoints::Endpoints,
-        log::{Log, count::Statistics},
+        endpoints::{EndpointView, Endpoints},
+        log::{
+            Log,
+            count::{Bound, Statistics},
+            open::Backlog,
+        },
     },
 };
 
@@ -27,6 +31,8 @@ pub struct App {
 
 /// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The bound of the successes that are read and counted, in megabytes.
+const PAGES: usize = 16;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -38,7 +44,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(Count::PATH, Tenant, Input::read, handle)
         .summary("Counts the deliveries by status, hour and reason for failure, and shows the progress of recoveries.")
-        .description("Each delivery counts in the hour in which it was created.")
+        .description(
+            "Each delivery counts in the hour in which it was created. Pending, failed and held deliveries are counted \
+             whatever number of others there is, up to 10,000 of each status and destination. Successes are counted \
+             while they are read, newest first, up to a bound. `complete_since` shows how far. Failed tests are not \
+             counted.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -61,12 +72,14 @@ impl Input {
 }
 
 async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Counted> {
-    let now = Timestamp::now();
+    let (tenant, now) = (&call.caller, Timestamp::now());
     let since = input.since.unwrap_or_else(|| now.before(DAY));
-    let shards = app.endpoints.shards(&call.caller, input.endpoint).await?;
-    let counting = app.log.count(&call.caller, &shards, since, now);
-    let (counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(&call.caller, input.endpoint))?;
-    let Statistics { total, hours, reasons, is_complete } = counted;
+    let (shards, endpoints) =
+        tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
+    let open = app.log.open(tenant, &[shards.clone()], now).await?.pop().unwrap_or_default();
+    let counting = app.log.count(tenant, &shards, &open, since, Bound::Pages(PAGES), now);
+    let (counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
+    let Statistics { total, hours, reasons, complete_since, .. } = counted;
     let mut failures: Vec<_> = reasons.into_iter().map(|(reason, count)| FailureReason { reason, count }).collect();
     failures.sort_by_key(|failure| Reverse(failure.count));
     let hours = hours.into_iter().map(|(hour, Counts { pending, delivered, failed, held, ended })| Hour {
@@ -79,10 +92,29 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Cou
     });
     Ok(Counted {
         since: since.into(),
-        complete: is_complete,
+        complete: complete_since.is_none(),
+        complete_since: complete_since.map(Into::into),
         total,
         hours: hours.collect(),
         failures,
+        open: OpenDeliveries {
+            pending: backlog(&open.pending),
+            failed: backlog(&open.failed),
+            held: backlog(&open.held),
+        },
+        last_error: last_error(endpoints, input.endpoint),
         recoveries: recoveries.into_iter().map(Into::into).collect(),
     })
+}
+
+fn backlog(backlog: &Backlog) -> OpenOfAStatus {
+    let oldest_at = backlog.oldest_at().map(Into::into);
+    OpenOfAStatus { count: backlog.count, more: backlog.is_longer, oldest_at }
+}
+
+/// The latest error of the endpoint `only`, or of all.
+fn last_error(endpoints: Vec<EndpointView>, only: Option<EndpointId>) -> Option<LastError> {
+    let wanted = endpoints.into_iter().filter(|endpoint| only.is_none_or(|only| only == endpoint.id));
+    let latest = wanted.filter_map(|endpoint| endpoint.last_error).max_by_key(|error| error.at)?;
+    Some(LastError { at: latest.at.into(), reason: latest.reason, status_code: latest.status_code })
 }

@@ -34,7 +34,7 @@ use futures::{StreamExt, future::join_all, stream};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
 use crate::{
-    news, observe,
+    errors, news, observe,
     plan::{Due, Ended, Plan},
     record::Undone,
     stores::{Gate, Stores},
@@ -100,6 +100,7 @@ impl Ledger {
         self.begin(&mut entries, now).await;
         let stored = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
         news::note(&self.stores.endpoints, entries.iter().map(|entry| &entry.ended), now).await;
+        errors::note(&self.stores.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after))).await;
         let (mut undone, mut messages) = (Vec::new(), BTreeMap::<Queue, (Vec<_>, Vec<_>)>::new());
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)

@@ -50,6 +50,7 @@ use crate::{
 };
 
 mod batch;
+mod errors;
 mod failures;
 mod fresh;
 mod ledger;

@@ -11,6 +11,7 @@ mod input;
 mod isolation;
 mod list;
 mod log;
+mod open;
 mod postponed;
 mod pull;
 mod reads;
@@ -87,15 +88,15 @@ impl Book {
         let (tenant, mut rows, mut deliveries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
             let (delivery, payload) = draft.delivery(&tenant);
-            if delivery.status == Status::Delivered {
-                rows.push(self.log.delivered_row(&tenant, &delivery, &payload, self.now));
-            } else {
-                rows.push(self.log.payload_row(&tenant, &delivery.id, &payload, self.now));
-                let first = First { tenant: &tenant, delivery: &delivery, payload: None };
-                assert!(matches!(self.log.begin(&[first], self.now).await[..], [Ok(true)]));
-            }
+            rows.push(match delivery.status {
+                Status::Delivered => self.log.delivered_row(&tenant, &delivery, &payload, self.now),
+                _ => self.log.payload_row(&tenant, &delivery.id, &payload, self.now),
+            });
             deliveries.push(delivery);
         }
+        let states = deliveries.iter().filter(|delivery| delivery.status != Status::Delivered);
+        let states: Vec<_> = states.map(|delivery| First { tenant: &tenant, delivery, payload: None }).collect();
+        assert!(self.log.begin(&states, self.now).await.iter().all(|begun| matches!(begun, Ok(true))));
         self.put(rows).await;
         deliveries
     }

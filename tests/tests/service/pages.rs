@@ -13,6 +13,7 @@ mod keys;
 mod settings;
 mod sign_in;
 mod team;
+mod welcome;
 
 /// A script that a stranger tries to inject.
 const SCRIPT: &str = "\"><script>alert(1)</script>";

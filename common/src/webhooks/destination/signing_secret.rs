@@ -90,6 +90,16 @@ impl SigningSecret {
         &self.0
     }
 
+    /// The form that every library for Standard Webhooks accepts, of the text or of its bytes: both sign each delivery.
+    #[must_use]
+    pub fn for_libraries(&self) -> Zeroizing<String> {
+        let key = self.0.strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok()).filter(|key| !key.is_empty());
+        match key {
+            Some(_) => self.0.clone(),
+            None => Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(self.0.as_bytes()))),
+        }
+    }
+
     /// The key that libraries for Standard Webhooks decode from the text as base64, if they accept it. The npm packages
     /// `standardwebhooks` and `svix` decode in one way, the PyPI packages of these names in another. A text that both
     /// accept is the same key to both. The key is shorter than the text, so it never equals the text's own bytes.
@@ -161,6 +171,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    proptest! {
+        /// Each form signs: the key that a library decodes from it is the text's, or the text itself.
+        #[test]
+        fn the_form_for_libraries_is_base64_of_a_key_that_signs(text in "(whsec_)?[a-zA-Z0-9+/=ß ]{1,40}") {
+            let Ok(secret) = SigningSecret::parse_chosen(&text) else { return Ok(()) };
+            let form = secret.for_libraries();
+            let key = STANDARD.decode(form.strip_prefix(PREFIX).expect("the prefix")).expect("base64");
+            prop_assert!(!key.is_empty());
+            prop_assert!(key == text.as_bytes() || secret.decoded().is_some_and(|decoded| *decoded == key));
+        }
+    }
 
     #[test]
     fn a_secret_has_1_to_256_characters_and_is_not_blank() {

@@ -46,6 +46,8 @@ pub struct Health {
     pub slow_at: Option<Timestamp>,
     /// The time at which the receiver last became good again.
     pub good_at: Option<Timestamp>,
+    /// The time of the latest failed attempt, to the minute.
+    pub erred_at: Option<Timestamp>,
 }
 
 /// The consequence of a failed delivery for its endpoint.
@@ -118,6 +120,7 @@ impl Health {
             probed_at: time(PROBED_AT),
             slow_at: time(SLOW_AT),
             good_at: time(GOOD_AT),
+            erred_at: time(ERRED_AT),
             replied_at: time(REPLIED_AT),
             suspected_at: time(SUSPECTED_AT),
             hangs: record.boolean(HANGS).unwrap_or_default(),
@@ -299,13 +302,13 @@ mod tests {
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |attribute| if attribute == HANGS { boolean(true) } else { number(7) };
-        let listed = SILENT.into_iter().chain([FAILING_SINCE, HEALTHY_AT, REPLIED_AT, SLOW_AT, GOOD_AT]);
+        let listed = SILENT.into_iter().chain([FAILING_SINCE, HEALTHY_AT, REPLIED_AT, SLOW_AT, GOOD_AT, ERRED_AT]);
         let item: Item = listed.map(|attribute| attribute.with(value(attribute))).collect();
         let health = Health::from_item(&item);
         let Health { unanswered_since, hangs, replied_at, suspected_at, failing_since, .. } = health;
-        let Health { healthy_at, probed_at, slow_at, good_at, .. } = health;
+        let Health { healthy_at, probed_at, slow_at, good_at, erred_at, .. } = health;
         let silent = [unanswered_since, suspected_at, probed_at];
-        let times = [silent.as_slice(), &[failing_since, healthy_at, replied_at, slow_at, good_at]].concat();
+        let times = [silent.as_slice(), &[failing_since, healthy_at, replied_at, slow_at, good_at, erred_at]].concat();
         assert!(hangs && times.iter().all(Option::is_some), "{times:?}");
     }
 }

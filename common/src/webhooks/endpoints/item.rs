@@ -23,7 +23,10 @@ attributes! { pub(super)
     HEALTHY_AT = "healthy_at",
     // Set while a receiver is slow. A new URL removes it, a single success does not.
     SLOW_AT = "slow_at",
-    GOOD_AT = "good_at", REPLIED_AT = "replied_at", UNANSWERED_SINCE = "unanswered_since", HANGS = "hangs",
+    GOOD_AT = "good_at",
+    // The latest failed attempt.
+    ERRED_AT = "erred_at", ERRED_WITH = "erred_with", ERRED_CODE = "erred_code", ERRED_BECAUSE = "erred_because",
+    REPLIED_AT = "replied_at", UNANSWERED_SINCE = "unanswered_since", HANGS = "hangs",
     SUSPECTED_AT = "suspected_at", PROBED_AT = "probed_at",
 }
 

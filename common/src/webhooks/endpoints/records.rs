@@ -9,6 +9,7 @@ use super::{
     health::{DISABLED, Health, SILENT},
     item::*,
     kind::{self, Address, Kind, Pulled},
+    last_error::ERROR,
     logged::{LOGGED, deleted, log_shards},
     table::{Endpoints, NOT_FOUND, key, record},
 };
@@ -157,10 +158,10 @@ const COUNTER: &str = "#count";
 const ENDPOINTS: Attribute = Attribute("endpoints");
 /// The attributes of an [`Endpoint`], with its [`Health`].
 #[rustfmt::skip]
-const ATTRIBUTES: [Attribute; 23] = [
+const ATTRIBUTES: [Attribute; 24] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, EVENTS,
     LOG_SHARDS, HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, UNANSWERED_SINCE, HANGS, SUSPECTED_AT,
-    PROBED_AT, FAILING_SINCE, SLOW_AT, REPLIED_AT, GOOD_AT,
+    PROBED_AT, FAILING_SINCE, SLOW_AT, REPLIED_AT, GOOD_AT, ERRED_AT,
 ];
 
 impl Endpoints {
@@ -247,7 +248,7 @@ impl Endpoints {
     ) -> Result<bool> {
         let mut update = self.change(tenant, id).set(UPDATED_AT, text(now)).only_if(WEBHOOK_ENDPOINT_ID.exists());
         if let Some(url) = &change.url {
-            update = update.set(URL, text(url.as_str())).only_if(KIND.is_absent());
+            update = update.set(URL, text(url.as_str())).remove(ERROR).only_if(KIND.is_absent());
             if change.takes_headers_along() {
                 update = update.only_if(HEADERS.is_absent().or(URL.equals(text(url.as_str()))));
             }

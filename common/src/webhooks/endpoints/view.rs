@@ -5,6 +5,7 @@ use super::{
     health::{self, DisabledReason, Health},
     item::*,
     kind::{self, Kind, Pulled},
+    last_error::LastError,
     logged::log_shards,
     records::readable,
     table::{Endpoints, NOT_FOUND, record},
@@ -48,6 +49,8 @@ pub struct EndpointView {
     pub previous_secret_expires_at: Option<Timestamp>,
     /// The time since which deliveries to it have failed without a success.
     pub failing_since: Option<Timestamp>,
+    /// The latest failed attempt, to the minute.
+    pub last_error: Option<LastError>,
     /// The time and the reason of the service's decision to make it inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// The number of its shards in the delivery log.
@@ -56,9 +59,10 @@ pub struct EndpointView {
 
 /// The attributes of an [`EndpointView`].
 #[rustfmt::skip]
-const VIEW: [Attribute; 16] = [
+const VIEW: [Attribute; 20] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, LOG_SHARDS,
     PREVIOUS_SECRET_EXPIRES_AT, EVENTS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
+    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE,
 ];
 
 impl Endpoints {
@@ -99,6 +103,7 @@ impl EndpointView {
                 .optional_number(PREVIOUS_SECRET_EXPIRES_AT)
                 .map(Timestamp::from_millisecond),
             failing_since: Health::from_item(item).failing_since,
+            last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,
             log_shards: log_shards(&record),
         })

@@ -1,12 +1,17 @@
 //! Counts of deliveries by status, hour and reason.
+//!
+//! The deliveries that are not delivered are counted through their [index](super::open), all of them. The delivered ones
+//! are counted while they are read, newest first and up to a bound: counters would cost writes. The counts say from which
+//! time on they are complete.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 pub use api::deliveries::Counts;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    items::{DELIVERY, LAST, LAST_OUTCOME, OUTCOME, STATUS},
+    items::{DELIVERY, EVENT, LAST, LAST_OUTCOME, OUTCOME, STATUS},
+    open::{Backlog, Open},
     search::{Filter, KeyRange, id},
     table::Log,
 };
@@ -20,7 +25,10 @@ use crate::{
     error::Result,
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{Shard, Status},
+    webhooks::{
+        delivery::{Shard, Status},
+        event::EventName,
+    },
 };
 
 /// The counts of a tenant's or an endpoint's deliveries.
@@ -30,42 +38,67 @@ pub struct Statistics {
     pub total: Counts,
     /// The counts by the hour in which the deliveries were created.
     pub hours: BTreeMap<Timestamp, Counts>,
-    /// The failed deliveries by the outcome of the last attempt.
+    /// The failed deliveries that were read by [`Bound::Pages`], by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,
-    /// Whether all deliveries were counted. If not, only the newest were.
-    pub is_complete: bool,
+    /// The time from which on all deliveries were counted, if older ones were not.
+    pub complete_since: Option<Timestamp>,
+    /// The same, for the pending, failed and held ones alone.
+    pub open_since: Option<Timestamp>,
 }
 
-/// The number of pages, of a megabyte each, that are counted over all shards. Each shard gets at least one.
-const COUNTED: usize = 64;
+/// A bound for the deliveries that are read, over all shards. Each shard is read at least once.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    /// This many deliveries.
+    Deliveries(usize),
+    /// This many pages of a megabyte.
+    Pages(usize),
+}
 
 impl Log {
-    /// Counts the deliveries in `shards` that were created at `since` or later.
+    /// Counts the deliveries in `shards` that were created at `since` or later and are read within `bound`; and of those
+    /// that are not delivered, which `open` has, all.
+    ///
+    /// # Errors
+    /// A read failed.
     pub async fn count(
         &self,
         tenant: &TenantId,
         shards: &[Shard],
+        open: &Open,
         since: Timestamp,
+        bound: Bound,
         now: Timestamp,
     ) -> Result<Statistics> {
         let filter = Filter { since: Some(since), ..Filter::default() };
         let range = self.range(&filter, None, now);
-        let pages = (COUNTED / shards.len().max(1)).max(1);
-        let counted = stream::iter(shards.to_vec()).map(|shard| self.count_shard(tenant, shard, &range, pages));
+        let share = |all: usize| (all / shards.len().max(1)).max(1);
+        let bound = match bound {
+            Bound::Deliveries(most) => Bound::Deliveries(share(most)),
+            Bound::Pages(pages) => Bound::Pages(share(pages)),
+        };
+        let counted = stream::iter(shards.to_vec()).map(|shard| self.count_shard(tenant, shard, &range, bound));
         let counted: Vec<Statistics> = counted.buffer_unordered(CONCURRENCY).try_collect().await?;
-        let mut sum = Statistics { is_complete: true, ..Statistics::default() };
+        let mut sum = Statistics::default();
         for part in counted {
-            sum.is_complete &= part.is_complete;
+            sum.complete_since = sum.complete_since.max(part.complete_since);
             sum.total += part.total;
             part.hours.into_iter().for_each(|(hour, counts)| *sum.hours.entry(hour).or_default() += counts);
             part.reasons.into_iter().for_each(|(reason, count)| *sum.reasons.entry(reason).or_default() += count);
         }
+        sum.add_open(open, since);
         Ok(sum)
     }
 
-    async fn count_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange, pages: usize) -> Result<Statistics> {
+    async fn count_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange, bound: Bound) -> Result<Statistics> {
         let query = self.query(tenant, shard, None, range).scan_index_forward(false);
-        let query = select(query, &[DELIVERY, STATUS, LAST_OUTCOME]);
+        let (query, pages) = match bound {
+            // A page shows no reasons.
+            Bound::Deliveries(most) => {
+                (select(query, &[DELIVERY, STATUS]).limit(i32::try_from(most).unwrap_or(i32::MAX)), 1)
+            }
+            Bound::Pages(pages) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]), pages),
+        };
         let (mut counted, mut next) = (Statistics::default(), None);
         for _ in 0..pages {
             let page = query.clone().set_exclusive_start_key(next);
@@ -73,33 +106,55 @@ impl Log {
             answer.items.unwrap_or_default().iter().for_each(|item| counted.add(shard, item));
             next = answer.last_evaluated_key;
             if next.is_none() {
-                return Ok(Statistics { is_complete: true, ..counted });
+                return Ok(counted);
             }
         }
-        Ok(counted)
+        // Another delivery of the same millisecond may be unread.
+        let last = next.as_ref().and_then(|key| id(shard, key));
+        let read = last.map(|id| Timestamp::from_millisecond(id.at.get()).after(Duration::from_millis(1)));
+        Ok(Statistics { complete_since: read, ..counted })
     }
 }
 
 impl Statistics {
-    pub(super) fn add(&mut self, shard: Shard, item: &Item) {
+    /// Adds a delivery that was read. Those that are not delivered are counted through their index, but not those that
+    /// ended: they are in none of the numbers for which the index is read.
+    fn add(&mut self, shard: Shard, item: &Item) {
         let record = Record::new("delivery", item);
         let Some((id, status)) = id(shard, item).zip(record.parsed(STATUS).ok()) else { return };
-        let hour = Timestamp::from_millisecond(id.at.get() - id.at.get() % (60 * 60 * 1000));
-        let mut one = Counts::default();
-        match status {
-            Status::Pending => one.pending = 1,
-            Status::Delivered => one.delivered = 1,
-            Status::Held => one.held = 1,
-            Status::Ended => one.ended = 1,
-            Status::Failed => {
-                one.failed = 1;
+        let one = match status {
+            Status::Delivered => Counts { delivered: 1, ..Counts::default() },
+            Status::Ended => Counts { ended: 1, ..Counts::default() },
+            Status::Failed if record.optional_text(EVENT) != Some(EventName::Test.as_str()) => {
                 let last = item.get(LAST.name()).and_then(|last| last.as_m().ok());
                 if let Some(reason) = last.and_then(|last| last.get(OUTCOME.name())?.as_s().ok()) {
                     *self.reasons.entry(reason.clone()).or_default() += 1;
                 }
+                return;
             }
-        }
+            Status::Pending | Status::Failed | Status::Held => return,
+        };
         self.total += one;
-        *self.hours.entry(hour).or_default() += one;
+        *self.hours.entry(hour(Timestamp::from_millisecond(id.at.get()))).or_default() += one;
     }
+
+    /// Adds the deliveries that are not delivered and were created at `since` or later.
+    fn add_open(&mut self, open: &Open, since: Timestamp) {
+        let mut add = |backlog: &Backlog, one: Counts| {
+            for at in backlog.newest.iter().filter(|at| **at >= since) {
+                self.total += one;
+                *self.hours.entry(hour(*at)).or_default() += one;
+            }
+            self.open_since = self.open_since.max(backlog.newest_since.filter(|read| *read > since));
+        };
+        add(&open.pending, Counts { pending: 1, ..Counts::default() });
+        add(&open.failed, Counts { failed: 1, ..Counts::default() });
+        add(&open.held, Counts { held: 1, ..Counts::default() });
+        self.complete_since = self.complete_since.max(self.open_since);
+    }
+}
+
+/// The hour of `at`.
+fn hour(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond() / 3_600_000 * 3_600_000)
 }

@@ -2,7 +2,7 @@
 //!
 //! A recovery is an item with its progress, which is stored after every page. A page is safe to repeat, since only
 //! deliveries that are still failed or held are resent; after a crash, `resent` omits the deliveries of the page that
-//! was not stored. Failed tests are resent too. Calls may join a recovery until it has begun.
+//! was not stored. Failed tests are left alone. Calls may join a recovery until it has begun.
 //!
 //! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item on
 //! condition that it is unchanged, so that concurrent calls notice each other's recoveries.

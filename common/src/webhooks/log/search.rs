@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     items::*,
     states::kept_job_id,
-    table::{INDEX, Log, index_key, shard_key},
+    table::{INDEX, Log, failed_tests_key, index_key, shard_key},
 };
 use crate::{
     aws::{
@@ -151,8 +151,16 @@ impl Log {
     ) -> Result<Stretch<Delivery>> {
         let is_filtered = filter.is_about_the_job();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
-        let read = stream::iter(shards.to_vec()).map(async |shard| {
-            let query = self.query(tenant, shard, filter.status, range).limit(most).scan_index_forward(false);
+        let parts = shards.iter().map(|shard| (*shard, false));
+        // Failed tests have a partition of their own, in the shard of all tests.
+        let tests = shards.iter().filter(|shard| shard.number == 0 && filter.status == Some(Status::Failed));
+        let parts = parts.chain(tests.map(|shard| (*shard, true))).collect::<Vec<_>>();
+        let read = stream::iter(parts).map(async |(shard, is_of_tests)| {
+            let query = match is_of_tests {
+                true => self.query_index(failed_tests_key(tenant, shard), range),
+                false => self.query(tenant, shard, filter.status, range),
+            };
+            let query = query.limit(most).scan_index_forward(false);
             let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
             let found = items.iter().filter_map(|item| id(shard, item)).collect();
@@ -187,12 +195,20 @@ impl Log {
         status: Option<Status>,
         range: &KeyRange,
     ) -> QueryFluentBuilder {
-        let partition = match status {
-            Some(status) => OPEN.equals(text(index_key(tenant, shard, status))),
-            None => DESTINATION.equals(text(shard_key(tenant, shard))),
-        };
-        let keys = partition.and(DELIVERY.is_between(text(&range.from), text(&range.to)));
-        expression::query(&self.dynamodb, &self.table, keys).set_index_name(status.map(|_| INDEX.to_owned()))
+        match status {
+            Some(status) => self.query_index(index_key(tenant, shard, status), range),
+            None => self.query_range(DESTINATION, shard_key(tenant, shard), range),
+        }
+    }
+
+    /// A query for the deliveries in a partition of the index.
+    fn query_index(&self, partition: String, range: &KeyRange) -> QueryFluentBuilder {
+        self.query_range(OPEN, partition, range).index_name(INDEX)
+    }
+
+    fn query_range(&self, key: Attribute, partition: String, range: &KeyRange) -> QueryFluentBuilder {
+        let keys = key.equals(text(partition)).and(DELIVERY.is_between(text(&range.from), text(&range.to)));
+        expression::query(&self.dynamodb, &self.table, keys)
     }
 }
 

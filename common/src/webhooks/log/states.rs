@@ -13,7 +13,9 @@ use super::{
     due::DueRow,
     items::*,
     payload::{self, LZ4, Packed, RAW},
-    table::{Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, shard_key, state_key},
+    table::{
+        Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, failed_tests_key, index_key, shard_key, state_key,
+    },
 };
 use crate::{
     aws::{
@@ -26,7 +28,10 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
+    webhooks::{
+        delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
+        event::EventName,
+    },
 };
 
 /// The number of bytes of a job's id that the log keeps. Producers may send ids of any length.
@@ -330,7 +335,7 @@ fn attempt_key(number: u32) -> String {
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
-        set.push((OPEN, text(index_key(tenant, delivery.id.shard(), delivery.status))));
+        set.push((OPEN, text(open_key(tenant, delivery))));
         set.push((TRIES, number(delivery.tries.into())));
     }
     match (&delivery.pull, delivery.next_attempt_at) {
@@ -343,6 +348,14 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute
         set.push((FAILS_AT, number(delivery.fails_at.as_millisecond())));
     }
     set
+}
+
+/// The partition of the index that has a delivery.
+fn open_key(tenant: &TenantId, delivery: &Delivery) -> String {
+    match (delivery.status, delivery.event) {
+        (Status::Failed, EventName::Test) => failed_tests_key(tenant, delivery.id.shard()),
+        (status, _) => index_key(tenant, delivery.id.shard(), status),
+    }
 }
 
 /// A job's id in the form that the log stores.

@@ -211,6 +211,11 @@ pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> Stri
     format!("{tenant}/{shard}/{status}")
 }
 
+/// The partition of the index with the failed tests of a shard. They are listed, and neither counted nor recovered.
+pub(super) fn failed_tests_key(tenant: &TenantId, shard: Shard) -> String {
+    format!("{tenant}/{shard}/failed-test")
+}
+
 /// The partition of the payload and the earlier attempts of a delivery.
 pub(super) fn details_partition(tenant: &TenantId, id: &DeliveryId) -> String {
     format!("{tenant}/{}/{}", id.shard(), id.moment())

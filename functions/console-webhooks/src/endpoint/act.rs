@@ -133,19 +133,18 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
 async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let field = if form.get("own").is_empty() { "secret" } else { "own" };
     let secret = form.read(|fields| fields.text(field, SigningSecret::parse_chosen))?;
-    let shown = secret.reveal().to_owned();
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
-    let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == shown);
+    let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == secret.reveal());
     if !is_done && form.get("updated_at") != endpoint.updated_at.to_string() {
         let message = "The endpoint was changed after you opened this form. Review the change, then try again";
         return form.read(|fields| Err(fields.reject("own", Problem::format(message))));
     }
     if !is_done {
-        change(app, tenant, id, Change { signing_secret: Some(secret), ..Change::default() }).await?;
+        change(app, tenant, id, Change { signing_secret: Some(secret.clone()), ..Change::default() }).await?;
     }
     let console = app.console(tenant, "/console").await?;
     let content = html! {
-        (verify::secret(&shown))
+        (verify::secret(&secret))
         p { "The old secret also signs deliveries for a limited time. Update your server before then." }
         p { a href={ "/console/endpoints/" (id) } { "Back to endpoint" } }
     };
@@ -154,5 +153,5 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
 
 async fn delete(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
     app.endpoints.delete(tenant, id, app.retention.end(Timestamp::now())).await?;
-    Ok(Reply::Redirect { to: "/console?did=deleted".to_owned(), cookies: Vec::new() })
+    Ok(Reply::Redirect { to: format!("/console?deleted={id}"), cookies: Vec::new() })
 }

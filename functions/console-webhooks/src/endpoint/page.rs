@@ -9,10 +9,10 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Status, error_meaning, error_name},
-        endpoints::{EndpointView, Kind, Pulled},
+        delivery::{error_meaning, error_name},
+        endpoints::{EndpointView, Kind, LastError, Pulled},
         log::{
-            glance::{Backlog, Glance, LastFailure},
+            open::Backlog,
             pull::{MOST_COUNTED, Waiting},
             recovery::Recovery,
             search::Filter,
@@ -25,7 +25,8 @@ use super::forms::{self, Refused};
 use crate::{
     app::App,
     chart, deliveries,
-    overview::{counted, events, is_rotating, missed, resend_button},
+    numbers::Known,
+    overview::{counted, events, is_rotating, missed, oldest, resend_button},
     states::State,
     times,
 };
@@ -41,13 +42,8 @@ pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
-/// An endpoint with its numbers from the log.
-struct Known {
-    endpoint: EndpointView,
-    glance: Glance,
-    failed: Backlog,
-    held: Backlog,
-    pending: Backlog,
+/// What the page shows beside the numbers that the first page has as well.
+struct More {
     /// The deliveries that wait to be received, for a pull endpoint.
     waiting: Option<Waiting>,
     recoveries: Vec<Recovery>,
@@ -63,38 +59,35 @@ pub(super) async fn page(
     let now = Timestamp::now();
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
     let (shards, newest) = (endpoint.shards(), Filter::default());
-    let backlog = |status| app.log.backlog(tenant, &shards, status, now);
+    let kind = endpoint.kind;
     let waiting = async {
-        match endpoint.kind {
+        match kind {
             Kind::Push => Ok(None),
             Kind::Pull => app.log.waiting(tenant, &shards, now).await.map(Some),
         }
     };
-    let (glance, failed, held, pending, waiting, recoveries, page) = tokio::try_join!(
-        app.log.glance(tenant, &shards, chart::since(now), COUNTED, now),
-        backlog(Status::Failed),
-        backlog(Status::Held),
-        backlog(Status::Pending),
+    let (known, waiting, recoveries, page) = tokio::try_join!(
+        Known::read(app, tenant, vec![endpoint], COUNTED, now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
     )?;
-    let known = Known { endpoint, glance, failed, held, pending, waiting, recoveries };
+    let (known, more) = (known.first().ok_or(NOT_FOUND)?, More { waiting, recoveries });
     let content = html! {
         @if let Some(done) = done(did) { div .notice.good role="status" { p { (done) } } }
         @if let Some(Refused { error, .. }) = &refused {
             @if !matches!(error, Error::Invalid(_)) { (alert(error)) }
         }
-        (state(app, &known, now))
-        (recovery(&known))
+        (state(app, known, &more, now))
+        (recovery(&more))
         section .big {
             h2 { "Last 24 hours" }
-            (chart::day(&known.glance.counted, now))
-            (chart::by_hour(&known.glance.counted))
+            (chart::day(&known.counted, now))
+            (chart::by_hour(&known.counted))
         }
         section {
             h2 { "Latest deliveries" }
-            (deliveries::table(&page.deliveries, &[], "No deliveries yet.", now))
+            (deliveries::table(&page.deliveries, None, "No deliveries yet.", now))
             p { a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" } }
         }
         (forms::all(&known.endpoint, refused.as_ref(), now))
@@ -108,17 +101,14 @@ fn done(did: &str) -> Option<&'static str> {
     Some(match did {
         "activated" => "Endpoint enabled. New events are sent to it.",
         "deactivated" => "Endpoint disabled. New events are held.",
-        "recovering" => "Recovery requested. It starts within 2 minutes and resends up to 100 deliveries per second.",
         "saved" => "Changes saved.",
         _ => return None,
     })
 }
 
-fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
-    let Known { endpoint, glance, failed, held, pending, waiting, .. } = known;
-    // A pull endpoint has not missed its held deliveries: they wait to be received.
-    let held = if waiting.is_some() && endpoint.active { &Backlog::default() } else { held };
-    let state = State::of(endpoint, glance);
+fn state(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
+    let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
+    let state = State::of(known);
     let created = endpoint.created_at.readable();
     let id = endpoint.id.to_string();
     let wanted = events(endpoint);
@@ -130,7 +120,7 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
             (state.badge())
             @if let Some(description) = &endpoint.description { bdi { (visible(description.as_str())) } }
         }
-        @if let Some(waiting) = waiting { (pulled(endpoint, *waiting, now)) }
+        @if let Some(waiting) = &more.waiting { (pulled(endpoint, *waiting, now)) }
         @if let Some(meaning) = state.meaning() { p { (meaning) } }
         @if let Some(since) = endpoint.failing_since { p { "Failing for " (times::lasting("since", since, now)) "." } }
         @if let Some((at, _)) = endpoint.disabled.filter(|_| !endpoint.active) {
@@ -139,14 +129,14 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
                 p { "New events are held for another " (times::lasting("until", end, now)) "." }
             }
         }
-        @if let Some(LastFailure { at, reason, status_code, detail }) = &glance.last_failure {
+        @if let Some(LastError { at, reason, status_code, detail }) = known.last_error() {
             p {
-                "Last error: " strong { (error_name(reason, *status_code)) } ", " (times::when(*at, now)) ". "
-                (error_meaning(reason, detail.as_ref()))
+                "Last error: " strong { (error_name(&reason, status_code)) } ", " (times::when(at, now)) ". "
+                (error_meaning(&reason, detail.as_ref()))
             }
         }
-        @if let Some(oldest) = pending.oldest {
-            p { "Oldest pending delivery: " (times::when(oldest, now)) "." }
+        @if let Some(oldest) = known.open.pending.oldest_at() {
+            p { "Pending: " (known.open.pending.number()) ", oldest " (times::when(oldest, now)) "." }
         }
         @if is_rotating(endpoint, now) && let Some(end) = endpoint.previous_secret_expires_at {
             p {
@@ -154,7 +144,9 @@ fn state(app: &App, known: &Known, now: Timestamp) -> Markup {
             }
         }
         (facts(&rows))
-        @if failed.count + held.count > 0 { (again(endpoint, failed, held)) }
+        @if failed.count + held.count > 0 && more.recoveries.first().is_none_or(|newest| newest.done) {
+            (again(endpoint, failed, held))
+        }
         (actions(endpoint))
     }
 }
@@ -198,7 +190,7 @@ fn at_most(count: usize) -> String {
 
 /// The missed deliveries, with the button that recovers them.
 fn again(endpoint: &EndpointView, failed: &Backlog, held: &Backlog) -> Markup {
-    let oldest = [failed.oldest, held.oldest].into_iter().flatten().min();
+    let oldest = oldest(failed, held);
     html! {
         div .notice.bad {
             p {
@@ -217,15 +209,22 @@ fn again(endpoint: &EndpointView, failed: &Backlog, held: &Backlog) -> Markup {
     }
 }
 
-/// The progress of the newest recovery.
-fn recovery(known: &Known) -> Markup {
-    let Some(newest) = known.recoveries.first() else { return html! {} };
+/// The progress of the newest recovery: requested, in progress or finished.
+fn recovery(more: &More) -> Markup {
+    let Some(newest) = more.recoveries.first() else { return html! {} };
+    let resent = counted(newest.resent, "delivery", "deliveries");
     html! {
-        div .notice {
+        div .notice role=[(!newest.done).then_some("status")] {
             p {
-                @if newest.done { "Recovery finished: " } @else { "Recovery in progress: " }
-                strong { (counted(newest.resent, "delivery", "deliveries")) " resent" }
-                " of those missed since " (times::date(newest.since)) "."
+                @match (newest.done, newest.resent) {
+                    (true, _) => { "Recovery finished: " strong { (resent) " resent" } " of those missed since " },
+                    (false, 0) => {
+                        strong { "Recovery requested" } ". It starts within 2 minutes and resends up to 100 deliveries per \
+                        second, of those missed since "
+                    },
+                    (false, _) => { "Recovery in progress: " strong { (resent) " resent" } " of those missed since " },
+                }
+                (times::date(newest.since)) "."
             }
             @if !newest.done { p { a href="?" { "Refresh" } } }
         }

@@ -34,14 +34,17 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_not_verified_their_email_is_told_so() {
+async fn who_has_not_verified_their_email_is_led_to_the_welcome() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let browser = Browser::new(&world, &cookie(&account));
     for path in PAGES {
-        let page = browser.open(path).await;
-        assert_eq!(page.status, 403, "{path}");
-        says(&page, &["Confirm your email address first", "Go to your account"]);
+        let led = browser.open(path).await;
+        assert_eq!(
+            (led.status, led.headers["location"].to_str().expect("a path")),
+            (303, "/console/welcome"),
+            "{path}"
+        );
     }
 }
 

@@ -22,7 +22,7 @@ async fn a_failed_delivery_tells_why_and_is_sent_again() {
             break page;
         }
     };
-    says(&page, &["▲ Failed", "job.completed", "job-1", "1, HTTP 500"]);
+    says(&page, &["job-1", "127.0.0.1", "job.completed", "▲ Failed", "HTTP 500, 0 s ago", "1", "0 s ago"]);
     let (_, link) = page.page().split_once("<td><a href=\"").expect("a link");
     let path = link.split('"').next().unwrap_or_default().to_owned();
     let page = browser.open(&path).await;
@@ -141,4 +141,26 @@ async fn a_large_payload_makes_no_endless_page() {
     assert_eq!(page.status, 200);
     assert!(page.page().len() < 700_000, "{}", page.page().len());
     says(&page, &["Shortened: the payload has", "The API returns all of them"]);
+}
+
+/// Its endpoint was deleted while a delivery waited: no page promises another attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_of_a_deleted_endpoint_promises_no_attempt() {
+    let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    world.deliver(event(&tenant.id, "job-1")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let path = format!("/console/deliveries/{}", world.only_logged(&tenant.id).await.id);
+    says(&browser.open("/console/deliveries").await, &["◆ Pending", "1, next in"]);
+    says(&browser.open(&path).await, &["Next attempt in", "Resend", "◆ Next"]);
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
+    let (list, page) = (browser.open("/console/deliveries").await, browser.open(&path).await);
+    says(&list, &["job-1", "Deleted endpoint", "HTTP 500"]);
+    says(&page, &["Its endpoint was deleted. It won't be retried.", "It cannot be resent: its endpoint was deleted."]);
+    for page in [list, page] {
+        let text = text(&page);
+        assert!(!text.to_lowercase().contains(" next ") && !page.page().contains(">Resend<"), "{text}");
+    }
 }

@@ -160,3 +160,42 @@ async fn an_endpoint_that_is_tested_too_often_says_so() {
     assert_eq!(refused.status, 429);
     says(&refused, &["Too many attempts"]);
 }
+
+/// The usual libraries throw on a secret that is no base64.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_of_ones_own_is_shown_in_a_form_that_libraries_take() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let shown = |page: &Answer, id: &str| {
+        let (_, rest) = page.page().split_once(&format!("<pre id=\"{id}\">"))?;
+        rest.split('<').next().map(str::to_owned)
+    };
+    let generated = browser.press(&path, &browser.open(&path).await, "Rotate secret", &[]).await;
+    assert_eq!(shown(&generated, "library-secret"), None, "every library takes it as it is");
+    for own in ["correct horse battery staple!", "a-secret-of-ones-own", "whsec_über"] {
+        let page = browser.open(&path).await;
+        let rotated = browser.press(&path, &page, "Rotate secret", &[("own", own)]).await;
+        assert_eq!(shown(&rotated, "secret").as_deref(), Some(own));
+        let form = shown(&rotated, "library-secret").expect("a form for libraries");
+        world.deliver(event(&tenant.id, own)).await;
+        let received = receiver.received().await.pop().expect("a request");
+        let library = standardwebhooks::Webhook::new(&form).expect("a secret that libraries take");
+        library.verify(&received.body, &received.headers).expect("it verifies");
+    }
+}
+
+/// Anyone can make a link.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_link_claims_that_an_endpoint_was_deleted() {
+    let world = World::start().await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let existing = path.rsplit('/').next().expect("an id");
+    let unknown = uuid::Uuid::now_v7().to_string();
+    for query in ["did=deleted", &format!("deleted={existing}"), &format!("deleted={unknown}"), "deleted=x"] {
+        let page = browser.open(&format!("/console?{query}")).await;
+        assert!(page.status == 200 && !page.page().contains("Endpoint deleted"), "{query}");
+    }
+}

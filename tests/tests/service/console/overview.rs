@@ -49,7 +49,11 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
         ],
     );
     let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
-    says(&page, &["Recovery requested", "Recovery in progress: 0 deliveries resent of those missed since"]);
+    says(&page, &["Recovery requested . It starts within 2 minutes", "of those missed since"]);
+    // One notice about it, and no button that would request it again.
+    assert_eq!(page.page().matches("Recovery").count(), 1, "{}", page.page());
+    assert!(!text(&page).contains("resend 3 deliveries") && !text(&page).contains("Resend 3"), "{}", text(&page));
+    says(&browser.open("/console").await, &["1 failed and 2 held deliveries since", "A recovery is resending them."]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     says(

@@ -44,3 +44,15 @@ async fn a_pull_endpoint_is_added_changed_and_seen_with_what_waits() {
     let deliveries = browser.open("/console/deliveries").await;
     says(&deliveries, &["My laptop", "Held"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
+    let world = World::live(&[]).await;
+    let tenant = world.tenant("acme").await;
+    let made = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await;
+    let path = format!("/console/endpoints/{}", made.ok()["webhook_endpoint_id"].as_str().expect("an id"));
+    let browser = Browser::new(&world, &tenant.cookie);
+    let test = browser.press(&path, &browser.open(&path).await, "Send test event", &[]).await;
+    says(&test, &["‖ Held", "It waits for a client to receive it."]);
+    assert!(!super::text(&test).contains("inactive"), "{}", super::text(&test));
+}

@@ -205,3 +205,66 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     }
     assert_eq!(note(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await, Some(Consequence::Failing));
 }
+
+/// The error that an endpoint's item has, with its time.
+async fn noted(world: &World, tenant: &Tenant, endpoint: &str) -> Option<serde_json::Value> {
+    let fields = json!({"webhook_endpoint_id": endpoint});
+    world.rpc(&tenant.key, "deliveries/stats", fields).await.ok().get("last_error").cloned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_error_is_noted_at_most_once_a_minute() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(500, &[]), (503, &[]), (502, &[]), (500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    assert_eq!(noted(&world, &tenant, &endpoint).await, None);
+    world.deliver(event(&tenant.id, "1")).await;
+    let first = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
+    let error = noted(&world, &tenant, &endpoint).await.expect("an error");
+    assert_eq!(error, json!({"at": first.at, "reason": "status_5xx", "status_code": 500}));
+    world.deliver(event(&tenant.id, "2")).await;
+    assert_eq!(noted(&world, &tenant, &endpoint).await, Some(error), "it is of the same minute");
+
+    let before = first.at.before(Duration::from_secs(61)).as_millisecond();
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
+    world.deliver(event(&tenant.id, "3")).await;
+    let third = noted(&world, &tenant, &endpoint).await.expect("an error");
+    assert_eq!(third["status_code"], 502);
+
+    // A test says nothing about the events, and a success does not hide that there was an error.
+    world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
+    world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
+    world.poll_all("deliveries").await;
+    world.deliver(event(&tenant.id, "4")).await;
+    assert_eq!(receiver.count().await, 5);
+    let kept = noted(&world, &tenant, &endpoint).await.expect("an error");
+    assert_eq!((&kept["status_code"], &kept["at"]), (&json!(502), &json!(Timestamp::from_millisecond(before))));
+    // Errors of another receiver are not those of the new one.
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "url": receiver.url("/new")})).await.ok();
+    assert_eq!(noted(&world, &tenant, &endpoint).await, None);
+}
+
+/// A failed test is in the list, and no missed event: it raises no banner, and no recovery resends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_test_is_listed_but_neither_counted_nor_recovered() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let test = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
+    world.poll_all("deliveries").await;
+    for filter in [json!({"status": "failed"}), json!({"status": "failed", "event": "webhook.test"}), json!({})] {
+        let listed = world.rpc(&tenant.key, "deliveries/list", filter).await;
+        assert_eq!(listed.ok()["deliveries"][0]["delivery_id"], test.ok()["delivery_id"]);
+        assert_eq!(listed.ok()["deliveries"].as_array().map(Vec::len), Some(1));
+    }
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+    assert_eq!((&stats.ok()["total"]["failed"], &stats.ok()["open"]["failed"]["count"]), (&json!(0), &json!(0)));
+    let page = tests::Browser::new(&world, &tenant.cookie).open("/console").await;
+    assert!(!page.page().contains("notice bad") && !page.page().contains("Resend"), "{}", page.page());
+    let since = Timestamp::now().before(Duration::from_secs(60));
+    let fields = json!({"webhook_endpoint_id": endpoint, "since": since});
+    world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
+    world.sweep(Timestamp::now()).await;
+    world.poll_all("deliveries").await;
+    assert_eq!(receiver.count().await, 1);
+}

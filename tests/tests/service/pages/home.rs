@@ -51,3 +51,27 @@ async fn other_paths_without_a_route_are_still_not_found() {
     }
     assert_eq!(world.send(world.http.post(world.url("/"))).await.status, 404);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browsers_get_a_page_where_there_is_none_and_programs_json() {
+    let world = World::start().await;
+    for path in ["/console/", "/console/endpoints", "/console/endpoints/x/y", "/sigin", "/v1/webhooks/list", "/a/b%zz"]
+    {
+        let page = world.open(&world.url(path)).await;
+        assert_eq!(
+            (page.status, page.headers["content-type"].as_bytes()),
+            (404, b"text/html; charset=utf-8".as_slice())
+        );
+        assert!(page.page().contains("Page not found") && page.page().contains("href=\"/console\""), "{path}");
+        let json = world.send(world.http.get(world.url(path))).await;
+        assert_eq!((json.status, &json.body["message"]), (404, &Value::from("Not Found")), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browsers_get_an_icon() {
+    let world = World::start().await;
+    let icon = world.open(&world.url("/favicon.ico")).await;
+    assert_eq!((icon.status, icon.headers["content-type"].as_bytes()), (200, b"image/svg+xml".as_slice()));
+    assert!(icon.body.as_str().is_some_and(|svg| svg.starts_with("<svg") && svg.ends_with("</svg>")), "{icon:?}");
+}

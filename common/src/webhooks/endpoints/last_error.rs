@@ -1,0 +1,76 @@
+//! The latest failed attempt at an endpoint, in the endpoint's item.
+//!
+//! The log cannot name it at once: it sorts by creation, and a delivery that is retried or recovered fails long after
+//! that. A receiver that fails may get thousands of attempts a minute, so an attempt within a minute of the noted one is
+//! not noted. Endpoints without failed attempts cost no write, others at most one a minute and process. A process that
+//! dies before the write leaves the previous error, until the next failed attempt.
+
+use std::time::Duration;
+
+use super::{
+    item::{ERRED_AT, ERRED_BECAUSE, ERRED_CODE, ERRED_WITH, WEBHOOK_ENDPOINT_ID},
+    table::Endpoints,
+};
+use crate::{
+    aws::dynamo::{Attribute, Record, number, text},
+    error::Result,
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::delivery::{Attempt, Delivery, Detail},
+};
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastError {
+    /// When it began.
+    pub at: Timestamp,
+    /// The reason for the failure, as the log names it.
+    pub reason: String,
+    /// The HTTP status of the response, if there was one.
+    pub status_code: Option<u16>,
+    /// The cause of the failure, as far as it is known.
+    pub detail: Option<Detail>,
+}
+
+/// The time after an error for which further errors are not noted.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// The attributes of the error. A new URL removes them.
+pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];
+
+impl Endpoints {
+    /// Notes the last attempt of `delivery` if it failed, unless an error was noted just before: the endpoint's item had
+    /// an error of the time `noted`. Tests are not noted.
+    ///
+    /// # Errors
+    /// The write failed.
+    pub async fn note_error(&self, tenant: &TenantId, delivery: &Delivery, noted: Option<Timestamp>) -> Result<()> {
+        let is_new = |at: Timestamp| noted.is_none_or(|noted| at > noted && at.since(noted) >= INTERVAL);
+        let error = LastError::of(delivery).filter(|error| is_new(error.at));
+        let Some((id, error)): Option<(EndpointId, _)> = delivery.webhook_endpoint_id.zip(error) else { return Ok(()) };
+        let mut set = vec![(ERRED_AT, number(error.at.as_millisecond())), (ERRED_WITH, text(error.reason))];
+        set.extend(error.status_code.map(|code| (ERRED_CODE, number(code.into()))));
+        set.extend(error.detail.map(|detail| (ERRED_BECAUSE, text(detail.as_str()))));
+        let is_later = ERRED_AT.is_absent().or(ERRED_AT.is_below(number(error.at.as_millisecond())));
+        let update = self.change(tenant, id).replace(&ERROR, set);
+        let update = update.only_if(WEBHOOK_ENDPOINT_ID.exists().and(is_later));
+        update.send(&self.dynamodb, "noting an error of an endpoint").await.map(drop)
+    }
+}
+
+impl LastError {
+    /// The last attempt of a delivery, if it failed and was no test.
+    #[must_use]
+    pub fn of(delivery: &Delivery) -> Option<Self> {
+        let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event.is_of_a_job())?;
+        let Attempt { at, outcome, status_code, detail, .. } = attempt.clone();
+        (outcome != "delivered").then(|| Self { at, reason: outcome.into_owned(), status_code, detail })
+    }
+
+    pub(super) fn read(record: &Record<'_>) -> Option<Self> {
+        let at = record.optional_number(ERRED_AT).map(Timestamp::from_millisecond)?;
+        let reason = record.optional_text(ERRED_WITH)?.to_owned();
+        let status_code = record.optional_number(ERRED_CODE).and_then(|code| u16::try_from(code).ok());
+        let detail = record.optional_text(ERRED_BECAUSE).map(|detail| Detail::new(detail.to_owned()));
+        Some(Self { at, reason, status_code, detail })
+    }
+}

@@ -1,0 +1,39 @@
+//! The addresses without a page, and the icon that browsers ask for beside every page.
+
+use std::sync::Arc;
+
+use common::{
+    error::{Error, Result},
+    http::{Call, Public, Reply, Route, page::Page},
+};
+use maud::html;
+
+use crate::app::App;
+
+/// A hook, in a color that is visible on light and dark tabs.
+const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\" fill=\"none\" stroke=\"#4a86f7\" stroke-width=\"2\" \
+                    stroke-linecap=\"round\"><path d=\"M10 2v7.5a3.5 3.5 0 0 1-7 0V7l2.5 2.5\"/><circle cx=\"10\" cy=\"2.5\" r=\"1.5\"/></svg>";
+
+/// Every `GET` without another route. Programs get the JSON of API Gateway, with a code.
+pub(crate) fn show() -> Route<App> {
+    Route::get("/{proxy+}", Public, |_, _| Ok(()), open)
+}
+
+pub(crate) fn icon() -> Route<App> {
+    Route::get("/favicon.ico", Public, |_, _| Ok(()), draw)
+}
+
+async fn draw(_: Arc<App>, _: Call<()>, (): ()) -> Result<Reply> {
+    Ok(Reply::Svg(ICON))
+}
+
+async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Page> {
+    if !call.takes_html() {
+        return Err(Error::NotFound("Not Found"));
+    }
+    let content = html! {
+        p { "There is no page at this address. The link may be old or incomplete." }
+        p { a href="/console" { "Go to the console" } }
+    };
+    Ok(Page::new("Page not found", content).refused(Some(Error::NotFound("Not Found"))))
+}

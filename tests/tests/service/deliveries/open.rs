@@ -1,0 +1,121 @@
+//! The deliveries that are not delivered, with 10,000 successes before them: the first page of the console, the page of the
+//! endpoint, `stats` and `list` say the same.
+
+use std::time::Duration;
+
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use serde_json::json;
+use tests::{Browser, Receiver, Tenant, World, browser::readable, event};
+
+use super::{Book, Draft, HOUR, SECOND, pages};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The number and the oldest time of an endpoint's deliveries with a status, from all pages of the list.
+async fn listed(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -> (usize, Option<Timestamp>) {
+    let fields = json!({"webhook_endpoint_id": endpoint, "status": status, "event": "job.completed", "limit": 100});
+    let ids = pages(world, tenant, fields).await.concat();
+    let at = |id: &String| id.split('.').nth(2).expect("a time").parse().expect("milliseconds");
+    (ids.len(), ids.last().map(|id| Timestamp::from_millisecond(at(id))))
+}
+
+/// The text of an endpoint's row on the first page, and of its banner.
+fn row<'a>(page: &'a str, name: &str) -> (&'a str, Option<&'a str>) {
+    let parts: Vec<_> = page.split(&format!("{name} ")).collect();
+    assert!((2..=3).contains(&parts.len()), "{name} is not on {page}");
+    (parts[parts.len() - 1], (parts.len() == 3).then(|| parts[1]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_and_stats_count_what_the_list_has() {
+    let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;
+    let tenant = world.tenant("acme").await;
+    let (broken, gone) = (Receiver::scripted(&[(503, &[])]).await, Receiver::scripted(&[(410, &[])]).await);
+    let retrying = world.endpoint(&tenant, &broken.url("/retrying"), "s").await;
+    let disabled = world.endpoint(&tenant, &gone.url("/disabled"), "s").await;
+    world.deliver(event(&tenant.id, "job-1")).await;
+    let inactive = world.endpoint(&tenant, "http://127.0.0.1:9/inactive", "s").await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": inactive, "active": false})).await.ok();
+    let healthy = world.endpoint(&tenant, "http://127.0.0.1:9/healthy", "s").await;
+
+    let book = Book::of(&world);
+    let successes = |endpoint: &str, number: u32| {
+        let endpoint = endpoint.to_owned();
+        (0..number).map(move |job| (endpoint.clone(), job))
+    };
+    let behind = [successes(&retrying, 10_000), successes(&disabled, 100), successes(&inactive, 100)];
+    let drafts = behind.into_iter().chain([successes(&healthy, 20)]).flatten();
+    // All are newer than the deliveries that were not delivered.
+    let at = |job: u32| book.now.after(SECOND * 5).before(Duration::from_micros(400) * job);
+    let delivered = |(endpoint, job): (String, u32)| Draft::to(&endpoint, at(job), format!("ok {job}"));
+    book.write(&tenant, drafts.map(delivered)).await;
+    let old = |number: u32| book.ago(HOUR * 20 + MINUTE * number);
+    book.write(&tenant, (0..7).map(|job| Draft::to(&disabled, old(job), job).status(Status::Failed))).await;
+    book.write(&tenant, (0..1_500).map(|job| Draft::to(&inactive, old(job % 200), job).status(Status::Held))).await;
+    book.write(&tenant, (0..3).map(|job| Draft::to(&healthy, old(job), job).status(Status::Failed))).await;
+
+    let browser = Browser::new(&world, &tenant.cookie);
+    let first = browser.open("/console").await;
+    let page = readable(first.page());
+    assert!(page.contains("4 endpoints, 1 failing or disabled."), "{page}");
+    let expected = [
+        ("/retrying", &retrying, "◆ Retrying", None, "HTTP 503"),
+        ("/disabled", &disabled, "■ Disabled", Some("8 failed deliveries"), "HTTP 410"),
+        ("/inactive", &inactive, "○ Inactive", None, "None"),
+        ("/healthy", &healthy, "● Healthy", Some("3 failed deliveries"), "Not recorded"),
+    ];
+    for (name, endpoint, state, missed, error) in expected {
+        let own = readable(browser.open(&format!("/console/endpoints/{endpoint}")).await.page());
+        let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": endpoint})).await;
+        let (stats, (row, banner)) = (stats.ok(), row(&page, name));
+        assert!(row.contains(state) && own.contains(state), "{name}: {row}\n{own}");
+        assert!(row.contains(error), "{name}: {row}");
+        for status in ["pending", "failed", "held"] {
+            let (count, oldest) = listed(&world, &tenant, endpoint, status).await;
+            let open = &stats["open"][status];
+            let mut fields = json!({"count": count, "more": false});
+            if let Some(oldest) = oldest {
+                fields["oldest_at"] = json!(oldest);
+            }
+            assert_eq!(*open, fields, "{name}: {status}");
+            assert_eq!(stats["total"][status], count, "{name}: all are of the last 24 hours");
+        }
+        let (pending, oldest) = listed(&world, &tenant, endpoint, "pending").await;
+        if let Some(oldest) = oldest {
+            let said = format!("{pending}, oldest ");
+            assert!(row.contains(&said) && first.page().contains(&format!("datetime=\"{oldest}\"")), "{name}: {row}");
+            assert!(own.contains(&said) && own.contains(&oldest.readable()), "{name}: {own}");
+        } else {
+            assert!(!own.contains("Pending:"), "{name}: {own}");
+        }
+        if let Some(missed) = missed {
+            let banner = banner.expect("a banner");
+            let (_, oldest) = listed(&world, &tenant, endpoint, "failed").await;
+            for said in [missed, &oldest.expect("a failed delivery").readable()] {
+                assert!(banner.contains(said) && own.contains(said), "{name}: {said} in {banner}\n{own}");
+            }
+        }
+        if error.starts_with("HTTP") {
+            let logged = world.log(&tenant.id).await;
+            let newest = logged.iter().find(|one| {
+                one.webhook_endpoint_id.is_some_and(|id| id.to_string() == **endpoint) && one.job_id == "job-1"
+            });
+            let attempt = newest.and_then(|one| one.last_attempt.as_ref()).expect("the attempt of the event");
+            let code = attempt.status_code.map(u16::from);
+            let last = json!({"at": attempt.at, "reason": attempt.outcome, "status_code": code});
+            assert_eq!(stats["last_error"], last, "{name}");
+            assert!(first.page().contains(&format!("datetime=\"{}\"", attempt.at)), "{name}: {row}");
+            assert!(own.contains(&attempt.at.readable()), "{name}: {own}");
+        } else {
+            assert!(stats.get("last_error").is_none(), "{name}: {stats}");
+        }
+    }
+    // The part of the chart that was not read says so.
+    let (retrying_row, _) = row(&page, "/retrying");
+    assert!(retrying_row.contains("Older successes were not read."), "{retrying_row}");
+    assert!(row(&page, "/healthy").0.contains("20 delivered, 3 failed in 24 hours"), "{page}");
+    assert!(first.page().contains("<rect class=\"unread\""));
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": retrying})).await;
+    let stats = stats.ok();
+    assert_eq!((&stats["total"]["delivered"], &stats["complete"]), (&json!(10_000), &json!(true)));
+}
