@@ -43,7 +43,10 @@ async fn head_gets_the_status_and_headers_of_every_get() {
             assert_eq!((head.status, &head.body), (get.status, &json!("")), "{path} {accept}");
             assert!(head.headers.contains_key("x-request-id"), "{path}: a function answered");
             let length = head.headers.get("content-length");
-            assert!(length.is_none_or(|length| get.headers.get("content-length") == Some(length)), "{path}: {length:?}");
+            assert!(
+                length.is_none_or(|length| get.headers.get("content-length") == Some(length)),
+                "{path}: {length:?}"
+            );
             assert_eq!(lasting(head.headers), lasting(get.headers), "{path} {accept}");
         }
     }

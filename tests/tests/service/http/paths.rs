@@ -55,7 +55,8 @@ async fn needless_slashes_pass_no_check() {
         let page = world.open(&world.url(&path)).await;
         assert_eq!(page.headers["location"], "/signin?next=%2Fconsole", "{path}");
     }
-    for path in ["/v1/webhooks/list/x", "/v1/webhooks//", "/v1/webhooks/list/%2e%2e", "//api/", "/console/endpoints/new/x/"]
+    for path in
+        ["/v1/webhooks/list/x", "/v1/webhooks//", "/v1/webhooks/list/%2e%2e", "//api/", "/console/endpoints/new/x/"]
     {
         let answer = world.send(world.http.post(world.url(path))).await;
         assert!([404, 405].contains(&answer.status), "{path}: {answer:?}");
