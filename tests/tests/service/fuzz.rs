@@ -202,6 +202,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("auth-cli", "GET", "/api/auth/list-sessions", ""),
     ("auth-cli", "POST", "/api/auth/revoke-session", r#"{"token": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
     ("auth-cli", "POST", "/api/auth/revoke-other-sessions", "{}"),
+    ("auth-cli", "POST", "/api/auth/revoke-sessions", "{}"),
     ("auth-organization", "GET", "/api/auth/organization/list", ""),
     (
         "auth-organization",
@@ -239,6 +240,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("auth-cli", "GET", "/api/auth/api-key/list", ""),
     ("auth-cli", "POST", "/api/auth/api-key/delete", r#"{"keyId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
     ("console", "GET", "/", ""),
+    ("console", "GET", "/health", ""),
     ("console", "POST", "/api/auth/verify-email", "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&callbackURL=x"),
     ("console", "GET", "/console/keys", ""),
     ("console", "POST", "/console/keys", "action=issue&form=x&name=ci&expires=30"),

@@ -77,7 +77,7 @@ async fn a_retry_uses_the_url_and_secret_that_the_endpoint_has_then() {
     world.poll("deliveries").await;
     let received = receiver.received().await;
     assert_eq!(received[1].path, "/new");
-    received[1].verify("new");
+    received[1].verify("the-new-secret-of-it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

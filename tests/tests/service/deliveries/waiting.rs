@@ -70,7 +70,7 @@ async fn every_call_works_while_500_deliveries_wait() {
     let fields = json!({"url": receiver.url("/"), "signing_secret": "the-second-secret", "active": true});
     update(&world, &tenant, &endpoint, fields).await;
     world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
-    receiver.wait_for(1).await[0].verify("second");
+    receiver.wait_for(1).await[0].verify("the-second-secret");
     counts(&world, &tenant, &endpoint, &[("delivered", 1), ("held", WAITING)]).await;
 
     // A recovery takes up all others with the next sweep.
