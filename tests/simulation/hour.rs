@@ -45,9 +45,9 @@ const SLACK: Duration = Duration::from_secs(65);
 /// Attempts within this time of a sweep may come from it, as most of the long waits do.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
-/// A slow receiver's event is parked for a second or two.
-const PARKED: Duration = Duration::from_secs(5);
-/// After so long, the receivers are good again, and events are not parked.
+/// A slow receiver's event is postponed for a second or two.
+const POSTPONED: Duration = Duration::from_secs(5);
+/// After so long, the receivers are good again, and events are not postponed.
 const PROBATION: Duration = minutes(15);
 const PROMPT: Duration = Duration::from_secs(1);
 /// How far behind the sweep may be: its metric counts from the beginning of a minute.
@@ -262,7 +262,7 @@ impl Sent {
 
     /// Until when it has to be taken: an attempt is due after each of those that failed.
     fn due(&self) -> Time {
-        let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + PARKED };
+        let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + POSTPONED };
         self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK
     }
 
@@ -271,7 +271,7 @@ impl Sent {
         let Self { at, taken, status, attempts } = self;
         let last = taken.last().copied().unwrap_or(Time::MAX);
         let is_good = *at + PROMPT < GONE || *at >= BACK + PROBATION;
-        let invariant = if *at + PARKED >= END {
+        let invariant = if *at + POSTPONED >= END {
             // It may still be in progress.
             return None;
         } else if status != "delivered" || taken.is_empty() {
@@ -283,7 +283,7 @@ impl Sent {
         } else if last > self.due() {
             "waiting deliveries come when due, beside new ones"
         } else if is_good && last > *at + PROMPT {
-            "nothing new is parked once the receivers are good"
+            "nothing new is postponed once the receivers are good"
         } else {
             return None;
         };
@@ -348,7 +348,7 @@ impl Seen {
                 self.requests(&within, None) as f64 / hour.usual(within.end - within.start) / everybody
             };
             let highest = (from..to).map(|minute| rate(BACK + minutes(minute)..BACK + minutes(minute + 1)));
-            let new = self.sent.iter().filter(|sent| within.contains(&sent.at) && sent.at + PARKED < END);
+            let new = self.sent.iter().filter(|sent| within.contains(&sent.at) && sent.at + POSTPONED < END);
             let slowest = new.filter_map(|sent| Some(*sent.taken.first()? - sent.at)).max().unwrap_or_default();
             let pending: Vec<_> =
                 self.sent.iter().filter(|sent| sent.is_old() && sent.is_pending(within.end)).collect();
@@ -371,9 +371,11 @@ impl Seen {
     }
 }
 
-/// For `mutations.py`: what does not hold.
-pub(crate) fn first() -> Option<&'static str> {
-    SMALL.run().violations(&SMALL).first().map(|violation| violation.invariant)
+/// For `mutations.rs`: the first rule that it breaks.
+pub(crate) fn first() -> Option<(String, &'static str)> {
+    let violations = std::panic::catch_unwind(|| SMALL.run().violations(&SMALL));
+    let first = violations.map(|violations| violations.first().map(|violation| violation.invariant));
+    Some(("an hour without receivers".to_owned(), first.unwrap_or(Some("nothing panics"))?))
 }
 
 fn hold(hour: &Hour) -> String {
@@ -405,5 +407,5 @@ fn an_hour_of_a_hundred_tenants() {
 fn an_hour_of_receivers_that_hang() {
     let seen = HANGING.run();
     println!("{}", seen.table(&HANGING));
-    assert!(seen.sent.iter().all(|sent| sent.at + PARKED >= END || sent.status == "delivered"), "all is delivered");
+    assert!(seen.sent.iter().all(|sent| sent.at + POSTPONED >= END || sent.status == "delivered"), "all is delivered");
 }
