@@ -158,8 +158,8 @@ fn build(copy: &Path) -> PathBuf {
     let mut cargo = Command::new("cargo");
     let cargo = cargo.current_dir(copy).args(BUILD).arg("--message-format=json-render-diagnostics");
     let cargo = cargo.env("CARGO_TARGET_DIR", copy.join("target")).env("CARGO_INCREMENTAL", "1");
-    let built = cargo.env("CARGO_PROFILE_BENCH_OPT_LEVEL", "1").stderr(Stdio::inherit()).output().expect("Cargo runs");
-    assert!(built.status.success(), "the copy does not build");
+    let built = cargo.env("CARGO_PROFILE_BENCH_OPT_LEVEL", "1").output().expect("Cargo runs");
+    assert!(built.status.success(), "the copy does not build:\n{}", String::from_utf8_lossy(&built.stderr));
     let lines = str::from_utf8(&built.stdout).expect("UTF-8").lines();
     let made = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let made = made.filter_map(|line| line["executable"].as_str().map(PathBuf::from));
