@@ -166,7 +166,10 @@ fn as_they_are() -> Vec<Aimed> {
     // With the jitter, its last attempt would be too late.
     let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
     let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
-    let all = small().into_iter().chain(large()).chain([whole]);
+    // A sweep would take the messages of those that wait longest for lost, if the log did not say that they are postponed.
+    let many = world(&[1], vec![receiver(&[(1800, Manner::Hangs)], Manner::Prompt)], &[0; 100], &[]);
+    let many = Aimed { name: "many wait for an endpoint that hangs".to_owned(), script: many };
+    let all = small().into_iter().chain(large()).chain([whole, many]);
     all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Check, Logged, Violation, ends};
 use crate::{
@@ -145,6 +145,13 @@ impl Check<'_> {
             if answered > posts.len() {
                 wrong
                     .push(("logged attempts took place", format!("{id}: {answered} answers to {} posts", posts.len())));
+            }
+            // An attempt that is cut off does not count.
+            let is_short = |attempt: &&Value| {
+                attempt["outcome"] == "timeout" && ends(attempt) - time(&attempt["at"]) < self.allowance.timeout
+            };
+            if let Some(attempt) = logged.attempts.iter().find(is_short) {
+                wrong.push(("an attempt times out after the whole timeout", format!("{id}: {attempt}")));
             }
             let count = logged.attempts.len();
             if count != usize::try_from(logged.delivery["attempts"].as_u64().unwrap_or(0)).unwrap_or(0)
