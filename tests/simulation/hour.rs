@@ -17,7 +17,7 @@ use tokio::time::sleep_until;
 use tracing::level_filters::LevelFilter;
 
 use crate::{
-    check::{Violation, ends},
+    check::{Violation, ends, log_key},
     page,
     processes::Fleet,
     run::{Known, begin, in_virtual_time, produce, start, time},
@@ -75,6 +75,8 @@ struct Sent {
     at: Time,
     /// When its receiver took it.
     taken: Vec<Time>,
+    /// When it was first in the log: after it was taken, unless its first attempt failed or was postponed.
+    logged: Time,
     status: String,
     /// When each attempt began and ended, by the log.
     attempts: Vec<Range<Time>>,
@@ -238,13 +240,16 @@ async fn sent(world: &World, known: &Known) -> Vec<Sent> {
             let attempts = attempts.iter().filter(|attempt| attempt.is_object());
             let attempts: Vec<_> = attempts.map(|attempt| time(&attempt["at"])..ends(attempt)).collect();
             let status = delivery["status"].as_str().expect("a status").to_owned();
-            logged.insert(delivery["job_id"].as_str().expect("a job").to_owned(), (status, attempts));
+            let key = log_key(&tenant.id, delivery["delivery_id"].as_str().expect("an id"));
+            let at = world.state().logged.get(&key).copied().unwrap_or(Time::MAX);
+            logged.insert(delivery["job_id"].as_str().expect("a job").to_owned(), (status, at, attempts));
         }
     }
     let events = world.script.events.iter().map(|event| {
-        let (status, attempts) = logged.remove(&event.job()).unwrap_or(("missing".to_owned(), Vec::new()));
+        let none = || ("missing".to_owned(), Time::MAX, Vec::new());
+        let (status, logged, attempts) = logged.remove(&event.job()).unwrap_or_else(none);
         let taken = taken.remove(&event.job()).unwrap_or_default();
-        Sent { at: event.at, taken, status, attempts }
+        Sent { at: event.at, taken, logged, status, attempts }
     });
     events.collect()
 }
@@ -268,7 +273,7 @@ impl Sent {
 
     /// The rule that it breaks, if any.
     fn violation(&self) -> Option<Violation> {
-        let Self { at, taken, status, attempts } = self;
+        let Self { at, taken, logged, status, attempts } = self;
         let last = taken.last().copied().unwrap_or(Time::MAX);
         let is_good = *at + PROMPT < GONE || *at >= BACK + PROBATION;
         let invariant = if *at + POSTPONED >= END {
@@ -282,7 +287,7 @@ impl Sent {
             "the first attempt after an outage succeeds"
         } else if last > self.due() {
             "waiting deliveries come when due, beside new ones"
-        } else if is_good && last > *at + PROMPT {
+        } else if is_good && (last > *at + PROMPT || *logged < last) {
             "nothing new is postponed once the receivers are good"
         } else {
             return None;

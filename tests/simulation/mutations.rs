@@ -188,8 +188,8 @@ fn search(simulation: &Path, copy: &Path, number: Option<usize>) -> Result<Strin
     }
 }
 
-/// Puts the results into the list.
-fn write(results: &[(&Mutation, String)]) {
+/// Puts the results into the list, and how many were found.
+fn write(results: &[(&Mutation, String)], found: usize) {
     let path = Path::new(ROOT).join(LIST);
     let list = fs::read_to_string(&path).expect("the list");
     let mut items: Vec<_> = list.split("\n- ").map(str::to_owned).collect();
@@ -201,6 +201,12 @@ fn write(results: &[(&Mutation, String)]) {
         let end = if rest.is_empty() { "" } else { "\n\n" };
         *item = format!("{code}\n  *{result}.*{end}{rest}");
     }
+    let commit = String::from_utf8(output("git", &["rev-parse", "--short", "HEAD"]).stdout).expect("UTF-8");
+    let (commit, all) = (commit.trim(), results.len());
+    let summary = format!("Last run in the code of commit {commit}: of {all} mutations, {found} were found.");
+    let is_summary = |line: &&str| line.starts_with("Last run in ");
+    let old = items[0].lines().find(is_summary).expect("a summary").to_owned();
+    items[0] = items[0].replace(&old, &summary);
     fs::write(path, items.join("\n- ").trim_end().to_owned() + "\n").expect("the list");
 }
 
@@ -227,7 +233,7 @@ fn each_mutation_is_found() {
         results.push((mutation, result));
     }
     if env::var("UPDATE_DOCS").is_ok() {
-        write(&results);
+        write(&results, results.len() - missed);
     }
     assert_eq!(missed, 0, "of {} mutations", results.len());
 }

@@ -91,10 +91,7 @@ impl Check<'_> {
         let mut wrong = Vec::new();
         for logged in self.logged.iter().filter(|logged| !logged.is_test()) {
             let id = logged.text("delivery_id");
-            let Some((shard, moment)) = id.match_indices('.').nth(1).map(|(at, _)| (&id[..at], &id[at + 1..])) else {
-                continue;
-            };
-            let key = [format!("{}/{shard}", self.known.tenants[logged.tenant].id), moment.to_owned()];
+            let key = log_key(&self.known.tenants[logged.tenant].id, id);
             let (Some(received), Some(listed)) = (handled.get(logged.text("job_id")), listed.get(&key)) else {
                 wrong.push(format!("{id}: not seen"));
                 continue;
@@ -358,6 +355,12 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// The key of a delivery in the log, by its id.
+pub(crate) fn log_key(tenant: &str, id: &str) -> [String; 2] {
+    let (second, _) = id.match_indices('.').nth(1).expect("an id");
+    [format!("{tenant}/{}", &id[..second]), id[second + 1..].to_owned()]
 }
 
 /// Whether an endpoint was certainly on, all that time.

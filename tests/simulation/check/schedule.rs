@@ -104,7 +104,7 @@ impl Check<'_> {
         }
         let mut wrong = Vec::new();
         let is_slow = |attempt: &Value| {
-            attempt.get("status_code").is_none()
+            attempt["outcome"] == "unanswered"
                 || attempt["duration_ms"].as_u64().is_none_or(|ms| ms >= self.allowance.slow)
         };
         for logged in &self.logged {
