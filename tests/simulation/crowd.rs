@@ -363,8 +363,7 @@ const JUST_IN_TIME: Crowd = Crowd { manner: Manner::Answers(200, 450, None), ..S
 /// Those that are so large that the invocations for good and slow receivers would not suffice for them: bad receivers, those
 /// that begin to hang while the service still takes them for slow, and new callback origins of one organization.
 const MANY: Crowd = Crowd { endpoints: 10, events: 600, ..SMALL };
-const SLOW_THEN_HANGING: Crowd =
-    Crowd { manner: Manner::Answers(200, 800, None), then: Some(Manner::Hangs), ..MANY };
+const SLOW_THEN_HANGING: Crowd = Crowd { manner: Manner::Answers(200, 800, None), then: Some(Manner::Hangs), ..MANY };
 const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };
 const LARGE: [Crowd; 3] = [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS];
 
@@ -374,8 +373,7 @@ fn violation(crowd: &Crowd) -> Option<&'static str> {
     println!("{HEADER}\n{crowd}{figures}");
     let bounds = [Duration::from_secs(5), Duration::from_secs(1)];
     for ([in_it, after_it, new, slow], bound) in figures.bursts.iter().zip(bounds) {
-        let is_late =
-            |latencies: &Latencies, bound| latencies.percentile(99).is_none_or(|wait: Duration| wait > bound);
+        let is_late = |latencies: &Latencies, bound| latencies.percentile(99).is_none_or(|wait: Duration| wait > bound);
         if in_it.missing + after_it.missing + new.missing + slow.missing > 0 {
             return Some("all is delivered beside a crowd");
         }

@@ -181,7 +181,12 @@ fn mutated() {
         let violated = run.map(|run| run.violations.first().map_or("a seed decides everything", |it| it.invariant));
         Some((format!("seed {seed}"), violated.unwrap_or("nothing panics")))
     };
-    let found = aimed::first(true).or_else(in_seeds).or_else(|| aimed::first(false)).or_else(pull::first).or_else(hour::first).or_else(crowd::first);
+    let found = aimed::first(true)
+        .or_else(in_seeds)
+        .or_else(|| aimed::first(false))
+        .or_else(pull::first)
+        .or_else(hour::first)
+        .or_else(crowd::first);
     if let Some((world, violated)) = found {
         println!("found: {world}: {violated}");
     }

@@ -113,7 +113,8 @@ fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
     for (Range { start, end }, number, new) in changes {
         let is_statement = start == end || text[..end].ends_with(';');
         let (open, close) = if is_statement { ("", "}") } else { ("(", "})") };
-        let case = format!("{open}if std::env::var(\"MUTATION\").is_ok_and(|it| it == \"{number}\") {{ {new} }} else {{");
+        let case =
+            format!("{open}if std::env::var(\"MUTATION\").is_ok_and(|it| it == \"{number}\") {{ {new} }} else {{");
         // At the same place, what ends comes before what begins, and what is within before what is around it.
         if start == end {
             inserts.push(((start, 1, usize::MAX - end), case + close));
@@ -162,8 +163,8 @@ fn build(copy: &Path) -> PathBuf {
     assert!(built.status.success(), "the copy does not build:\n{}", String::from_utf8_lossy(&built.stderr));
     let lines = str::from_utf8(&built.stdout).expect("UTF-8").lines();
     let made = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let made = made.filter_map(|line| line["executable"].as_str().map(PathBuf::from));
-    made.last().expect("an executable")
+    let mut made = made.filter_map(|line| line["executable"].as_str().map(PathBuf::from));
+    made.next_back().expect("an executable")
 }
 
 /// Runs the worlds with a mutation. Returns what was found.
