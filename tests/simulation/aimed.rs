@@ -196,7 +196,12 @@ fn copies() -> Vec<Aimed> {
             ..one.clone()
         },
     };
-    (0..24).flat_map(|seed| (1..3).map(move |send| (seed, send))).map(|(seed, send)| of(seed, send)).collect()
+    // A copy of an event that comes so late that the log is asked first.
+    let late = world(&[1], vec![receiver(&[], Manner::Prompt)], &[0], &[]);
+    let late = Script { faults: vec![Fault::Duplicate(0, 100)], ..late };
+    let late = Aimed { name: "a late copy".to_owned(), script: late };
+    let seeds = (0..24).flat_map(|seed| (1..3).map(move |send| (seed, send)));
+    seeds.map(|(seed, send)| of(seed, send)).chain([late]).collect()
 }
 
 /// Each of these worlds, with each of its calls failing in turn, but for those of the operation `without`.
