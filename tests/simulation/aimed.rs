@@ -2,6 +2,7 @@
 //! fails, or one certain message comes twice, and chance rarely meets it.
 
 use std::{
+    fmt,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -28,7 +29,7 @@ pub(crate) struct Aimed {
 }
 
 /// A failure of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Shot {
     /// It takes no effect, and neither do its repetitions.
     Before,
@@ -38,6 +39,17 @@ enum Shot {
     Death,
     /// It is done in part.
     Part,
+}
+
+impl fmt::Display for Shot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Before => "fails",
+            Self::Lost => "loses its answer",
+            Self::Death => "kills its process",
+            Self::Part => "is done in part",
+        })
+    }
 }
 
 impl Shot {
@@ -114,12 +126,14 @@ fn small() -> Vec<Aimed> {
         ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
         // A rotation between the attempts.
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
-        // A slow endpoint beside a good one: an event is cut off and parked, another is parked at once.
+        // A slow endpoint beside a good one: one event is cut off and postponed, another is postponed at once.
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
         // An attempt is made in time at first, and then is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
         // Resent after it had failed, while nothing else is to be done.
         ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
+        // The first attempt is the last, and disables its endpoint.
+        ("gone at once", world(&[1], vec![receiver(&[], Manner::Answers(410, 5, None))], &[0], &[])),
         // Switched off while it waits.
         ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
     ];
@@ -154,7 +168,16 @@ fn as_they_are() -> Vec<Aimed> {
     // With the jitter, its last attempt would be too late.
     let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
     let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
-    let all = small().into_iter().chain(large()).chain([whole]);
+    // A sweep would take the messages of those that wait longest for lost, if the log did not say that they are postponed.
+    let many = world(&[1], vec![receiver(&[(1800, Manner::Hangs)], Manner::Prompt)], &[0; 100], &[]);
+    let many = Aimed { name: "many wait for an endpoint that hangs".to_owned(), script: many };
+    // It answers just in time, but only where no attempt is cut off.
+    let long = world(&[5], vec![receiver(&[], Manner::Answers(200, 14_000, None))], &[0, 1], &[]);
+    let long = Aimed { name: "just in time".to_owned(), script: long };
+    // It fails at once, and so need not be spared as if it hung.
+    let refuses = world(&[1, 60], vec![receiver(&[(1200, Manner::Refuses)], Manner::Prompt)], &[0; 100], &[]);
+    let refuses = Aimed { name: "many wait for an endpoint that refuses".to_owned(), script: refuses };
+    let all = small().into_iter().chain(large()).chain([whole, many, refuses, long]);
     all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
 }
 
@@ -173,7 +196,12 @@ fn copies() -> Vec<Aimed> {
             ..one.clone()
         },
     };
-    (0..8).flat_map(|seed| (1..3).map(move |send| (seed, send))).map(|(seed, send)| of(seed, send)).collect()
+    // A copy of an event that comes so late that the log is asked first.
+    let late = world(&[1], vec![receiver(&[], Manner::Prompt)], &[0], &[]);
+    let late = Script { faults: vec![Fault::Duplicate(0, 100)], ..late };
+    let late = Aimed { name: "a late copy".to_owned(), script: late };
+    let seeds = (0..24).flat_map(|seed| (1..3).map(move |send| (seed, send)));
+    seeds.map(|(seed, send)| of(seed, send)).chain([late]).collect()
 }
 
 /// Each of these worlds, with each of its calls failing in turn, but for those of the operation `without`.
@@ -189,7 +217,7 @@ fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
                     let fault = shot.at(Which::Of(operation, number));
                     let mut script = script.clone();
                     script.faults.push(fault);
-                    all.push(Aimed { name: format!("{name}, {fault:?}"), script });
+                    all.push(Aimed { name: format!("{name}: {operation} {number} {shot}"), script });
                 }
             }
         }
@@ -223,16 +251,8 @@ fn all() -> Vec<Aimed> {
     [as_they_are(), copies(), failing(worlds, "")].into_iter().flatten().collect()
 }
 
-/// Those that have the text of the variable `AIMED` in their names, or else what `cargo test` runs.
-fn chosen() -> Vec<Aimed> {
-    let Ok(part) = std::env::var("AIMED") else { return some() };
-    let worlds = small().into_iter().chain(large()).filter(|aimed| part.starts_with(&aimed.name)).collect();
-    let all = [as_they_are(), copies(), failing(worlds, "")].into_iter().flatten();
-    all.filter(|aimed| aimed.name.starts_with(&part)).collect()
-}
-
-/// Runs these, on all cores, and returns the numbers of those that fail, with what they violate.
-fn failures(all: &[Aimed]) -> Vec<(usize, Vec<Violation>)> {
+/// Runs these, on all cores, and returns the numbers of those that fail, with what they violate; or ends with the first.
+fn failures(all: &[Aimed], one_is_enough: bool) -> Vec<(usize, Vec<Violation>)> {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some((number, aimed)) =
@@ -242,6 +262,9 @@ fn failures(all: &[Aimed]) -> Vec<(usize, Vec<Violation>)> {
             let violations = run.unwrap_or_else(|_| vec![Violation::new("nothing panics", "it panics")]);
             if !violations.is_empty() {
                 failed.lock().expect("no panic").push((number, violations));
+                if one_is_enough {
+                    next.store(all.len(), Ordering::Relaxed);
+                }
             }
         }
     };
@@ -256,18 +279,16 @@ fn failures(all: &[Aimed]) -> Vec<(usize, Vec<Violation>)> {
     failed
 }
 
-/// For `mutations.py`: how many there are, how many of them fail, and the first of these with what it violates.
-pub(crate) fn first() -> (usize, usize, Option<(String, &'static str)>) {
-    let all = chosen();
-    let failed = failures(&all);
-    let first = failed
-        .first()
-        .and_then(|(number, violations)| Some((all[*number].name.clone(), violations.first()?.invariant)));
-    (all.len(), failed.len(), first)
+/// For `mutations.rs`: the first that fails, and what it violates. Those without faults of their own are quick.
+pub(crate) fn first(is_quick: bool) -> Option<(String, &'static str)> {
+    let all =
+        if is_quick { [as_they_are(), copies()].into_iter().flatten().collect() } else { failing(small(), "Query") };
+    let (number, violations) = failures(&all, true).into_iter().next()?;
+    Some((all[number].name.clone(), violations.first()?.invariant))
 }
 
 fn hold(all: &[Aimed]) {
-    let failed = failures(all);
+    let failed = failures(all, false);
     println!("{} runs", all.len());
     let Some((number, _)) = failed.first() else { return };
     let Aimed { name, script } = &all[*number];

@@ -19,6 +19,7 @@ mod receivers;
 mod schedule;
 
 use allowance::Allowance;
+pub(crate) use log::log_key;
 
 /// Something that went wrong.
 #[derive(Clone, Debug)]

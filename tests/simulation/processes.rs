@@ -36,6 +36,8 @@ use crate::{
 
 const DELIVER: &str = "webhooks-deliver";
 const WAKE: &str = "deliveries-wake";
+/// How long a delivery is due until a sweep wakes it, in milliseconds.
+const OVERDUE_MS: i64 = 10 * 60 * 1000;
 
 /// The kinds of processes: those that deliver, those that sweep, and those that answer to tenants.
 const PROCESS: &str = "process";
@@ -380,6 +382,9 @@ pub(crate) async fn sweep(world: Arc<World>) {
     for minute in (0..).step_by(every) {
         sleep_until(world.instant(Duration::from_secs(60 * minute))).await;
         let faults = &world.script.faults;
+        if faults.is_empty() {
+            note_overdue(&world);
+        }
         if faults.iter().any(|fault| matches!(fault, Fault::NoSweep(at) if *at == minute)) {
             world.note("schedule", "there is no sweep this minute");
             continue;
@@ -417,6 +422,17 @@ pub(crate) async fn sweep(world: Arc<World>) {
             });
         }
     }
+}
+
+/// Notes deliveries that the log has called due for so long that a sweep takes their messages for lost.
+fn note_overdue(world: &World) {
+    let stored = world.stored();
+    let is_overdue = |item: &&Value| {
+        let due = item["next_attempt_at"]["N"].as_str().and_then(|at| at.parse::<i64>().ok());
+        item["status"]["S"] == "pending" && due.is_some_and(|due| due + OVERDUE_MS < world.ms())
+    };
+    let overdue = stored.deliveries.iter().filter(is_overdue).map(Value::to_string);
+    world.state().overdue.extend(overdue);
 }
 
 /// Whether a sweep would have nothing to do now. If it has something to do, its cursors are moved past the minutes in which

@@ -36,6 +36,8 @@ pub(super) struct Allowance {
     /// How long an attempt takes that is cut off, in a queue that all tenants share or in that of slow receivers. Limits "At least
     /// once".
     pub(super) short: Duration,
+    /// How long an attempt takes at least that times out. Limits "The log tells the truth".
+    pub(super) timeout: Duration,
     /// How many delays may, with their jitter, be longer than a message can wait: if two processes make an attempt at the same
     /// moment, both leave a row for the next one. Limits "At least once".
     pub(super) long_waits: usize,
@@ -74,6 +76,7 @@ impl Allowance {
             beside_bad: BESIDE_BAD,
             slow: 2000,
             short: Duration::from_millis(3100),
+            timeout: Duration::from_millis(14_900),
             long_waits: script.schedule.iter().filter(|delay| **delay >= 750).count(),
             faults: state.faults,
             // A copy of an event also sends another message for its next attempt, which two processes can get at the same

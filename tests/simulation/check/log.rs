@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Check, Logged, Violation, ends};
 use crate::{
@@ -91,10 +91,7 @@ impl Check<'_> {
         let mut wrong = Vec::new();
         for logged in self.logged.iter().filter(|logged| !logged.is_test()) {
             let id = logged.text("delivery_id");
-            let Some((shard, moment)) = id.match_indices('.').nth(1).map(|(at, _)| (&id[..at], &id[at + 1..])) else {
-                continue;
-            };
-            let key = [format!("{}/{shard}", self.known.tenants[logged.tenant].id), moment.to_owned()];
+            let key = log_key(&self.known.tenants[logged.tenant].id, id);
             let (Some(received), Some(listed)) = (handled.get(logged.text("job_id")), listed.get(&key)) else {
                 wrong.push(format!("{id}: not seen"));
                 continue;
@@ -145,6 +142,13 @@ impl Check<'_> {
             if answered > posts.len() {
                 wrong
                     .push(("logged attempts took place", format!("{id}: {answered} answers to {} posts", posts.len())));
+            }
+            // An attempt that is cut off does not count.
+            let is_short = |attempt: &&Value| {
+                attempt["outcome"] == "timeout" && ends(attempt) - time(&attempt["at"]) < self.allowance.timeout
+            };
+            if let Some(attempt) = logged.attempts.iter().find(is_short) {
+                wrong.push(("an attempt times out after the whole timeout", format!("{id}: {attempt}")));
             }
             let count = logged.attempts.len();
             if count != usize::try_from(logged.delivery["attempts"].as_u64().unwrap_or(0)).unwrap_or(0)
@@ -351,6 +355,12 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// The key of a delivery in the log, by its id.
+pub(crate) fn log_key(tenant: &str, id: &str) -> [String; 2] {
+    let (second, _) = id.match_indices('.').nth(1).expect("an id");
+    [format!("{tenant}/{}", &id[..second]), id[second + 1..].to_owned()]
 }
 
 /// Whether an endpoint was certainly on, all that time.

@@ -15,6 +15,8 @@ impl Check<'_> {
         self.attempts_are_prompt();
         self.the_well_do_not_wait_for_the_bad();
         self.retries_are_spread();
+        let overdue = std::mem::take(&mut self.world.state().overdue);
+        overdue.into_iter().for_each(|detail| self.fail("no pending delivery is overdue where nothing fails", detail));
     }
 
     fn attempts_keep_the_schedule(&mut self) {
@@ -102,7 +104,7 @@ impl Check<'_> {
         }
         let mut wrong = Vec::new();
         let is_slow = |attempt: &Value| {
-            attempt.get("status_code").is_none()
+            attempt["outcome"] == "unanswered"
                 || attempt["duration_ms"].as_u64().is_none_or(|ms| ms >= self.allowance.slow)
         };
         for logged in &self.logged {
