@@ -30,7 +30,7 @@ pub struct App {
 
 /// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The bound of the successes that are read and counted, in megabytes.
+/// The bound of the successes that are read and counted, in pages.
 const PAGES: usize = 16;
 
 /// Builds the function with the settings in `env`.

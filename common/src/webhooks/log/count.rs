@@ -65,9 +65,12 @@ pub struct Statistics {
 pub enum Bound {
     /// This many deliveries.
     Deliveries(usize),
-    /// This many pages of a megabyte.
+    /// This many pages, each of a thousand deliveries or a megabyte.
     Pages(usize),
 }
+
+/// The number of deliveries of a page. A call that reads more may exceed its time.
+const PAGE: i32 = 1000;
 
 impl Log {
     /// Counts the deliveries in `shards` that were created at `since` or later and are read within `bound`; and of those
@@ -114,7 +117,7 @@ impl Log {
             }
             Bound::Pages(pages) => {
                 let query = query.projection_expression("delivery, event, #status, #last.outcome");
-                (query.expression_attribute_names("#last", "last"), pages)
+                (query.expression_attribute_names("#last", "last").limit(PAGE), pages)
             }
         };
         let (mut counted, mut next) = (Statistics::default(), None);
