@@ -234,6 +234,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     // A test says nothing about the events, and a success does not hide that there was an error.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
     world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
+    world.handle_all().await;
     world.deliver(event(&tenant.id, "4")).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 5);
