@@ -183,7 +183,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Out
     let since = input.since.unwrap_or_else(|| now.before(DAY));
     let (shards, endpoints) =
         tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
-    let open = app.log.open(tenant, &[shards.clone()], now).await?.pop().unwrap_or_default();
+    let open = app.log.open(tenant, std::slice::from_ref(&shards), now).await?.pop().unwrap_or_default();
     let counting = app.log.count(tenant, &shards, &open, since, Bound::Pages(PAGES), now);
     let (counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
     let Statistics { total, hours, reasons, complete_since, .. } = counted;
