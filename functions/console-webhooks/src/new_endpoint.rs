@@ -159,7 +159,8 @@ async fn page(app: &App, tenant: &TenantId, created: &Created) -> Result<Page> {
     let console = app.console(tenant, "/console").await?;
     let link = format!("/console/endpoints/{}", visible(&created.id));
     let secret = SigningSecret::parse(&created.secret);
-    let secret = secret.map_err(|_| Error::Internal("the secret of a form's endpoint does not parse".to_owned()))?;
+    let secret =
+        secret.map_err(|_problems| Error::Internal("the secret of a form's endpoint does not parse".to_owned()))?;
     let content = html! {
         (verify::secret(&secret))
         div .row {

@@ -31,7 +31,7 @@ pub struct App {
 
 /// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The bound of the successes that are read and counted, in megabytes.
+/// The bound of the successes that are read and counted, in pages.
 const PAGES: usize = 16;
 
 /// Builds the function with the settings in `env`.
@@ -76,7 +76,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Cou
     let since = input.since.unwrap_or_else(|| now.before(DAY));
     let (shards, endpoints) =
         tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
-    let open = app.log.open(tenant, &[shards.clone()], now).await?.pop().unwrap_or_default();
+    let open = app.log.open(tenant, std::slice::from_ref(&shards), now).await?.pop().unwrap_or_default();
     let counting = app.log.count(tenant, &shards, &open, since, Bound::Pages(PAGES), now);
     let (counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
     let Statistics { total, hours, reasons, complete_since, .. } = counted;

@@ -51,9 +51,12 @@ pub struct Statistics {
 pub enum Bound {
     /// This many deliveries.
     Deliveries(usize),
-    /// This many pages of a megabyte.
+    /// This many pages, each of a thousand deliveries or a megabyte.
     Pages(usize),
 }
+
+/// The number of deliveries of a page. A call that reads more may exceed its time.
+const PAGE: i32 = 1000;
 
 impl Log {
     /// Counts the deliveries in `shards` that were created at `since` or later and are read within `bound`; and of those
@@ -97,7 +100,7 @@ impl Log {
             Bound::Deliveries(most) => {
                 (select(query, &[DELIVERY, STATUS]).limit(i32::try_from(most).unwrap_or(i32::MAX)), 1)
             }
-            Bound::Pages(pages) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]), pages),
+            Bound::Pages(pages) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]).limit(PAGE), pages),
         };
         let (mut counted, mut next) = (Statistics::default(), None);
         for _ in 0..pages {

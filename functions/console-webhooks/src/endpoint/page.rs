@@ -42,7 +42,7 @@ pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
-/// What the page shows beside the numbers that the first page has as well.
+/// The numbers of the page that the first page does not have.
 struct More {
     /// The deliveries that wait to be received, for a pull endpoint.
     waiting: Option<Waiting>,

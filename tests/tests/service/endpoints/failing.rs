@@ -234,8 +234,9 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     // A test says nothing about the events, and a success does not hide that there was an error.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
     world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
-    world.poll_all("deliveries").await;
+    world.handle_all().await;
     world.deliver(event(&tenant.id, "4")).await;
+    world.handle_all().await;
     assert_eq!(receiver.count().await, 5);
     let kept = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!((&kept["status_code"], &kept["at"]), (&json!(502), &json!(Timestamp::from_millisecond(before))));

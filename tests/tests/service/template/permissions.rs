@@ -354,7 +354,7 @@ async fn the_pages_are_used(world: &World) {
     let accepting = json!({"tenantSlug": "pages", "invitationId": invited, "name": "Al", "password": "correct horse"});
     let page = world.url(&format!("/invite?tenantSlug=pages&invitationId={invited}"));
     assert_eq!(world.send(world.http.get(page)).await.status, 200);
-    assert_eq!(form("/invite", accepting).await.status, 200);
+    assert_eq!(form("/invite", accepting).await.status, 303);
 }
 
 /// As an owner who invites, manages and removes a member, and is the last to leave.
