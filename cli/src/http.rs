@@ -156,8 +156,10 @@ fn kind(error: &reqwest::Error) -> Unanswered {
 
 /// Whether the error is one of a TLS handshake. Only an open connection can end or be reset.
 fn is_of_tls(error: &io::Error) -> bool {
-    let is_of_rustls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
-    is_of_rustls || matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+    // An error within an error is not its source.
+    let is_within =
+        error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>() || inner.downcast_ref().is_some_and(is_of_tls));
+    is_within || matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ impl Columns {
                 let shown = fit(cell, (*width).min(left));
                 is_whole &= shown == *cell || number == self.shrinks;
                 let used = width_of(&shown);
-                let color = color_of(cell).filter(|_| self.state == Some(number));
+                let color = color_of(cell).filter(|_| self.state == Some(number) && !shown.is_empty());
                 line.push_str(&color.map_or_else(|| shown.clone(), |color| painted(&shown, color)));
                 line.extend(std::iter::repeat_n(' ', (width + 2).saturating_sub(used)));
                 left = left.saturating_sub(width + 2);

@@ -11,9 +11,10 @@ pub mod clients;
 pub(crate) mod dynamo;
 pub(crate) mod expression;
 mod https;
+mod rounds;
 pub(crate) mod transaction;
 
-pub use self::dynamo::rounds;
+pub use self::rounds::rounds;
 
 /// Turns a failed call into an [`Error`] that names the operation (`doing`, such as "reading the user"). Throttling
 /// becomes [`Error::Busy`], every other failure [`Error::Internal`].

@@ -1,6 +1,6 @@
 //! Builds, reads and writes DynamoDB items.
 
-use std::{collections::HashMap, fmt, ops::ControlFlow, str::FromStr};
+use std::{collections::HashMap, fmt, str::FromStr};
 
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 
@@ -158,28 +158,6 @@ pub(crate) async fn get(dynamodb: &Client, table: &str, key: Item, doing: &'stat
 pub(crate) async fn put(dynamodb: &Client, table: &str, item: Item, doing: &'static str) -> Result<()> {
     let put = dynamodb.put_item().table_name(table).set_item(Some(item));
     Box::pin(put.send()).await.map(drop).map_err(failure(doing))
-}
-
-/// The number of times that a conditional write starts over because other writes came first.
-const STARTS: u32 = 10;
-
-/// Repeats a round, which writes conditionally on what it has read, until one breaks. Each round gets the state with which
-/// the round before it continues, the first one `state`. (An async closure could change its own state, but its future is
-/// not known to be `Send`.)
-///
-/// # Errors
-/// A round failed; or other writes came first in every round: [`Error::Busy`].
-pub async fn rounds<S, T, F>(mut state: S, mut round: impl FnMut(S) -> F) -> Result<T>
-where
-    F: Future<Output = Result<ControlFlow<T, S>>>,
-{
-    for _ in 0..STARTS {
-        match round(state).await? {
-            ControlFlow::Break(done) => return Ok(done),
-            ControlFlow::Continue(next) => state = next,
-        }
-    }
-    Err(Error::Busy)
 }
 
 /// Reads all pages of `query`, without the SDK's paginator, whose two channels add 26,000 instructions to a call.

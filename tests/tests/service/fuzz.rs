@@ -242,6 +242,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("console", "GET", "/", ""),
     ("console", "GET", "/health", ""),
     ("console", "POST", "/api/auth/verify-email", "token=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&callbackURL=x"),
+    ("console", "GET", "/console/welcome", ""),
+    ("console", "POST", "/console/welcome", "action=verify"),
     ("console", "GET", "/console/keys", ""),
     ("console", "POST", "/console/keys", "action=issue&form=x&name=ci&expires=30"),
     ("console", "GET", "/console/team", ""),

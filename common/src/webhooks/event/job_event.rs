@@ -7,7 +7,7 @@ use memchr::{memchr, memchr2, memchr3};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::name::EventName;
+use super::name::{EventName, of_a_job};
 use crate::{
     id::TenantId,
     json_members::Members,
@@ -91,7 +91,7 @@ impl JobEvent {
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
         let message = Message(serde_json::from_str(text).map_err(malformed)?);
         let event = message.required("event")?;
-        let name = serde_json::from_str(event.get())
+        let name = of_a_job(&mut serde_json::Deserializer::from_str(event.get()))
             .map_err(|_not_one| Malformed("event is neither \"job.completed\" nor \"job.failed\"".to_owned()))?;
         let tenant = message.required_text("tenant_id")?;
         let job_id = message.required_text("job_id")?;

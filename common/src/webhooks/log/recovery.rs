@@ -28,9 +28,9 @@ use super::{
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, attributes, boolean, get, item, number, query_all, rounds, text},
+        dynamo::{Item, Record, attributes, boolean, get, item, number, query_all, text},
         expression::query,
-        failure,
+        failure, rounds,
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},

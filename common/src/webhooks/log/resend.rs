@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     aws::{
-        dynamo::{number, rounds, text},
+        dynamo::{number, text},
+        rounds,
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},

@@ -174,7 +174,7 @@ async fn a_secret_of_ones_own_is_shown_in_a_form_that_libraries_take() {
     };
     let generated = browser.press(&path, &browser.open(&path).await, "Rotate secret", &[]).await;
     assert_eq!(shown(&generated, "library-secret"), None, "every library takes it as it is");
-    for own in ["correct horse battery staple!", "a-secret-of-ones-own", "whsec_über"] {
+    for own in ["correct horse battery staple!", "a-secret-of-ones-own", "whsec_über sechzehn Zeichen"] {
         let page = browser.open(&path).await;
         let rotated = browser.press(&path, &page, "Rotate secret", &[("own", own)]).await;
         assert_eq!(shown(&rotated, "secret").as_deref(), Some(own));

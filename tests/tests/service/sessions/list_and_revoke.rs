@@ -65,7 +65,7 @@ async fn the_last_use_is_written_once_a_day_and_never_fails_a_call() {
     let (writes, fails) = (Arc::new(AtomicUsize::new(0)), Switch::default());
     let (written, failing) = (Arc::clone(&writes), fails.clone());
     let world = World::answering(&[], move |call| {
-        let is_note = call.operation == "UpdateItem" && call["UpdateExpression"] == "SET seen_on = :today";
+        let is_note = call.operation == "UpdateItem" && call["UpdateExpression"] == "SET seen_on = :v0";
         written.fetch_add(usize::from(is_note), Ordering::SeqCst);
         (is_note && failing.is_on()).then(failure)
     })
