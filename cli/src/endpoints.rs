@@ -88,7 +88,7 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
     }
     let rows = listed.webhook_endpoints.iter().map(|endpoint| {
         let address = if endpoint.kind == Kind::Pull { "(pull)".to_owned() } else { cell_of(endpoint.url.as_ref()) };
-        let events = endpoint.events.as_ref().map_or("all".to_owned(), |events| events.to_string());
+        let events = endpoint.events.as_ref().map_or("all".to_owned(), ToString::to_string);
         let description = cell_of(endpoint.description.as_ref());
         vec![cell(&endpoint.webhook_endpoint_id), state(endpoint), events, address, description]
     });

@@ -27,7 +27,6 @@ pub use world::{Answer, Tenant, World, faults::Switch};
 
 /// A client for plain HTTP. The command-line client enables TLS in `reqwest`, which then needs a provider; root
 /// certificates would take time to load.
-#[must_use]
 pub fn plain_http() -> reqwest::ClientBuilder {
     let _may_be_installed = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().tls_certs_only([]).no_proxy()

@@ -283,7 +283,7 @@ pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &Te
     let found = query_all(of_organization(dynamodb, table, organization), doing).await?;
     let ids = found.iter().map(|found| Record::new("invitation", found).text(INVITATION_ID));
     for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
-        let keys: Vec<Item> = ids.iter().map(|id| key(id)).collect();
+        let keys: Vec<Item> = ids.iter().map(key).collect();
         let invitations = batch_get(dynamodb, table, keys.clone(), doing).await?;
         // The invitations of one address share a pointer, which only they lead to, so pointers go first.
         let emails = invitations.iter().map(|found| Record::new("invitation", found).text(EMAIL));
