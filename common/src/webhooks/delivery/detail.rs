@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The cause of a failure, as a sentence without its period. It can contain text from a receiver, so it has printable
-/// ASCII characters only, and at most [`MAX_BYTES`] of them.
+/// ASCII characters only, and at most 240 of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail(Cow<'static, str>);
 
