@@ -124,7 +124,7 @@ test("what an endpoint can become", { skip: here.skip }, async (t) => {
   await person.looks("the console after the last endpoint was deleted");
   await person.opens("/console/deliveries");
   await person.looks("deliveries to an endpoint that was deleted");
-  for (const gone of [path, "/console/endpoints/x", "/console/deliveries/x", "/console/", "/console/endpoint", "/sigin"]) {
+  for (const gone of [path, "/console/endpoints/x", "/console/deliveries/x", "/console/endpoint", "/sigin"]) {
     await person.opens(gone);
     await person.looks(`${gone}, which is not there`, 404);
   }
