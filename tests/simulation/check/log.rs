@@ -130,7 +130,7 @@ impl Check<'_> {
             let (id, status) = (logged.text("webhook_id"), logged.text("status"));
             let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
             if status == "delivered" && !posts.iter().any(|post| post.taken) {
-                wrong.push(("delivered means that the receiver accepted it", format!("{id} was taken by nobody")));
+                wrong.push(("delivered means that the receiver accepted it", format!("no receiver accepted {id}")));
             }
             let resent = self.resent(logged).map(|when| when.from).max().unwrap_or_default();
             let taken = posts.iter().find(|post| post.taken && post.at >= resent);

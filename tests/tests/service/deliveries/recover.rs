@@ -97,7 +97,7 @@ async fn a_recovery_resends_failed_and_held_of_its_time_and_endpoint() {
         assert_eq!(
             now.ok()["delivery"],
             json!(api::deliveries::Delivery::from(delivery)),
-            "what was not resent is as it was"
+            "the other deliveries are unchanged"
         );
     }
     (progress["resent"], progress["done"]) = (json!(5), json!(true));
