@@ -49,3 +49,35 @@ pub enum CliLogin {
     /// `expired`: the request can no longer be approved, so create a new one.
     Expired,
 }
+
+/// The code of a request, such as `KQTB-MFRD`. The client prints it and the approval page shows it, so that users can see
+/// whether the page belongs to their own request.
+///
+/// It consists of the last 32 bits of the id, which are random. Its letters are consonants that are hard to confuse and
+/// spell no words (RFC 8628, 6.1).
+#[must_use]
+pub fn comparison_code(request_id: &CliLoginId) -> String {
+    const LETTERS: [char; 16] = ['B', 'C', 'D', 'F', 'G', 'H', 'J', 'K', 'M', 'N', 'P', 'Q', 'R', 'T', 'V', 'W'];
+    const LENGTH: usize = 8;
+    let digits: Vec<_> =
+        request_id.as_str().chars().rev().filter_map(|digit| digit.to_digit(16)).take(LENGTH).collect();
+    let letters = digits.iter().rev().filter_map(|digit| LETTERS.get(usize::try_from(*digit).ok()?));
+    let mut code: String = letters.collect();
+    if code.len() == LENGTH {
+        code.insert(LENGTH / 2, '-');
+    }
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_has_two_groups_of_random_letters() {
+        let code = |id: &str| comparison_code(&CliLoginId::from(id));
+        assert_eq!(code("01a1fd8f-0d9d-7513-8a60-3a930123456f"), "BCDF-GHJW");
+        assert_eq!(code("01A1FD8F-0D9D-7513-8A60-3A93FEDCBA98"), "WVTR-QPNM");
+        assert_eq!(code(""), "", "an answer of another service breaks nothing");
+    }
+}

@@ -36,7 +36,9 @@ fn route() -> Route<App, NoCallers> {
         .summary("Requests a browser login. The request has no effect until a signed-in user approves it.")
         .description(
             "Open `/signin?cliLoginId=...&cliLoginSecret=...` with the id and the secret in a browser, and call \
-             `cliLoginPoll` until the user has approved the request.",
+             `cliLoginPoll` until the user has approved the request. The page shows a code, which the client can show, \
+             too, so that the user can compare them: the last eight hexadecimal digits of `requestId`, each as the letter \
+             at its place in `BCDFGHJKMNPQRTVW`, with a hyphen after the fourth.",
         )
         .faults(&[Fault::TooMany])
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use api::auth::comparison_code;
 use common::{
     accounts::{
         cli_logins::{CliLogin, parse_secret},
@@ -342,6 +343,7 @@ fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: 
     let is_elsewhere = login.address != here;
     let agent = login.agent.as_deref().unwrap_or("Unknown");
     let (email, id, asked) = (user.email.to_string(), user.id.to_string(), ago(login.created_at));
+    let code = comparison_code(&login.id.into());
     let [action, mode, request, secret, _] = hidden(link, "approve");
     let approve = Form {
         button: "Approve sign-in",
@@ -353,7 +355,8 @@ fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: 
     };
     let content = html! {
         p { "A command-line client wants to sign in as " strong { (email) } "." }
-        (facts(&[("Requested", &asked), ("IP address", &login.address), ("Client", agent)]))
+        (facts(&[("Code", &code), ("Requested", &asked), ("IP address", &login.address), ("Client", agent)]))
+        p { "If your terminal shows a code, it must be the same one." }
         (warning(html! {
             p {
                 strong { "Approve only if you just started this sign-in yourself. " }

@@ -342,6 +342,8 @@ async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
     assert!(says.contains("wants to sign in as <strong>jo@acme.example.com</strong>"));
     assert!(says.contains("<dd>evil/1 &quot;&gt;&lt;script&gt;") && says.contains("<dd>127.0.0.1</dd>"), "{says}");
     assert!(says.contains("Approve only if you just started this sign-in yourself."));
+    let code = api::auth::comparison_code(&login["requestId"].as_str().expect("an id").into());
+    assert!(says.contains(&format!("<dt>Code</dt><dd>{code}</dd>")), "{code} is missing in {says}");
     assert!(
         says.contains("If another person sent you this link, approving it gives that person access to your account.")
     );
