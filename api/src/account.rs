@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::{Email, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId};
+use crate::{
+    name::Open,
+    text::{Email, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId},
+};
 
 names! {
     /// The rights of a member.
@@ -98,7 +101,7 @@ pub struct Member {
     /// The id of the user.
     pub user_id: UserId,
     /// The role of the member, which determines their permissions.
-    pub role: Role,
+    pub role: Open<Role>,
     /// When the member joined.
     pub created_at: Timestamp,
     /// The user.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     call::Done,
+    name::Open,
     text::{Cursor, DeliveryId, EndpointId, LeaseId, RecoveryId, Timestamp, WebhookId},
     webhooks::EventName,
 };
@@ -137,12 +138,12 @@ pub struct Delivery {
     #[schemars(with = "EndpointId")]
     pub webhook_endpoint_id: Option<EndpointId>,
     /// The name of the event.
-    pub event: EventName,
+    pub event: Open<EventName>,
     /// The first 1,024 bytes of the id of the job that the event is about.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
     /// The status of the delivery.
-    pub status: Status,
+    pub status: Open<Status>,
     /// The number of attempts so far.
     pub attempts: u32,
     /// When the event entered its queue.
@@ -186,7 +187,7 @@ pub struct Attempt {
     #[schemars(extend("examples" = ["Moved to /new"]))]
     pub response: Option<String>,
     /// The reason for the attempt.
-    pub trigger: Trigger,
+    pub trigger: Open<Trigger>,
 }
 
 /// A delivery with its payload and its attempts.
@@ -231,7 +232,7 @@ pub struct Recovery {
     /// The end of the period: deliveries that were created before this time are resent.
     pub until: Timestamp,
     /// The status of the deliveries that are resent.
-    pub status: Missed,
+    pub status: Open<Missed>,
     /// The number of deliveries that have been resent so far.
     pub resent: u32,
     /// Whether all of these deliveries have been resent.
@@ -388,7 +389,7 @@ pub struct LeasedDelivery {
     /// The id of the delivery, needed to settle it.
     pub delivery_id: DeliveryId,
     /// The name of the event.
-    pub event: EventName,
+    pub event: Open<EventName>,
     /// The id of the job that the event is about.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
@@ -422,9 +423,9 @@ pub struct Settled {
     /// The delivery.
     pub delivery_id: DeliveryId,
     /// The result: whether the settlement was recorded.
-    pub result: Verdict,
+    pub result: Open<Verdict>,
     /// The status that the delivery now has; absent if nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Status")]
-    pub status: Option<Status>,
+    pub status: Option<Open<Status>>,
 }

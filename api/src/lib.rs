@@ -20,7 +20,7 @@ mod text;
 pub mod webhooks;
 
 pub use call::{Call, Done, MAX_ELEMENTS};
-pub use name::{ClosedSet, NotAName};
+pub use name::{ClosedSet, NotAName, Open};
 pub use text::{
     CliLoginId, Cursor, DeliveryId, Description, Email, EndpointId, KeyId, LeaseId, Name, RecoveryId, Secret, Slug,
     TenantId, Timestamp, UserId, WebhookId,

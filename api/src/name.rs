@@ -1,6 +1,8 @@
 //! Closed sets of names.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 /// A closed set of names.
 pub trait ClosedSet: Copy + 'static {
@@ -68,4 +70,66 @@ macro_rules! names {
             }
         }
     )*};
+}
+
+/// A name in an answer. Clients read a name that a later version of the service added as `Later`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
+#[serde(untagged)]
+pub enum Open<T> {
+    Known(T),
+    Later(String),
+}
+
+impl<T> From<T> for Open<T> {
+    fn from(name: T) -> Self {
+        Self::Known(name)
+    }
+}
+
+impl<T: PartialEq> PartialEq<T> for Open<T> {
+    fn eq(&self, name: &T) -> bool {
+        matches!(self, Self::Known(known) if known == name)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Open<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(name) => name.fmt(f),
+            Self::Later(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The description lists the known names.
+impl<T: JsonSchema> JsonSchema for Open<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Open;
+    use crate::deliveries::Status;
+
+    #[test]
+    fn names_of_later_versions_are_read() {
+        let read = |text: &str| serde_json::from_str::<Open<Status>>(text).expect("a name");
+        assert_eq!(read(r#""held""#), Status::Held);
+        assert_eq!(read(r#""paused""#), Open::Later("paused".to_owned()));
+        assert_eq!(read(r#""paused""#).to_string(), "paused");
+    }
 }

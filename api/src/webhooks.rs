@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     call::{Done, MAX_ELEMENTS},
+    name::Open,
     text::{DeliveryId, Description, EndpointId, Secret, Timestamp},
 };
 
@@ -50,11 +51,11 @@ impl EventName {
 /// The events that an endpoint gets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
-pub struct EventFilter(pub Vec<EventName>);
+pub struct EventFilter(pub Vec<Open<EventName>>);
 
 impl fmt::Display for EventFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))
+        f.write_str(&self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -154,7 +155,7 @@ pub struct Endpoint {
     /// The id of the endpoint.
     pub webhook_endpoint_id: EndpointId,
     /// How events reach the receiver: the service posts them (`push`), or a program receives them (`pull`).
-    pub kind: Kind,
+    pub kind: Open<Kind>,
     /// The URL to which events are posted; absent for pull endpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -195,7 +196,7 @@ pub struct Endpoint {
     /// The reason why the service disabled the endpoint; absent if the service has not disabled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DisabledReason")]
-    pub disabled_reason: Option<DisabledReason>,
+    pub disabled_reason: Option<Open<DisabledReason>>,
     /// When a program last called `receive` for the pull endpoint, accurate to ten minutes; absent before the first
     /// call.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -97,9 +97,9 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
 }
 
 fn state(endpoint: &Endpoint) -> String {
-    match (endpoint.active, endpoint.disabled_reason, &endpoint.failing_since) {
+    match (endpoint.active, &endpoint.disabled_reason, &endpoint.failing_since) {
         (false, None, _) => "inactive".to_owned(),
-        (false, Some(reason), _) => format!("disabled ({reason})"),
+        (false, Some(reason), _) => format!("disabled ({})", cell(reason)),
         (true, _, Some(since)) => format!("failing since {}", clock::short(since)),
         (true, _, None) => "active".to_owned(),
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{
-    KeyId, Secret,
+    KeyId, Open, Secret,
     account::{ActiveMember, CreateKey, DeleteKey, Organization, Organizations, Profile, Role, SignOut},
     auth::{CliLogin, CliLoginCreate, CliLoginPoll},
 };
@@ -87,7 +87,7 @@ struct Who {
     api: String,
     organization: Organization,
     user: Profile,
-    role: Role,
+    role: Open<Role>,
 }
 
 async fn identity(api: &Api) -> Result<Who, Failure> {

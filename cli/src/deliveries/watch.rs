@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use api::{
-    DeliveryId,
+    DeliveryId, Open,
     deliveries::{Delivery, List as Call, Listed, Status},
 };
 
@@ -70,7 +70,7 @@ async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failu
 
 /// The status and the number of attempts of each printed delivery.
 #[derive(Default)]
-struct Seen(HashMap<DeliveryId, (Status, u32)>);
+struct Seen(HashMap<DeliveryId, (Open<Status>, u32)>);
 
 impl Seen {
     /// The new and changed deliveries of a page, oldest first.
@@ -78,7 +78,7 @@ impl Seen {
         let mut now = HashMap::new();
         let mut news = Vec::new();
         for delivery in page.iter().rev() {
-            let state = (delivery.status, delivery.attempts);
+            let state = (delivery.status.clone(), delivery.attempts);
             if self.0.get(&delivery.delivery_id) != Some(&state) {
                 news.push(delivery);
             }
@@ -98,13 +98,13 @@ mod tests {
 
     #[test]
     fn each_change_is_printed_once_and_oldest_first() {
-        let one = |id: &str, status| Delivery {
+        let one = |id: &str, status: Status| Delivery {
             delivery_id: id.into(),
             webhook_id: "msg_1".into(),
             webhook_endpoint_id: None,
-            event: EventName::Completed,
+            event: EventName::Completed.into(),
             job_id: "job-1".to_owned(),
-            status,
+            status: status.into(),
             attempts: 1,
             created_at: "2026-01-31T12:00:00.000Z".into(),
             next_attempt_at: None,

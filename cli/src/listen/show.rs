@@ -33,14 +33,14 @@ impl Show {
     pub(super) fn event(&self, done: &Done, settled: Option<Settled>) -> Result<(), Failure> {
         let LeasedDelivery { delivery_id, event, job_id, attempt, .. } = &done.delivery;
         let page = self.page(delivery_id);
-        let result = settled.as_ref().map(|settled| settled.result);
+        let result = settled.as_ref().map(|settled| &settled.result);
         if self.is_json {
             return Ok(say_json(&json!({
                 "at": clock::now(), "delivery_id": delivery_id, "event": event, "job_id": job_id, "attempt": attempt,
                 "outcome": done.tried.as_ref().map(Tried::outcome),
                 "duration_ms": done.tried.as_ref().map(|tried| tried.took),
                 "response": done.tried.as_ref().and_then(Tried::response),
-                "result": result, "status": settled.and_then(|settled| settled.status), "page": page,
+                "result": result, "status": settled.as_ref().and_then(|settled| settled.status.as_ref()), "page": page,
             }))?);
         }
         let (event, job) = (cell(event), cell(job_id));
@@ -62,7 +62,7 @@ impl Show {
         if let Some(answer) = tried.response().and_then(|text| text.lines().find(|line| !line.trim().is_empty())) {
             say(&fit(&format!("          {}", cell(&answer.trim())), width))?;
         }
-        if result != Some(Verdict::Settled) {
+        if result.is_none_or(|result| *result != Verdict::Settled) {
             note(&format!("The lease of {} expired before it was settled. It will be received again.", line.job));
         }
         Ok(())

@@ -77,9 +77,9 @@ impl From<Delivery> for deliveries::Delivery {
             delivery_id: id.into(),
             webhook_id: webhook_id.into(),
             webhook_endpoint_id: webhook_endpoint_id.map(Into::into),
-            event,
+            event: event.into(),
             job_id,
-            status,
+            status: status.into(),
             attempts,
             created_at: delivery.created_at.into(),
             next_attempt_at: delivery.next_attempt_at.map(Into::into),
@@ -92,7 +92,7 @@ impl From<Attempt> for deliveries::Attempt {
     fn from(attempt: Attempt) -> Self {
         let Attempt { at, outcome, status_code, detail, duration_ms, response, trigger } = attempt;
         let detail = detail.map(|detail| detail.as_str().to_owned());
-        Self { at: at.into(), outcome, status_code, detail, duration_ms, response, trigger }
+        Self { at: at.into(), outcome, status_code, detail, duration_ms, response, trigger: trigger.into() }
     }
 }
 
@@ -104,7 +104,7 @@ impl From<Recovery> for deliveries::Recovery {
             webhook_endpoint_id: webhook_endpoint_id.into(),
             since: since.into(),
             until: until.into(),
-            status,
+            status: status.into(),
             resent,
             done,
         }
@@ -125,7 +125,7 @@ impl From<Member> for account::Member {
             id: id.into(),
             organization_id: organization.into(),
             user_id: id.into(),
-            role,
+            role: role.into(),
             created_at: joined_at.into(),
             user: account::Profile { id: id.into(), name: name.into(), email: email.into() },
         }

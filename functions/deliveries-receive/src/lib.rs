@@ -106,7 +106,7 @@ fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDel
     let texts = headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
     Ok(LeasedDelivery {
         delivery_id: delivery.id.into(),
-        event: delivery.event,
+        event: delivery.event.into(),
         attempt: delivery.attempts.saturating_add(1),
         job_id: delivery.job_id,
         lease: lease.into(),

@@ -202,7 +202,11 @@ impl App {
     ) -> Result<Settled> {
         let id = settlement.id;
         let endpoint = id.destination.endpoint().and_then(|id| known.get(&id));
-        let verdict = |result, status| Settled { delivery_id: id.into(), result, status };
+        let verdict = |result: Verdict, status: Option<Status>| Settled {
+            delivery_id: id.into(),
+            result: result.into(),
+            status: status.map(Into::into),
+        };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
         rounds((before, None), |(before, tried): (_, Option<Option<Attempt>>)| async move {
             let Some(was) = before else { return Ok(Break(verdict(Verdict::NotFound, None))) };

@@ -37,7 +37,7 @@ fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
     let (disabled_at, disabled_reason) = view.disabled.unzip();
     Endpoint {
         webhook_endpoint_id: view.id.into(),
-        kind: view.kind,
+        kind: view.kind.into(),
         url: view.url,
         description: view.description.map(Into::into),
         active: view.active,
@@ -48,7 +48,7 @@ fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
         previous_secret_expires_at: view.previous_secret_expires_at.filter(|at| now < *at).map(Into::into),
         failing_since: view.failing_since.map(Into::into),
         disabled_at: disabled_at.map(Into::into),
-        disabled_reason,
+        disabled_reason: disabled_reason.map(Into::into),
         last_asked_at: view.pulled.asked_at.map(Into::into),
         last_taken_at: view.pulled.taken_at.map(Into::into),
     }

@@ -42,6 +42,6 @@ impl FromIterator<EventName> for EventFilter {
 
 impl From<EventFilter> for api::EventFilter {
     fn from(filter: EventFilter) -> Self {
-        Self(filter.0)
+        Self(filter.0.into_iter().map(Into::into).collect())
     }
 }
