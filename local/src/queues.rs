@@ -1,5 +1,5 @@
-//! The embedded SQS, extended with what clients expect of the real one: fair queues, limits, and the error names that
-//! the SDKs know. docs/architecture.md lists what is still missing.
+//! The embedded SQS, extended with what clients expect of the real one: limits, the groups of messages, and the error
+//! names that the SDKs know. docs/architecture.md lists what is still missing.
 
 mod journal;
 mod limits;

@@ -1,8 +1,16 @@
 //! The delivery protocol under virtual time: the real functions, in a world of this test's own, in which everything goes
 //! wrong that can. A seed decides all of it, so every run can be repeated, to the byte.
 //!
-//! `docs/reliability.md` says what this shows. `SEED=7 cargo test -p tests --test simulation -- --ignored one_run
-//! --nocapture` shows the run of a seed.
+//! `docs/reliability.md` explains the promises that are checked, and the runs of seeds. Other runs:
+//!
+//! ```sh
+//! SEEDS=300 cargo test -p tests --test simulation digests -- --ignored --nocapture    # a digest of each history
+//! cargo test -p tests --test simulation worlds_with_long_waits -- --ignored           # aimed faults, all calls of all worlds
+//! CROWD=Hangs cargo test --profile bench -p tests --test simulation figures_of_a_crowd -- --ignored --nocapture
+//! cargo test -p tests --test simulation an_hour_of -- --ignored --nocapture           # an hour without receivers, at full length
+//! ```
+//!
+//! Record the digests before a refactoring: afterward, they must be unchanged.
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 #![expect(clippy::print_stdout, reason = "a simulation reports what happened")]

@@ -7,6 +7,10 @@
 //! The item stores the id of each failure, so repetitions of an event count once. After an email, the ids of the told
 //! failures are kept until the next email. Beyond [`FULL`] failures between two emails, failures are only counted: each
 //! process counts on its own, and writes its count once a minute ([`storm`]).
+//!
+//! A process that dies before it has noted a failure leaves its record, which is retried. One that dies before it has
+//! counted a try leaves the notice to the next sweep; one that dies between that and the email leaves a try, and an email
+//! of the day, too many; and one that dies between the email and the removal of the notice causes a second email.
 
 mod failing;
 mod failure;

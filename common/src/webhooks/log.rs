@@ -7,7 +7,9 @@
 //!   that a search need not read the delivered ones. A delivery that succeeds or is held immediately consists of this
 //!   item alone, with its payload.
 //! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`. An
-//!   update pays for the whole item, so the state is kept small.
+//!   update pays for the whole item by the kilobyte, so the state is kept small: it contains a payload of at most 512
+//!   bytes, and passes earlier attempts on when it reaches a kilobyte. Bodies over 640 bytes are compressed (LZ4 with a
+//!   dictionary).
 //! - [Parked events](parked) of version 0.1.0: `<tenant>/parked/<id>`.
 //! - The deliveries that wait for a pull endpoint, in a separate sparse index: [`pull`].
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.

@@ -2,7 +2,8 @@
 //!
 //! Each step can be interrupted and repeated, so there is no lease and no saved progress. A call or an attempt in
 //! progress may still store data, so an organization stays listed until a pass at least two minutes after its deletion
-//! finds no endpoint and leaves no log.
+//! finds no endpoint and leaves no log. A delivery's payload and attempts are deleted before the state that leads to them,
+//! and the ids of endpoints stay until the log is empty.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,12 @@
 //! Makes attempts once they get a slot.
+//!
+//! An attempt waits for a slot for two seconds at most, with at most 20 of its tenant in a process. It is then postponed
+//! for one to two times its wait or its receiver's silence, the time since the receiver last answered: two hours at most,
+//! and never beyond the delivery's deadline. Long waits therefore cost few tries and end at different times.
+//!
+//! A silent receiver that hangs gets **probes**: up to four attempts from one process at a time, then a pause for as long
+//! as an attempt may take, or a tenth of the silence if that is longer, five minutes at most. After a success, its rate
+//! grows again.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -1,14 +1,17 @@
 //! Scheduling attempts: slots bound the attempts that start at the same time, and places bound those in progress.
 //!
-//! Connecting, signing and writing takes CPU, so every attempt takes a slot. An attempt that only waits for its answer
-//! needs just a socket and a few kilobytes: it soon returns the slot and keeps its place, of which there are more. If
-//! slots or places are scarce, the next goes to the tenant that has the fewest, and to the lane of that tenant with the
-//! fewest. A tenant never has more than it leaves to others, and receivers not known to be good never have more than
-//! half of the slots.
+//! Connecting, signing and writing takes CPU, so an attempt begins in one of `MAX_CONCURRENT_ATTEMPTS` slots. An attempt
+//! that only waits for its answer needs just a socket and a few kilobytes: after 20 ms it returns the slot and keeps its
+//! place. There are four times as many places as slots, 800 at most.
 //!
-//! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: each
-//! success widens it by one, as slow start does with a congestion window (RFC 5681, section 3.1). So recovered
-//! receivers are not flooded.
+//! If slots or places are scarce, the next goes to the tenant that has the fewest, and to the lane of that tenant with the
+//! fewest. A tenant never has more than it leaves to others. Receivers not known to be good have at most half of the
+//! slots; slow receivers have at most half of the places, and hanging ones at most as many places as there are slots.
+//!
+//! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: it begins
+//! with one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens it by one, as slow
+//! start does with a congestion window (RFC 5681, section 3.1), so recovered receivers are not flooded. New callback
+//! origins of a tenant share one lane, the crowd.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,

@@ -1,9 +1,14 @@
 //! The standing of a receiver: good, unknown, slow or hanging. It decides the queue and the slots of attempts.
 //!
-//! A receiver that answers quickly is good. An unknown receiver gets one attempt, and more once that has succeeded. A
-//! receiver that answers late, or fails several times in a row, is slow. A receiver that gives no answer within seconds
-//! is hanging, until it answers; it is a suspect while its trial may show that it is merely slow. Only many successes in a row, over a minute, make either good again, so an alternating
-//! receiver stays slow. This module only decides, from values, and has no side effects.
+//! - **Good**: it answers within `SOON`.
+//! - **Unknown**: this process has seen no answer for `MEMORY_OF_GOOD`. It gets one attempt, and more once that succeeds.
+//! - **Slow**: it answers later, fails `FAILURES` times in a row, or refuses connections.
+//! - **Hanging**: an attempt was cut off, timed out or took longer than `ANSWERS`. It hangs until it answers sooner, and
+//!   is a suspect while its trial may show that it is merely slow.
+//!
+//! Only `SUCCESSES` quick successes in a row over a `PROBATION` make it good again: a receiver that alternates
+//! between answering and hanging stays slow. An endpoint's item stores the standing and is written when it changes; the
+//! standing of callbacks is kept by each process alone. This module only decides, from values, and has no side effects.
 
 use std::time::Duration;
 

@@ -1,9 +1,13 @@
 //! Trials: the second attempts at receivers that have just become too slow for the queues that all tenants share.
 //!
-//! Whether a receiver that was cut off is slow or hangs is not known. If it has answered before, the attempt that was
-//! cut off is repeated at once, as at a slow receiver. For a moment, other deliveries to it wait for the result, so that
-//! they need not queue behind those to hanging receivers. A tenant has one trial at a time, for which few deliveries
-//! wait, since trials take invocations that slow receivers share.
+//! An attempt that was cut off after half a second does not show whether its receiver is slow or hangs. An endpoint, or a
+//! callback origin that has answered before, is then a suspect for two seconds (`TRIAL`). The attempt is repeated at
+//! once through `slow-deliveries`, for at most `LONGEST_TRIAL`, and up to `WAITING` other deliveries of the tenant
+//! wait for the result instead of queuing behind those to hanging receivers. If the receiver has answered by then, it is
+//! slow; otherwise it hangs.
+//!
+//! The write that notes the cut-off decides which process makes the trial. A tenant has one trial at a time in a process,
+//! since trials take invocations that slow receivers share.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,7 +1,9 @@
 //! Notices tell a tenant by email that an endpoint is failing, or has been disabled.
 //!
 //! The write that changes the endpoint also makes the notice pending, so that neither is lost. Pending notices are in a
-//! sparse index. A notice describes the endpoint at the time of sending.
+//! sparse index, which makes them an outbox. A notice describes the endpoint at the time of sending, and is removed on
+//! condition that it is unchanged. A process that dies before it has counted a try leaves the notice to the next sweep;
+//! one that dies between the email and the removal causes a second email.
 //!
 //! Each try is counted before it is made. Two processes therefore never send the same notice, no notice is sent while
 //! the table cannot be written, and tries become rarer regardless of their result.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, env, fs};
 
 use common::telemetry::line::LINES;
 
-use super::{code, codes, page, root, rows};
+use super::{codes, page, root, rows};
 use crate::template::{LEAST, METRICS, resources, template};
 
 const PAGE: &str = "docs/operating.md";
@@ -53,7 +53,7 @@ fn the_alarms_are_those_of_the_template() {
     let page = page(PAGE);
     let listed: Vec<_> = rows(&page, &["alarm", "means", "what to do"])
         .into_iter()
-        .map(|row| format!("{}Alarm", code(row[0])))
+        .flat_map(|row| codes(row[0]).into_iter().map(|(alarm, _)| format!("{alarm}Alarm")).collect::<Vec<_>>())
         .collect();
     let template = template(&LEAST);
     let alarms: BTreeSet<_> = resources(&template, "AWS::CloudWatch::Alarm").map(|(name, _)| name.to_owned()).collect();

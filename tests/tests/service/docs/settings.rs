@@ -15,10 +15,10 @@ const VARIABLES: [&str; 5] = ["variable", "template parameter", "default", "rang
 const PARAMETERS: [&str; 4] = ["parameter", "default", "range", "meaning"];
 
 #[test]
-fn every_variable_is_listed_with_its_parameter_or_resource() {
+fn every_variable_is_listed_with_its_parameter() {
     let source = page(PAGE);
     let mut listed = BTreeMap::new();
-    for row in [rows(&source, &VARIABLES), rows(&source, &["variable", "resource"])].concat() {
+    for row in rows(&source, &VARIABLES) {
         assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
     }
     // Where the value of every parameter is its name, a variable shows which one it refers to.
@@ -28,10 +28,18 @@ fn every_variable_is_listed_with_its_parameter_or_resource() {
     let mut given = BTreeMap::new();
     for (name, value) in functions(&template).flat_map(|(_, function)| variables(function)) {
         let value = text(value);
-        let setter = if names.contains(&value) { value.to_owned() } else { resource(&template, value) };
-        assert_eq!(given.insert(name.as_str(), setter.clone()).unwrap_or_else(|| setter.clone()), setter, "{name}");
+        if !names.contains(&value) {
+            assert_eq!(name.replace('_', ""), resource(&template, value).to_uppercase() + suffix(value), "{name}");
+            continue;
+        }
+        assert_eq!(given.insert(name.as_str(), value.to_owned()).unwrap_or_else(|| value.to_owned()), value, "{name}");
     }
     assert_eq!(listed, given);
+}
+
+/// The end of the name of a variable for a resource.
+fn suffix(value: &str) -> &str {
+    if value.contains('/') { "URL" } else { "" }
 }
 
 /// The table of this local name, or the queue of this URL: `api-keys` is `ApiKeysTable`.
