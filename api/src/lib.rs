@@ -5,8 +5,6 @@
 //! issues at once, under the names in `NAMES`. Answers hold texts, not the domain's types: a value is checked where it
 //! enters the service. Outputs of routes that the client does not call are declared by their functions.
 
-#![expect(missing_docs, reason = "the descriptions of fields and names are part of the OpenAPI description")]
-
 #[macro_use]
 mod call;
 #[macro_use]

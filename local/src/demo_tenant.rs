@@ -59,7 +59,6 @@ pub(crate) struct Tools<'a> {
     pub(crate) api: &'a Api,
     pub(crate) mail: &'a EmailStore,
     pub(crate) inbox: &'a Inbox,
-    /// The function that delivers.
     pub(crate) deliver: &'a Function,
     pub(crate) requests: &'a Arc<Requests>,
     pub(crate) sqs: &'a aws_sdk_sqs::Client,

@@ -76,7 +76,6 @@ type Start = fn(&Env) -> Result<Handler, ConfigError>;
 /// The crates in `functions/`, by name.
 const CRATES: &[(&str, Start)] = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 
-/// The names of the functions.
 pub fn function_names() -> impl Iterator<Item = &'static str> {
     CRATES.iter().map(|(name, _)| *name)
 }

@@ -62,7 +62,6 @@ impl Inbox {
             .with_state(self.clone())
     }
 
-    /// The URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         let [address, _] = &self.origins;
         format!("{address}{path}")

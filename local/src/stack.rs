@@ -75,7 +75,6 @@ pub struct Ports {
     pub api: u16,
     /// DynamoDB.
     pub dynamodb: u16,
-    /// SQS.
     pub sqs: u16,
     /// The page with the sent emails.
     pub mail: u16,
@@ -247,7 +246,6 @@ impl Stack {
         self.dynamodb_client.clone()
     }
 
-    /// An SQS client for this stack.
     #[must_use]
     pub fn sqs_client(&self) -> aws_sdk_sqs::Client {
         self.sqs_client.clone()

@@ -31,7 +31,6 @@ use crate::{
 const LIST: &str = "deleted";
 const ORGANIZATIONS: Attribute = Attribute("organizations");
 
-/// An organization that was deleted.
 #[derive(Clone, Debug)]
 pub struct DeletedOrganization {
     /// The organization's id.

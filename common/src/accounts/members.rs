@@ -57,7 +57,6 @@ impl MemberIdOrEmail {
     }
 }
 
-/// A change to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Role(Role),

@@ -154,7 +154,6 @@ impl Session {
 /// A reference to a session in a request: the id from a list, or the secret.
 #[derive(Debug)]
 pub enum IdOrToken {
-    /// Its id.
     Id(SessionId),
     /// Its secret.
     Token(Token),

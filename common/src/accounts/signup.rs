@@ -33,7 +33,6 @@ use crate::{
 pub struct NewUser {
     /// The user, whose email is not verified yet.
     pub user: User,
-    /// The hash of their password.
     pub password: PasswordHash,
     /// Their first session.
     pub session: Session,
@@ -51,7 +50,6 @@ pub struct Founder {
     pub name: Name,
     /// Their email address, with which they will sign in.
     pub email: Email,
-    /// Their password.
     pub password: Password,
     /// The display name of the organization.
     pub organization_name: Name,
@@ -69,7 +67,6 @@ pub struct Invitee {
     pub slug: Slug,
     /// Their display name.
     pub name: Name,
-    /// Their password.
     pub password: Password,
 }
 

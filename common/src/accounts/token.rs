@@ -17,7 +17,6 @@ attributes! { pub(crate)
     KIND = "kind", EXPIRES_AT = "expires_at",
 }
 
-/// The key of the token with this hash.
 pub(crate) fn token_key(hash: &SecretHash) -> Item {
     item([(TOKEN_HASH, text(hash.as_str()))])
 }

@@ -29,7 +29,6 @@ pub struct User {
     pub email: Email,
     /// Whether they have proved access to the mailbox of that address.
     pub email_verified: bool,
-    /// Their organization.
     pub organization: TenantId,
     /// Their role in that organization.
     pub role: Role,

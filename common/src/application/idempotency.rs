@@ -83,7 +83,6 @@ impl IdempotencyKey {
 }
 
 impl Hash {
-    /// The hash of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())

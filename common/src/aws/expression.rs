@@ -280,7 +280,6 @@ impl Update {
         update.build().expect("a complete update")
     }
 
-    /// The update as a call.
     pub(crate) fn call(self, dynamodb: &Client) -> UpdateItemFluentBuilder {
         let update = self.into_write();
         let call = dynamodb.update_item().table_name(update.table_name).set_key(Some(update.key));

@@ -184,7 +184,6 @@ impl Access<Callers> for Tenant {
 
 /// A user, and the credential of the call.
 pub struct Caller {
-    /// The user.
     pub user: User,
     /// The credential.
     pub by: By,
@@ -249,9 +248,7 @@ impl Access<Callers> for KeyOrSession {
 
 /// A user, and the session they are signed in with.
 pub struct SignedIn {
-    /// The user.
     pub user: User,
-    /// The session.
     pub session: Stored,
 }
 

@@ -125,7 +125,6 @@ impl Function {
         (Some(&route.info), handled)
     }
 
-    /// The route of a request.
     fn find(&self, request: &Request) -> Option<&BoundRoute> {
         self.at_path(request).find(|route| route.info.method == request.method)
     }

@@ -75,7 +75,6 @@ pub enum Fault {
     NotAMember,
     /// 404: the requested object does not exist.
     NotFound,
-    /// 409, with this reason.
     Conflict(Reason),
     /// 429: too many attempts.
     TooMany,

@@ -28,7 +28,6 @@ pub enum Reply {
     },
     /// An HTML page, with these `Set-Cookie` values.
     Page {
-        /// The page.
         page: Page,
         /// The `Set-Cookie` values.
         cookies: Vec<String>,

@@ -11,7 +11,6 @@ use crate::{
 /// An error of the domain or of HTTP itself.
 #[derive(Debug)]
 pub enum HttpError {
-    /// An error of the domain.
     Domain(Error),
     /// A request that is not valid HTTP.
     Unreadable,
@@ -28,7 +27,6 @@ impl From<Error> for HttpError {
 }
 
 impl HttpError {
-    /// The HTTP status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Unreadable => StatusCode::BAD_REQUEST,

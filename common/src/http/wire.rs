@@ -50,7 +50,6 @@ impl Wire {
         }
     }
 
-    /// The response for an error.
     pub(super) fn refusal(self, error: &HttpError) -> Response {
         let body = match self {
             Self::Envelope => json!(envelope_error(error)),

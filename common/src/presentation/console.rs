@@ -6,7 +6,6 @@ use crate::{http::page::visible, name::Name};
 
 /// The console of an organization. Each of its pages shows the organization's name and links to the other pages.
 pub struct Console {
-    /// The name of the organization.
     pub organization: Name,
     /// The console link that the page belongs to.
     pub here: &'static str,

@@ -73,7 +73,6 @@ pub struct Post<'a> {
     pub target: Target<'a>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
-    /// The name of the event.
     pub event: EventName,
     /// The time at which the event entered its queue.
     pub event_at: Timestamp,
@@ -90,7 +89,6 @@ pub struct Content<'a> {
     pub headers: Option<&'a Headers>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
-    /// The name of the event.
     pub event: EventName,
     /// The time at which the event entered its queue.
     pub event_at: Timestamp,

@@ -28,7 +28,6 @@ const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 /// A message of these queues. It contains no body, URL or secret: those are in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
-    /// An attempt is due.
     Attempt(DueAttempt),
     /// Version 0.1.0 parked the first attempts of an event. This version reads such a message, but sends none.
     Parked(ParkedEvent),

@@ -34,7 +34,6 @@ pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
 
-/// The page.
 pub(crate) fn page(shelf: &Shelf) -> Markup {
     html! {
         (DOCTYPE)

@@ -119,7 +119,6 @@ impl<'a> Field<'a> {
         Self { kind: "password", ..Self::text(name, label, "current-password", "") }
     }
 
-    /// A new password.
     #[must_use]
     pub fn new_password(name: &'static str, label: &'static str) -> Self {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }

@@ -8,7 +8,6 @@ use crate::{id::TenantId, timestamp::Timestamp};
 /// The longest delay that SQS offers. The sweep of the log wakes deliveries that wait longer.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
 
-/// An attempt that is due.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DueAttempt {
     /// The owner of the delivery.

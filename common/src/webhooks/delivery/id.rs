@@ -15,7 +15,6 @@ use crate::{
 /// no index: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId {
-    /// The destination of the delivery.
     pub destination: DestinationId,
     /// The shard of the destination's log that stores the delivery.
     pub shard: u8,
@@ -88,7 +87,6 @@ impl fmt::Display for Shard {
 }
 
 impl Shard {
-    /// The first `number` shards of a destination.
     pub fn first(destination: DestinationId, number: u8) -> impl Iterator<Item = Self> {
         (0..number).map(move |number| Self { destination, number })
     }

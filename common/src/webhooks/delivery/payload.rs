@@ -20,7 +20,6 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The payload of a test of an endpoint.
     #[must_use]
     pub fn test(endpoint: EndpointId) -> Self {
         Self { destination: Destination::Endpoint(endpoint), body: Bytes::from_static(TEST_BODY) }

@@ -20,17 +20,14 @@ use crate::{
 /// A delivery in the delivery log.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The id of the delivery.
     pub id: DeliveryId,
     /// The value of the `webhook-id` header, by which receivers recognize duplicates.
     pub webhook_id: WebhookId,
     /// The id of the endpoint; `None` for the callback of a job.
     pub webhook_endpoint_id: Option<EndpointId>,
-    /// The name of the event.
     pub event: EventName,
     /// The first 1,024 bytes of the id of the job that the event is about.
     pub job_id: String,
-    /// The status of the delivery.
     pub status: Status,
     /// The number of attempts so far.
     pub attempts: u32,
@@ -55,7 +52,6 @@ pub struct Delivery {
 /// The result of an attempt that was due.
 #[derive(Debug)]
 pub enum AttemptResult {
-    /// The attempt was made.
     Made(Attempt, Outcome),
     /// The attempt could not be made, and is due again at this time.
     Postponed(Timestamp),

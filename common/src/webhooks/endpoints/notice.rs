@@ -33,7 +33,6 @@ use crate::{
 /// A pending notice, and the current state of its endpoint.
 #[derive(Debug)]
 pub struct Notice {
-    /// The endpoint.
     pub endpoint: EndpointId,
     /// The URL of the endpoint, if it has one.
     pub address: Address,

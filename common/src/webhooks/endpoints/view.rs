@@ -57,7 +57,6 @@ pub struct EndpointView {
     pub log_shards: u8,
 }
 
-/// The attributes of an [`EndpointView`].
 #[rustfmt::skip]
 const VIEW: [Attribute; 20] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, LOG_SHARDS,

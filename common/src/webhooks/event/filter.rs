@@ -25,7 +25,6 @@ impl EventFilter {
         self.0.contains(&event)
     }
 
-    /// The names of the events.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|name| name.as_str())
     }

@@ -49,7 +49,6 @@ pub enum Audience {
 }
 
 impl Audience {
-    /// The URL and secret of a callback.
     #[must_use]
     pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
         match self {

@@ -7,7 +7,6 @@ use crate::issue::Problem;
 
 /// The `job_id` of a test event.
 pub const TEST_JOB: &str = "test";
-/// The body of a test event.
 pub const TEST_BODY: &[u8] = br#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#;
 
 /// Parses a name from a request.

@@ -53,7 +53,6 @@ pub struct FailedJob {
     body: Bytes,
 }
 
-/// The workflow of a job.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Workflow {
     /// The key of its item.
@@ -162,7 +161,6 @@ impl WorkflowKey {
         Self(format!("{:016x}{:016x}", hash(&["workflow", name]), hash(&[name, "workflow"])))
     }
 
-    /// The key that was stored as `text`.
     pub(super) fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }
