@@ -4,9 +4,10 @@
 //! of `docs/performance.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
 //! runs, writes only the JSON, and fails if a figure is more than twice as bad as its bound.
 //!
-//! With `--delivery`, it measures only what has to do with deliveries: most of its time is for building the other functions.
-//! Then it prints the table, and writes the costs and the plot. With `--costs`, it only computes the costs, and what events at
-//! some rates take (`docs/performance.md`). With names of parts, such as `warm thousand`, it measures only these, and prints them.
+//! With `--delivery`, it measures only deliveries: most of a full run is spent building the other functions. Then it
+//! prints the table, and writes the costs and the plot. With `--costs`, it only computes the costs and the requirements
+//! of some event rates (`docs/performance.md`). With names of parts, such as `warm thousand`, it measures only these,
+//! and prints them.
 
 #![expect(
     clippy::expect_used,

@@ -1,15 +1,15 @@
 //! Isolation: the delay that bad tenants cause for others. Each run starts `cargo local`, and lets tenants send concurrently:
 //!
-//! - A, one or many bad ones. Their receivers misbehave in one of several modes.
-//! - B, a healthy one whose receiver has taken events before. It has a hundred events in A's burst, and another hundred
-//!   afterwards, while A goes on.
-//! - S, one whose receiver always takes 0.8 seconds, and has done so before. It has twenty events in A's burst.
-//! - N, a healthy one whose first event is in the middle of the burst.
-//! - H, a healthy endpoint of the first bad tenant. It gets the same events as the bad ones beside it.
+//! - A, one or many bad tenants. Their receivers misbehave in one of several modes.
+//! - B, a healthy tenant whose receiver has accepted events before. It sends a hundred events in A's burst, and another
+//!   hundred afterward, while A continues.
+//! - S, a tenant whose receiver always takes 0.8 seconds, and has done so before. It sends twenty events in A's burst.
+//! - N, a healthy tenant that sends its first event in the middle of the burst.
+//! - H, a healthy endpoint of the first bad tenant. It gets the same events as the bad endpoints.
 //!
-//! It measures how long their events take from their send to their receiver, what that costs, and how many of the first bad tenant's
-//! deliveries are not in its log once all events have been received from their queue. The bounds come from
-//! two controls: B alone, and A with receivers that are well. It prints a table, and exits with 1 if a bound is broken.
+//! It measures the time from sending to arrival, its cost, and the number of the first bad tenant's deliveries that are
+//! not in its log once all events have been received from their queue. The bounds come from two controls: B alone, and
+//! A with healthy receivers. It prints a table, and exits with 1 if a bound is broken.
 //!
 //! ```sh
 //! cargo bench -p tests --bench isolation                # each mode, and some in other shapes: some 20 minutes
@@ -17,8 +17,8 @@
 //! cargo bench -p tests --bench isolation -- "hang 1x"   # the runs whose name contains this, of the usual ones or, with --all, of all
 //! ```
 //!
-//! A run is named for its mode, the number of bad tenants, the number of bad endpoints that each has, and what their
-//! receivers did before the burst: nothing (cold), the same (warm), or well (turns).
+//! A run is named after its mode, the number of bad tenants, the number of bad endpoints of each, and the history of
+//! their receivers before the burst: none (cold), the same behavior (warm), or healthy (turns).
 
 #![expect(
     clippy::expect_used,
@@ -74,7 +74,7 @@ async fn main() {
     }
 }
 
-/// The place of a control among those that have been run. It is run once.
+/// The index of a control among the completed ones. Each control runs once.
 async fn control(local: &Path, controls: &mut Vec<(Scenario, Outcome)>, control: Scenario) -> usize {
     if let Some(found) = controls.iter().position(|(scenario, _)| *scenario == control) {
         return found;

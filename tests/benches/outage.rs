@@ -1,10 +1,11 @@
 //! Recovery from a total outage, in the minutes of `deliveries-wake`: 1,000 events a second of 100 tenants have failed
-//! for an hour, so 180,000 long waits end in a minute, as many due rows are checked, and then all tenants recover.
+//! for an hour. 180,000 long waits end in a minute, as many due rows are checked, and then all tenants start
+//! recoveries.
 //!
-//! The function is the one that is deployed, with a process for each sweeper, against the embedded tables and queues. Each
-//! sweeper is invoked twice at once, as if a minute took longer than a minute. The run fails if a delivery is not woken, or
-//! is woken twice; if a process needs too much memory; or if the sweepers would not keep up with the CPU that the template
-//! gives them. The measurements go into `docs/performance.md`.
+//! The function is built as it is deployed and has a process for each sweeper, with the embedded tables and queues.
+//! Each sweeper is invoked twice at once, as if the sweep of a minute took longer than a minute. The run fails if a
+//! delivery is not woken, or is woken twice; if a process needs too much memory; or if the sweepers would not keep up
+//! with the CPU that the template gives them. The measurements go into `docs/performance.md`.
 //!
 //! ```sh
 //! cargo bench -p tests --bench outage
@@ -35,11 +36,11 @@ use common::{timestamp::Timestamp, webhooks::log::due::SWEEPERS};
 use sweep::{Measured, Sweepers};
 use tests::World;
 
-/// How many long waits end in a minute.
+/// The number of long waits that end in a minute.
 const ROWS: usize = 180_000;
-/// How many deliveries are recovered: less than a minute's worth of a hundred recoveries, which is 600,000.
+/// The number of recovered deliveries: less than a hundred recoveries resend in a minute, which is 600,000.
 const RECOVERED: usize = 60_000;
-/// The most memory of a process, in MiB. Read at once, the rows of a minute would take more.
+/// The maximum memory of a process, in MiB. Reading all rows of a minute at once would take more.
 const MOST_MEMORY: f64 = 64.0;
 /// The memory, in MiB, with which a process gets one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).
@@ -82,7 +83,7 @@ async fn main() {
     }
 }
 
-/// The table, and which part of a minute the waits and the checks of a minute take.
+/// The table, and the part of a minute that its waits and checks take.
 fn report(measured: &[(&str, usize, Measured); 3]) -> (String, f64) {
     let memory = sweep::memory_of_function();
     let share = memory / MIB_OF_A_CPU;
@@ -111,13 +112,13 @@ fn report(measured: &[(&str, usize, Measured); 3]) -> (String, f64) {
     (text, load)
 }
 
-/// How many messages a queue has, delayed ones included.
+/// The number of messages in a queue, delayed ones included.
 async fn left_in(world: &World, queue: &str) -> usize {
     let counts = tests::world::queues::counts(&world.stack.sqs_client(), &world.stack.queues()[queue]).await;
     counts.iter().sum()
 }
 
-/// The beginning of a minute: what is due less than a minute later is due in the same one.
+/// The beginning of a minute: rows that are due less than a minute later belong to the same minute.
 fn on_the_minute(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond().div_euclid(60_000) * 60_000)
 }

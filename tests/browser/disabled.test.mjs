@@ -1,13 +1,13 @@
-// An endpoint whose receiver asked for no more deliveries: from the link to it until everything has been recovered.
+// An endpoint whose receiver answered 410: from the link in the email until everything has been recovered.
 //
-// A recovery begins with the next full minute of the service, and takes another: most of the time, this test waits.
+// A recovery begins with the next full minute of the service and takes another minute, so this test mostly waits.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { DESK, PASSWORD, PHONE, Person } from "./person.mjs";
 import { jobEnds, receiver, scene, until } from "./world.mjs";
 
-// With signing in, and with looking whether it is done.
+// Including signing in and checking the result.
 const MOST_CLICKS = 3;
 const RECOVERY = 150_000;
 
@@ -30,7 +30,7 @@ describe("an endpoint that was disabled", { concurrency: true, skip: here.skip }
     const { person } = await begins(t, PHONE);
     await person.opens("/console");
     await recovers(person);
-    // The form for those who know better since when.
+    // The form for users who know a better start time.
     await person.page.getByText("Recover missed deliveries", { exact: true }).click();
     await person.page.getByLabel("Deliveries", { exact: true }).selectOption("held");
     await person.presses("button", "Recover deliveries", person.page.locator("details[open]"));
@@ -51,7 +51,7 @@ async function begins(t, device) {
   return { person, owner, email, hook, link, other };
 }
 
-// Two receivers ask for no more, and another job ends meanwhile. Returns the paths of the endpoints.
+// Two receivers answer 410, and another job ends meanwhile. Returns the paths of the endpoints.
 async function isDisabled(owner, hook) {
   const tenant_id = await owner.tenant();
   const paths = [];
@@ -110,7 +110,7 @@ async function hasLink(owner, email, path) {
 }
 
 async function seesAllWell(person, owner) {
-  // The owner watches in another window until the last delivery is recorded, so that the click can resend it.
+  // The owner waits in another window until the last delivery is recorded, so that the click can resend it.
   await owner.opens(person.page.url());
   await until("all has been written down", async () => {
     await owner.page.reload();

@@ -1,4 +1,4 @@
-// Words of strangers: whatever a tenant, a job or a receiver writes is shown as text, and breaks no layout.
+// Untrusted text: anything that a tenant, a job or a receiver writes is shown as text, and breaks no layout.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -30,7 +30,7 @@ test("hostile words are inert, and the pages keep their form", { skip: here.skip
   await person.page.locator("[aria-invalid]").first().waitFor();
   await person.looks("a hostile form, refused", 400);
 
-  // The longest that are taken.
+  // The longest accepted values.
   const path = `/${encodeURI(MARKUP).slice(0, 200)}?${"W".repeat(1700)}`;
   await accepts(person, hook.url(path), [MARKUP + "W".repeat(500 - MARKUP.length), "W".repeat(255), `${MARKUP} ${URL_OF_SCRIPT}`]);
   await accepts(person, hook.url("/hidden"), [`note ${HIDDEN} ${URL_OF_SCRIPT}`, `note ${URL_OF_SCRIPT}`]);
@@ -67,7 +67,7 @@ test("hostile words are inert, and the pages keep their form", { skip: here.skip
   t.diagnostic(`pages looked at: ${person.seen}`);
 });
 
-// Adds an endpoint with the first of the descriptions that is taken.
+// Adds an endpoint with the first accepted description.
 async function accepts(person, url, descriptions) {
   for (const description of descriptions) {
     await person.opens("/console/endpoints/new");

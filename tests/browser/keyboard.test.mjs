@@ -1,11 +1,11 @@
-// The console without a mouse: Tab, Enter and Space reach everything, and one always sees where one is.
+// The console without a mouse: Tab, Enter and Space reach everything, and the focus is always visible.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Person } from "./person.mjs";
 import { jobEnds, receiver, scene } from "./world.mjs";
 
-// No page of the test has so many stops before its content ends.
+// No page of the test has this many tab stops.
 const MOST_TABS = 60;
 
 const here = scene({ RETRY_SCHEDULE: "" });
@@ -30,7 +30,7 @@ test("a failed delivery is found and sent again by keyboard alone", { skip: here
   await tabsTo(person, /\/keys/);
   await keyboard.press("Enter");
   await person.sees("Failing for");
-  // All that can be opened opens with the space bar.
+  // All disclosures open with the space bar.
   await tabsTo(person, /^By hour/);
   await keyboard.press("Space");
   await person.sees("Hour");
@@ -65,7 +65,7 @@ test("an endpoint is added by keyboard alone", { skip: here.skip }, async (t) =>
   assert.match(await person.page.locator("dl").first().innerText(), /Events\s+job\.completed\s/);
 });
 
-// Presses Tab until what has the focus is called so. Wherever the focus is meanwhile, it must be seen.
+// Presses Tab until an element with this name has the focus. On the way, the focus must always be visible.
 async function tabsTo(person, name) {
   for (let tabs = 0; tabs < MOST_TABS; tabs += 1) {
     await person.page.keyboard.press("Tab");

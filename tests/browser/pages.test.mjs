@@ -1,13 +1,14 @@
-// The pages and states of the console that the other tests do not come by.
+// The pages and states of the console that the other tests do not cover.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PASSWORD, Person } from "./person.mjs";
 import { jobEnds, receiver, scene, until } from "./world.mjs";
 
-// A failed delivery waits long for its second attempt, and a hanging one is still in progress when its page is shown.
+// A failed delivery waits long enough for its second attempt that a hanging one is still in progress when its page is
+// shown.
 const here = scene({ RETRY_SCHEDULE: "600", DELIVERY_TIMEOUT: "8" });
-// More than a page of each.
+// More than one page of each.
 const ENDPOINTS = 11;
 const JOBS = 26;
 

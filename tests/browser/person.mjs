@@ -1,4 +1,4 @@
-// A person in front of a browser, and the rules for every page that they see.
+// A person who uses a browser, and the rules for every page that they see.
 
 import assert from "node:assert/strict";
 import axe from "axe-core";
@@ -9,9 +9,9 @@ export const DESK = { viewport: { width: 1280, height: 800 } };
 export const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 export const PASSWORD = "a long password";
 
-// A desk, the same at a zoom of 200 %, a phone, and the narrowest that WCAG asks for (a desk at 400 %).
+// A desktop, the same at a zoom of 200 %, a phone, and the narrowest width that WCAG requires (a desktop at 400 %).
 const WIDTHS = [1280, 640, 390, 320];
-// The colors differ by the scheme, and the layout of tables by the width: each is tested once.
+// Only the colors depend on the scheme and only the layout of tables on the width, so each is tested once.
 const LOOKS = [
   ["light", 1280],
   ["dark", 390],
@@ -24,12 +24,13 @@ export class Person {
   #wrong = [];
   #refusals = [];
 
-  // Whatever is wrong with the pages that they see fails the test `t`, once it has come to its end.
+  // Any fault of a page that they see fails the test `t` at its end.
   static async sitsDown(t, { browser, service }, options = DESK) {
     const person = new Person();
     person.service = service;
     person.context = await browser.newContext(options);
-    // The policy of the pages keeps every script out, and so axe. A page is looked at in a second context that lets it in.
+    // The policy of the pages blocks every script, including axe. A page is checked in a second context, which allows
+    // axe.
     const inspection = await browser.newContext({ bypassCSP: true });
     person.inspected = await inspection.newPage();
     person.isThorough = options === DESK;
@@ -56,7 +57,7 @@ export class Person {
     });
     page.on("console", (message) => {
       if (message.type() !== "error") return;
-      // Chromium says this of every page with such a status.
+      // Chromium logs this for every page with such a status.
       const isRefusal = message.text().includes("responded with a status of 4");
       const told = `${message.text()} (${message.location().url})`;
       (isRefusal ? this.#refusals : this.#wrong).push(told);
@@ -72,8 +73,8 @@ export class Person {
     return this.page.goto(new URL(path, this.service.api).href);
   }
 
-  // Clicks or taps, and counts it. Links and buttons alike lead to a page, which is waited for: a
-  // reload during a navigation fails.
+  // Clicks or taps, and counts the actions. Links and buttons lead to a page. This waits for it: a reload during a
+  // navigation fails.
   async presses(role, name, within = this.page) {
     this.clicks += 1;
     const target = within.getByRole(role, { name, exact: typeof name === "string" }).first();
@@ -88,7 +89,7 @@ export class Person {
     await this.page.getByText(text).first().waitFor();
   }
 
-  // The word for how the endpoint or the delivery of the page stands.
+  // The state of the endpoint or the delivery, as the page names it.
   async standing() {
     return (await this.page.locator("main .state").first().innerText()).replace(/^\W+/, "");
   }
@@ -98,7 +99,7 @@ export class Person {
     return this.page.evaluate(() => (document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim());
   }
 
-  // The newest mail to them with these words.
+  // The newest email to them that contains these words.
   mail(to, words) {
     return until(`a mail to ${to} with ${words}`, async () => {
       const mails = await (await fetch(`${this.service.mail}/messages`)).json();
@@ -112,7 +113,7 @@ export class Person {
     return (await answer.json()).json.tenantId;
   }
 
-  // Reloads until the page says so: what is done meanwhile takes a moment.
+  // Reloads until the page shows this: background work takes a moment.
   awaits(text) {
     return until(`${this.page.url()} says ${text}`, async () => {
       await this.page.reload();
@@ -134,7 +135,7 @@ export class Person {
     await this.opens(/\S*\/verify-email\?token=\S+/.exec(text)[0]);
   }
 
-  // An account with a confirmed address, by way of the pages.
+  // An account with a confirmed address, created through the pages.
   async joins(slug, organization = "Analytical Engines", name = undefined) {
     const email = `${slug}@example.com`;
     await this.opens("/signin?mode=signup");
@@ -147,7 +148,7 @@ export class Person {
     return email;
   }
 
-  // Adds an endpoint. Returns its secret, which is shown this once.
+  // Adds an endpoint. Returns its secret, which is shown only once.
   async addsEndpoint(url, description = "") {
     await this.opens("/console/endpoints/new");
     await this.fills("URL", url);
@@ -157,7 +158,7 @@ export class Person {
     return this.page.locator("#secret").innerText();
   }
 
-  // Holds the page as it is now to everything that must hold of a page. `status` is what it was answered with.
+  // Checks the current page against the rules for all pages. `status` is the expected status.
   async looks(state, status = 200) {
     const { page, response } = this;
     const html = await response.text();

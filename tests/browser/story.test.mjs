@@ -1,11 +1,11 @@
-// The story that the console is for, at a desk and on a phone.
+// The main story of the console, on a desktop and on a phone.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DESK, PHONE, Person } from "./person.mjs";
 import { isSigned, jobEnds, receiver, scene, until } from "./world.mjs";
 
-// The most that it may take from the first look to a failed delivery that arrived.
+// The maximum number of actions between the first page and a failed delivery that arrived.
 const MOST_CLICKS = 3;
 
 // A delivery fails permanently after its second attempt.
@@ -92,7 +92,7 @@ async function breaks(person, hook) {
   await person.looks("deliveries, one of which has failed");
 }
 
-// Which endpoint fails, since when and why can be read where the console begins.
+// The first page shows which endpoint fails, since when, and why.
 async function repairs(person, hook, secret) {
   hook.answers(204);
   await person.opens("/console");

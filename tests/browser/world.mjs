@@ -1,5 +1,5 @@
-// The parts of a test of the console: the whole service in memory, a receiver, and a browser. A test stops each part that it
-// starts, by the returned handle.
+// The environment of the browser tests: the whole service in memory, a receiver, and a browser. A test stops each part
+// that it starts, by the returned handle.
 
 import { spawn } from "node:child_process";
 import { createHmac, timingSafeEqual } from "node:crypto";
@@ -13,7 +13,7 @@ import { chromium } from "playwright-core";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const CHROMIUM = process.env.CHROMIUM || "/usr/bin/chromium";
-// Nothing that the browser does by itself may reach out, or be taken for a request of a page.
+// Background requests of the browser must not reach the network or be mistaken for requests of a page.
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -23,11 +23,12 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-// The first start may have to compile.
+// The first start may include a build.
 const START = 300_000;
 const PATIENCE = 30_000;
 
-// Why the tests cannot run here, or `false`. Where they are required, as in CI, a missing browser is a failure.
+// The reason why the tests cannot run here, or `false`. Where they are required, as in CI, a missing browser is a
+// failure.
 function skip() {
   if (existsSync(CHROMIUM) || process.env.BROWSER_TESTS === "required") return false;
   return `there is no chromium at ${CHROMIUM}: install Debian's package chromium, or set CHROMIUM`;
@@ -37,7 +38,7 @@ export function launch() {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
-// A browser and a service for all tests of a file. `skip` says why they cannot run.
+// A browser and a service for all tests of a file. `skip` is the reason why they cannot run.
 export function scene(env = {}) {
   const scene = { skip: skip() };
   before(async () => {
@@ -52,7 +53,7 @@ export function scene(env = {}) {
   return scene;
 }
 
-// Asks until there is an answer.
+// Retries until there is an answer.
 export async function until(what, ask, patience = PATIENCE) {
   const end = Date.now() + patience;
   for (;;) {
@@ -63,7 +64,8 @@ export async function until(what, ask, patience = PATIENCE) {
   }
 }
 
-// `cargo local`, which builds what has changed. Cargo becomes the service, so that its id is the service's.
+// `cargo local`, after a build of changed code. Cargo executes the service in its own process, so its id is the
+// service's.
 export async function service({ env = {}, flags = [] } = {}) {
   const ports = ["--api", "0", "--mail", "0", "--sqs", "0", "--dynamodb", "0", "--inbox", "0"];
   const child = spawn("cargo", ["local", "--memory", ...ports, "--json", ...flags], {
@@ -100,7 +102,7 @@ async function inTime(promise, time, what) {
   }
 }
 
-// How to end a process, which also happens when this one ends.
+// Ends a process, which also happens when this process ends.
 function ends(child) {
   const ended = new Promise((resolve) => child.once("close", resolve));
   const kill = () => child.kill("SIGKILL");
@@ -157,7 +159,7 @@ export function isSigned({ headers, body }, secret) {
   });
 }
 
-// The job's end, as the service that runs the jobs tells it.
+// The end of a job, as reported by the service that runs the jobs.
 export async function jobEnds({ sqs, queues }, event) {
   const message = {
     QueueUrl: queues["job-events"],

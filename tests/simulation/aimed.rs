@@ -1,5 +1,5 @@
-//! Faults that are aimed: in a few small worlds, each call of AWS fails in turn. Some mistakes show only if one certain call
-//! fails, or one certain message comes twice, and chance rarely meets it.
+//! Aimed faults: in a few small worlds, each AWS call fails in turn. Some mistakes show only if one particular call
+//! fails or one particular message arrives twice, which random faults rarely hit.
 
 use std::{
     fmt,
@@ -19,16 +19,16 @@ use crate::{
     },
 };
 
-/// How long a service is down, in milliseconds: longer than its client tries.
+/// The duration of an outage, in milliseconds: longer than a client retries.
 const DOWN: u64 = 8000;
 
-/// A script with a name. The faults that are aimed come on top of its own.
+/// A script with a name. The aimed faults come on top of the script's.
 pub(crate) struct Aimed {
     pub(crate) name: String,
     pub(crate) script: Script,
 }
 
-/// A failure of a call.
+/// A way in which a call fails.
 #[derive(Clone, Copy)]
 enum Shot {
     /// It takes no effect, and neither do its repetitions.
@@ -37,7 +37,7 @@ enum Shot {
     Lost,
     /// It takes effect, and its process dies.
     Death,
-    /// It is done in part.
+    /// It takes effect partially.
     Part,
 }
 
@@ -63,7 +63,8 @@ impl Shot {
     }
 }
 
-/// The possible failures of a call of this operation. A read that is answered too late equals one that did not arrive.
+/// The possible failures of a call of this operation. A read with a late answer is equivalent to one that did not
+/// arrive.
 fn shots(operation: &str) -> &'static [Shot] {
     match operation {
         "GetItem" | "Query" => &[Shot::Before],
@@ -122,28 +123,28 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
 fn small() -> Vec<Aimed> {
     let good = || receiver(&[], Manner::Prompt);
     let worlds = [
-        // One that fails to the end makes its endpoint failing, and its tenant is told.
+        // An endpoint that fails to the end: it becomes failing, and its tenant is notified.
         ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
         // A rotation between the attempts.
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
         // A slow endpoint beside a good one: one event is cut off and postponed, another is postponed at once.
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
-        // An attempt is made in time at first, and then is cut off.
+        // An attempt is in time at first, and a later one is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
-        // Resent after it had failed, while nothing else is to be done.
+        // A resend of a failed delivery while nothing else is pending.
         ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
-        // The first attempt is the last, and disables its endpoint.
+        // The only attempt fails and disables its endpoint.
         ("gone at once", world(&[1], vec![receiver(&[], Manner::Answers(410, 5, None))], &[0], &[])),
-        // Switched off while it waits.
+        // The endpoint is disabled while a delivery waits.
         ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
     ];
     worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
 }
 
-/// Worlds with long waits, and one in which much is asked for: more calls than `cargo test` has time for.
+/// Worlds with long waits, and one with many calls by the tenant: too many AWS calls for `cargo test`.
 fn large() -> Vec<Aimed> {
     let worlds = [
-        // 410, activated again, recovered and tested.
+        // A 410, then the endpoint is enabled, recovered and tested.
         (
             "gone",
             world(
@@ -163,26 +164,26 @@ fn large() -> Vec<Aimed> {
     worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
 }
 
-/// Worlds as they are: something has to go right.
+/// Checks that events arrive in each world without aimed faults.
 fn as_they_are() -> Vec<Aimed> {
-    // With the jitter, its last attempt would be too late.
+    // Jitter can move its last attempt past the deadline.
     let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
     let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
-    // A sweep would take the messages of those that wait longest for lost, if the log did not say that they are postponed.
+    // A sweep would mistake the messages of the longest waits for lost ones if the log did not mark them as postponed.
     let many = world(&[1], vec![receiver(&[(1800, Manner::Hangs)], Manner::Prompt)], &[0; 100], &[]);
     let many = Aimed { name: "many wait for an endpoint that hangs".to_owned(), script: many };
-    // It answers just in time, but only where no attempt is cut off.
+    // It answers just in time, but only if no attempt is cut off.
     let long = world(&[5], vec![receiver(&[], Manner::Answers(200, 14_000, None))], &[0, 1], &[]);
     let long = Aimed { name: "just in time".to_owned(), script: long };
-    // It fails at once, and so need not be spared as if it hung.
+    // It fails at once, so it does not need the limits for hanging receivers.
     let refuses = world(&[1, 60], vec![receiver(&[(1200, Manner::Refuses)], Manner::Prompt)], &[0; 100], &[]);
     let refuses = Aimed { name: "many wait for an endpoint that refuses".to_owned(), script: refuses };
     let all = small().into_iter().chain(large()).chain([whole, many, refuses, long]);
     all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
 }
 
-/// Of two copies of a message, one attempt fails at once, and the other one succeeds; whatever comes later fails. Chance
-/// decides which of them is stored first.
+/// For two copies of a message, one attempt fails at once and the other succeeds; all later ones fail. Chance decides
+/// which of them is stored first.
 fn copies() -> Vec<Aimed> {
     let flaps = receiver(&[(1, BROKEN), (4, Manner::Flaps)], BROKEN);
     let one = world(&[1, 5, 20], vec![flaps], &[0], &[]);
@@ -196,7 +197,7 @@ fn copies() -> Vec<Aimed> {
             ..one.clone()
         },
     };
-    // A copy of an event that comes so late that the log is asked first.
+    // A copy of an event that arrives so late that the log is checked first.
     let late = world(&[1], vec![receiver(&[], Manner::Prompt)], &[0], &[]);
     let late = Script { faults: vec![Fault::Duplicate(0, 100)], ..late };
     let late = Aimed { name: "a late copy".to_owned(), script: late };
@@ -204,7 +205,7 @@ fn copies() -> Vec<Aimed> {
     seeds.map(|(seed, send)| of(seed, send)).chain([late]).collect()
 }
 
-/// Each of these worlds, with each of its calls failing in turn, but for those of the operation `without`.
+/// Each of these worlds, with each of its calls failing in turn, except those of the operation `without`.
 fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
     let mut all = Vec::new();
     for Aimed { name, script } in worlds {
@@ -225,7 +226,7 @@ fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
     all
 }
 
-/// All operations that functions call.
+/// All operations that the functions call.
 const OPERATIONS: [&str; 11] = [
     "BatchExecuteStatement",
     "BatchGetItem",
@@ -240,7 +241,7 @@ const OPERATIONS: [&str; 11] = [
     "UpdateItem",
 ];
 
-/// The part that `cargo test` runs. Most queries are the sweep's, and much alike.
+/// The part that runs in `cargo test`. Most queries are those of the sweep, and similar.
 fn some() -> Vec<Aimed> {
     [as_they_are(), copies(), failing(small(), "Query")].into_iter().flatten().collect()
 }
@@ -251,7 +252,8 @@ fn all() -> Vec<Aimed> {
     [as_they_are(), copies(), failing(worlds, "")].into_iter().flatten().collect()
 }
 
-/// Runs these, on all cores, and returns the numbers of those that fail, with what they violate; or ends with the first.
+/// Runs these worlds on all cores, and returns the indexes of those that fail with their violations, or stops at the
+/// first.
 fn failures(all: &[Aimed], one_is_enough: bool) -> Vec<(usize, Vec<Violation>)> {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -279,7 +281,7 @@ fn failures(all: &[Aimed], one_is_enough: bool) -> Vec<(usize, Vec<Violation>)> 
     failed
 }
 
-/// For `mutations.rs`: the first that fails, and what it violates. Those without faults of their own are quick.
+/// For `mutations.rs`: the first world that fails, and its violation. Worlds without faults of their own are quick.
 pub(crate) fn first(is_quick: bool) -> Option<(String, &'static str)> {
     let all =
         if is_quick { [as_they_are(), copies()].into_iter().flatten().collect() } else { failing(small(), "Query") };

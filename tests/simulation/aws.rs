@@ -1,5 +1,5 @@
-//! AWS, as the SDK's clients see it: DynamoDB is the embedded one, called in this process; SQS and SES are ours. Between
-//! the clients and the services is a network, on which calls take time, fail, and get lost.
+//! AWS, as the SDK's clients see it: DynamoDB is the embedded one, called in this process; SQS and SES are simulated
+//! here. The network between the clients and the services delays calls, makes them fail, and loses them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     world::{Mail, World},
 };
 
-/// How long a call waits for an answer that never comes: longer than clients do.
+/// The time for which an unanswered call waits: longer than clients do.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 /// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls meet no faults and take no time.
@@ -78,8 +78,8 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Takes a request to its service, and the answer back. Once the request is on its way, it takes effect, even if its sender
-/// dies or no longer waits.
+/// Passes a request to its service, and returns the answer. A request that has been sent takes effect, even if its
+/// sender dies or stops waiting.
 async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answer, ConnectorError> {
     let (number, fault) = world.next_call(request.service, &request.operation);
     let (there, back) = (world.draw(8), world.draw(8));
@@ -104,7 +104,7 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
     let service = Arc::clone(world);
     tokio::spawn(async move {
         sleep(Duration::from_millis(wait)).await;
-        // The sender may no longer wait.
+        // The sender may have stopped waiting.
         drop(answer.send(service.serve(&request, fault)));
     });
     if matches!(fault, Some(Fault::Dies(_))) {
@@ -116,7 +116,7 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
     if matches!(fault, Some(Fault::Lost(_))) { Err(lost()) } else { Ok(answer) }
 }
 
-/// How many rows a request writes.
+/// The number of rows that a request writes.
 fn writes(operation: &str, body: &[u8]) -> usize {
     let text = str::from_utf8(body).unwrap_or_default();
     let has = |what| text.matches(what).count();
@@ -128,7 +128,7 @@ fn writes(operation: &str, body: &[u8]) -> usize {
     }
 }
 
-/// The keys of the deliveries whose first states a request may write.
+/// The keys of the deliveries whose first states a request writes.
 fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
     let request = || serde_json::from_slice::<Value>(body).expect("JSON");
     let key_of = |value: &dyn Fn(&str) -> Option<String>| {
@@ -147,7 +147,7 @@ fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
             let statements = request["Statements"].as_array().into_iter().flatten();
             let keys = statements.filter_map(|statement| {
                 let text = statement["Statement"].as_str()?;
-                // The names stand between apostrophes, in the order of the parameters.
+                // The names are in apostrophes, in the order of the parameters.
                 let names: Vec<_> = text.split('\'').skip(1).step_by(2).collect();
                 let parameter = |name: &str| {
                     let at = names.iter().position(|other| *other == name)?;
@@ -161,7 +161,7 @@ fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
     }
 }
 
-/// The error that a service answers.
+/// The error response of a service.
 fn refusal(code: &str) -> Answer {
     (400, json!({"__type": format!("com.amazonaws#{code}"), "message": code}).to_string())
 }
@@ -222,8 +222,8 @@ impl World {
         answer
     }
 
-    /// A delivery's state never forgets attempts, except for a success, which counts whatever came first; and only a resend
-    /// or a recovery takes back a success, or sends what is held.
+    /// A delivery's state never loses attempts, except to a success, which counts regardless of earlier attempts; and
+    /// only a resend or a recovery reverts a success or sends a held delivery.
     fn goes_on(&self, before: &Value, after: &Value) {
         let number = |item: &Value, name: &str| item[name]["N"].as_str().and_then(|text| text.parse::<u64>().ok());
         let is_done = |item: &Value| item["status"]["S"] == "delivered";
@@ -238,7 +238,8 @@ impl World {
         }
     }
 
-    /// Whether this reads the due rows of a partition that has never had any. Nine of ten calls are such reads of the sweep.
+    /// Whether this reads the due rows of a partition that has never had any. Nine out of ten calls are such reads by
+    /// the sweep.
     fn is_known_to_be_empty(&self, operation: &str, body: &[u8]) -> bool {
         let text = str::from_utf8(body).unwrap_or_default();
         let mut partitions = text.split("\"due/").skip(1).filter_map(|rest| rest.split('"').next());
@@ -258,7 +259,7 @@ impl World {
         })
     }
 
-    /// Does one of so many parts of a batch, and answers what is left.
+    /// Executes one part of a batch, and returns the rest as unprocessed.
     fn in_part(&self, operation: &str, body: &[u8], parts: usize) -> Answer {
         let mut request: Value = serde_json::from_slice(body).expect("JSON");
         let (pointer, left_over) = match operation {
@@ -283,7 +284,7 @@ impl World {
             };
             let (now, later) = now.zip(later).expect("lists");
             let done = later.len() / parts;
-            // Chance decides which ones.
+            // The parts are chosen at random.
             if self.draw(2) == 0 {
                 now.truncate(done);
                 later.drain(..done);
@@ -348,7 +349,7 @@ impl World {
 struct State(Value);
 
 impl State {
-    /// The key that an update of the log changes.
+    /// The key of an update of the log.
     fn of(body: &[u8]) -> Option<Self> {
         let request: Value = serde_json::from_slice(body).ok()?;
         (request["TableName"] == "deliveries").then(|| Self(request["Key"].clone()))
@@ -362,7 +363,7 @@ impl State {
     }
 }
 
-/// A transaction that met another one at its first item.
+/// A transaction that conflicted with another one at its first item.
 fn cancelled(body: &[u8]) -> Answer {
     let request: Value = serde_json::from_slice(body).expect("JSON");
     let writes = request["TransactItems"].as_array().map_or(0, Vec::len);

@@ -21,7 +21,7 @@ mod schedule;
 use allowance::Allowance;
 pub(crate) use log::log_key;
 
-/// Something that went wrong.
+/// A violation.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     /// The violated invariant.
@@ -108,7 +108,7 @@ impl Check<'_> {
         self.violations.push(Violation::new(invariant, detail));
     }
 
-    /// When a delivery was resent.
+    /// The times at which a delivery was resent.
     fn resent<'b>(&'b self, logged: &'b Logged) -> impl Iterator<Item = Within> {
         let id = logged.text("delivery_id");
         let one = self.known.resends.iter().filter(move |resend| resend.delivery == id).map(|resend| resend.when);
@@ -119,7 +119,7 @@ impl Check<'_> {
     }
 }
 
-/// When an attempt ended.
+/// The time at which an attempt ended.
 pub(crate) fn ends(attempt: &Value) -> Time {
     time(&attempt["at"]) + Duration::from_millis(attempt["duration_ms"].as_u64().unwrap_or(0))
 }

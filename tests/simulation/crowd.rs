@@ -1,6 +1,6 @@
-//! A crowd: tenants whose receivers are well beside many whose receivers are not, with as many processes as Lambda would
-//! have. How long the others wait is measured on the clock of the run, which only moves when nothing is left to do: so
-//! these are waits for receivers, for AWS and for turns, and never for CPU.
+//! A crowd: tenants with healthy receivers beside many with bad receivers, and as many processes as Lambda would have.
+//! The waits of the healthy tenants are measured on the clock of the run, which moves only when no work is left: they
+//! are waits for receivers, for AWS and for turns, and never for CPU.
 
 use std::{
     collections::BTreeMap,
@@ -23,54 +23,56 @@ use crate::{
     world::World,
 };
 
-/// The tenant that is well and known: its receiver has taken deliveries before.
+/// The known healthy tenant: its receiver has accepted deliveries before.
 const NEIGHBOR: usize = 0;
-/// The number of well-behaved tenants with their first event in each burst. They come after the neighbor, and before the bad.
+/// The number of healthy tenants with their first event in each burst. They are between the neighbor and the bad
+/// tenants.
 const NEW: usize = 3;
 /// A tenant whose receiver always takes 0.8 seconds, and has done so before.
 const SLOW: usize = 1 + 2 * NEW;
-/// A tenant whose receiver has been prompt, and takes 0.8 seconds from [`SLOWS`] on.
+/// A tenant whose receiver was quick, and takes 0.8 seconds from [`SLOWS`] on.
 const SLOWING: usize = SLOW + 1;
 const FIRST_BAD: usize = SLOWING + 1;
-/// The number of deliveries that the neighbor's receiver has taken before.
+/// The number of deliveries that the neighbor's receiver has accepted before.
 const BEFORE: u32 = 5;
 
-/// When the bursts begin: the first where no process runs and nothing is known of the bad receivers, the second where their
-/// manner is known.
+/// The start of the bursts: at the first, no process runs and the bad receivers are unknown; at the second, their
+/// behavior is known.
 const BURSTS: [Time; 2] = [Duration::from_secs(20), Duration::from_secs(80)];
-/// When a receiver becomes slow that was prompt: receivers that hang have just been cut off, and have their time.
+/// The time at which a quick receiver becomes slow: hanging receivers have just been cut off and have their attempts
+/// with more time.
 const SLOWS: Time = Duration::from_secs(22);
-/// How long a burst takes.
+/// The duration of a burst.
 const BURST: Duration = Duration::from_millis(500);
 /// The time between the neighbor's events before and after a burst.
 const PACE: Duration = Duration::from_millis(500);
-/// The same of the bad tenants, where they go on, and for how long.
+/// The same for the bad tenants, if they continue, and for how long.
 const BAD_PACE: Duration = Duration::from_millis(20);
 const GOING_ON: Duration = Duration::from_secs(59);
-/// How often the log is asked for deliveries that wait.
+/// The interval at which the log is searched for waiting deliveries.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The shape of a crowd.
 #[derive(Clone, Copy)]
 struct Crowd {
-    /// How many tenants are bad, and how many endpoints each of them has.
+    /// The number of bad tenants, and the number of endpoints of each.
     bad: usize,
     endpoints: usize,
     manner: Manner,
-    /// How they behave from the second burst on, if it is different.
+    /// Their behavior from the second burst on, if it is different.
     then: Option<Manner>,
     audience: Audience,
-    /// How many events all bad tenants together send in each burst, and whether they go on after it.
+    /// The number of events that all bad tenants together send in each burst, and whether they continue after it.
     events: usize,
     goes_on: bool,
     /// The number of the neighbor's events in each burst, and after it.
     own: u32,
     is_fair: bool,
-    /// When it is over.
+    /// The end of the run.
     ends: Time,
 }
 
-/// How long some deliveries took, from the queue to the receiver.
+/// The times of some deliveries, from the queue to the receiver.
 struct Latencies {
     /// In order.
     arrived: Vec<Duration>,
@@ -80,7 +82,7 @@ struct Latencies {
 struct Figures {
     /// For each burst: the neighbor's deliveries in it and after it, those of the new tenants, and those of the slow tenant.
     bursts: Vec<[Latencies; 4]>,
-    /// The deliveries of the receiver that becomes slow, since then.
+    /// The deliveries of the receiver that becomes slow, from then on.
     slowing: Latencies,
     /// The number of the neighbor's deliveries in the log without an attempt.
     untried: usize,
@@ -188,7 +190,7 @@ fn after(begins: Time) -> Time {
     begins + BURST * 2
 }
 
-/// Waits for the end. Returns how many deliveries of the neighbor were in the log without an attempt meanwhile.
+/// Waits for the end. Returns the number of the neighbor's deliveries that were in the log without an attempt.
 async fn wait(world: &World, known: &Known, end: Time) -> usize {
     let mut untried = BTreeMap::new();
     while world.now() < end {
@@ -248,7 +250,7 @@ impl Figures {
 }
 
 impl Latencies {
-    /// The time within which so many percent arrived, if they did.
+    /// The time within which this percentage arrived, if it did.
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let all = self.arrived.len() + self.missing;
         self.arrived.get((all * percent).div_ceil(100).saturating_sub(1)).copied()
@@ -296,7 +298,8 @@ const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst 
                       known: in the burst | after it | new tenants | slow | becoming slow | untried | \
                       attempts at the bad, invocations, billed seconds, SQS requests, rows written";
 
-/// The crowds of the figures. `goes_on` makes ten times as much work, so only ten tenants go on, and without fair queues.
+/// The crowds of the figures. `goes_on` causes ten times as much work, so only ten tenants continue, and without fair
+/// queues.
 fn crowds() -> Vec<Crowd> {
     let manners = [
         Manner::Prompt,
@@ -319,7 +322,7 @@ fn crowds() -> Vec<Crowd> {
     });
     let mut crowds = Vec::new();
     for (bad, endpoints, manner, audience) in to_endpoints.chain(to_callbacks) {
-        // A hundred endpoints make ten times as many deliveries.
+        // A hundred endpoints cause ten times as many deliveries.
         let events = if endpoints == 100 { 300 } else { 1000 };
         for (is_fair, goes_on) in [(false, false), (true, false), (false, true)] {
             if !goes_on || bad == 10 {
@@ -378,14 +381,14 @@ const CALLBACKS: Crowd = Crowd { audience: Audience::OwnCallback, ..SMALL };
 const MANY_CALLBACKS: Crowd = Crowd { bad: 1, events: 300, ..CALLBACKS };
 const MANY_ENDPOINTS: Crowd = Crowd { bad: 1, endpoints: 10, events: 100, ..SMALL };
 const JUST_IN_TIME: Crowd = Crowd { manner: Manner::Answers(200, 450, None), ..SMALL };
-/// Those that are large enough to take all invocations of a queue: hanging receivers, slow receivers that begin to hang, and new
-/// callback origins of one organization.
+/// Crowds that are large enough to take all invocations of a queue: hanging receivers, slow receivers that begin to
+/// hang, and new callback origins of one organization.
 const MANY: Crowd = Crowd { endpoints: 10, events: 600, ..SMALL };
 const SLOW_THEN_HANGING: Crowd = Crowd { manner: Manner::Answers(200, 800, None), then: Some(Manner::Hangs), ..MANY };
 const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };
 const LARGE: [Crowd; 3] = [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS];
 
-/// The rule that a crowd breaks, if it costs the others too much.
+/// The rule that a crowd breaks, if it delays the others too much.
 fn violation(crowd: &Crowd) -> Option<&'static str> {
     let figures = crowd.run();
     println!("{HEADER}\n{crowd}{figures}");
@@ -398,13 +401,14 @@ fn violation(crowd: &Crowd) -> Option<&'static str> {
         if is_late(in_it, bound) || is_late(after_it, bound) {
             return Some("good receivers do not wait for a crowd");
         }
-        // Those that begin to hang share the queue of slow receivers until an attempt at each is cut off, after three seconds.
+        // Receivers that begin to hang share the queue of slow receivers until an attempt at each is cut off, after
+        // three seconds.
         let until_known = Duration::from_secs(if crowd.then.is_some() { 3 } else { 0 });
         if is_late(slow, bound + Duration::from_secs(2) + until_known) {
             return Some("slow receivers do not wait for a crowd");
         }
     }
-    // A receiver that becomes slow is tried once more for three seconds, and then with the slow ones.
+    // A receiver that becomes slow is tried once more for three seconds, and then together with the slow ones.
     if figures.slowing.missing > 0 || is_late(&figures.slowing, Duration::from_secs(6)) {
         return Some("receivers that become slow do not wait for a crowd");
     }

@@ -1,6 +1,6 @@
-//! A total outage: for an hour, all receivers refuse, while events continue; then all come back at once. `benches/outage.rs`
-//! measures a minute of it at full size. This is the whole hour, with the hours after it, at the
-//! rate of one event in many: each attempt here stands for hundreds.
+//! A total outage: for an hour, all receivers refuse connections while events continue; then all return at once.
+//! `benches/outage.rs` measures a minute of it at full size. This is the whole hour and the hours after it, at a small
+//! fraction of the event rate: each attempt here stands for hundreds.
 
 use std::{
     collections::BTreeMap,
@@ -29,34 +29,34 @@ const fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(minutes * 60)
 }
 
-/// When the receivers go, and when they are back.
+/// The times at which the receivers fail and return.
 const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
-/// The end of the run: the longest wait that has begun when the receivers are back takes two hours, and a fifth of that.
+/// The end of the run: the longest wait in progress at the return takes two hours, plus a fifth of that.
 const END: Time = BACK.saturating_add(minutes(150));
 /// The periods of the table, in minutes after the return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
-/// Up to so many minutes after the return, a receiver gets at most so many times its usual rate.
+/// Until this many minutes after the return, a receiver gets at most this multiple of its usual rate.
 const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];
 /// The period of the alarms.
 const PERIOD: Duration = minutes(5);
 /// A long wait ends with the sweep of its minute, up to a minute late if it was due before the sweep.
 const SLACK: Duration = Duration::from_secs(65);
-/// Attempts within this time of a sweep may come from it, as most of the long waits do.
+/// Attempts within this time of a sweep may have been woken by it, as most of those with long waits are.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
 /// A slow receiver's event is postponed for a second or two.
 const POSTPONED: Duration = Duration::from_secs(5);
-/// After so long, the receivers are good again, and events are not postponed.
+/// The time after which the receivers are good again, and events are not postponed.
 const PROBATION: Duration = minutes(15);
 const PROMPT: Duration = Duration::from_secs(1);
-/// How far behind the sweep may be: its metric counts from the beginning of a minute.
+/// The maximum lag of the sweep: its metric counts from the beginning of a minute.
 const LAG: f64 = 120.0;
 /// Metrics behind other alarms.
 const OTHERS: [&str; 4] = ["Overdue", "DeliveryFailed", "LogWriteFailed", "EndpointDisabled"];
 
-/// How many tenants there are, with an endpoint each, how long it is between two events of a tenant, and what the receivers do
-/// in the outage.
+/// The number of tenants, each with an endpoint; the time between two events of a tenant; and the receivers' behavior
+/// during the outage.
 struct Hour {
     tenants: usize,
     every: Duration,
@@ -65,20 +65,21 @@ struct Hour {
 
 /// An hour that is small enough for every `cargo test`.
 const SMALL: Hour = Hour { tenants: 3, every: Duration::from_secs(45), manner: Manner::Refuses };
-/// That of the table.
+/// The hour of the table.
 const LARGE: Hour = Hour { tenants: 100, every: minutes(2), manner: Manner::Refuses };
-/// One in which they hang instead.
+/// An hour in which the receivers hang instead.
 const HANGING: Hour = Hour { tenants: 10, every: minutes(1), manner: Manner::Hangs };
 
-/// An event, and what became of its delivery.
+/// An event, and the fate of its delivery.
 struct Sent {
     at: Time,
-    /// When its receiver took it.
+    /// The time at which its receiver accepted it.
     taken: Vec<Time>,
-    /// When it was first in the log: after it was taken, unless its first attempt failed or was postponed.
+    /// The time at which it first appeared in the log: after it was accepted, unless its first attempt failed or was
+    /// postponed.
     logged: Time,
     status: String,
-    /// When each attempt began and ended, by the log.
+    /// The start and end of each attempt, according to the log.
     attempts: Vec<Range<Time>>,
 }
 
@@ -94,11 +95,11 @@ struct Seen {
 #[derive(Clone, Default)]
 struct Metrics(Arc<Mutex<BTreeMap<Period, (f64, f64)>>>);
 
-/// A metric, and the number of a period.
+/// A metric, and the index of a period.
 type Period = (String, u128);
 
 impl io::Write for Metrics {
-    /// Takes a line of the log. It is written at once.
+    /// Reads a line of the log. It is written at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if str::from_utf8(line).is_ok_and(|line| line.contains("\"_aws\":")) {
             self.add(&serde_json::from_slice(line)?);
@@ -131,11 +132,12 @@ impl Metrics {
         all.get(&(name.to_owned(), begins.as_millis() / PERIOD.as_millis())).copied().unwrap_or_default()
     }
 
-    /// The violation of the alarms' rules in the period that begins then.
+    /// The rule about alarms that the period beginning then breaks.
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
-        // `AttemptsFailed` also wants a hundred: that is less than one here, where each attempt stands for hundreds.
+        // `AttemptsFailed` also requires a hundred attempts: less than one here, where each attempt stands for
+        // hundreds.
         let invariant = if (failed > delivered) != (GONE..BACK).contains(&begins) {
             "the alarm is on during an outage, and only then"
         } else if !(1.0..LAG).contains(&lag) {
@@ -192,7 +194,7 @@ impl Hour {
         }
     }
 
-    /// How many events a tenant usually has in that time.
+    /// The usual number of events of a tenant in that time.
     fn usual(&self, time: Duration) -> f64 {
         time.as_secs_f64() / self.every.as_secs_f64()
     }
@@ -201,8 +203,9 @@ impl Hour {
         let metrics = Metrics::default();
         let writer = metrics.clone();
         let log = subscriber(LevelFilter::INFO, move || writer.clone());
-        // As long as a process has a single subscriber, `tracing` asks the thread that first comes to a line whether it is logged.
-        // The threads of other tests have no subscriber, and would switch the line off for all: so there are two.
+        // As long as a process has a single subscriber, `tracing` asks the first thread that reaches a line whether it
+        // is logged. The threads of other tests have no subscriber and would disable the line for all, so there are
+        // two.
         let _other = tracing::Dispatch::new(subscriber(LevelFilter::OFF, io::sink));
         let _guard = tracing::subscriber::set_default(log);
         let script = self.script();
@@ -255,17 +258,17 @@ async fn sent(world: &World, known: &Known) -> Vec<Sent> {
 }
 
 impl Sent {
-    /// Whether the receivers were gone when it came.
+    /// Whether it arrived during the outage.
     fn is_old(&self) -> bool {
         (GONE..BACK).contains(&self.at)
     }
 
-    /// Whether it was made then or before, and not taken until later.
+    /// Whether it existed by then and was accepted later.
     fn is_pending(&self, then: Time) -> bool {
         self.at <= then && self.taken.first().is_none_or(|taken| *taken > then)
     }
 
-    /// Until when it has to be taken: an attempt is due after each of those that failed.
+    /// The time by which it has to be accepted: an attempt is due after each failed one.
     fn due(&self) -> Time {
         let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + POSTPONED };
         self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK
@@ -298,13 +301,13 @@ impl Sent {
 }
 
 impl Seen {
-    /// How many requests receivers got, or one of them.
+    /// The number of requests to all receivers, or to one of them.
     fn requests(&self, within: &Range<Time>, of: Option<usize>) -> usize {
         let is_meant = |(at, to): &&(Time, usize)| within.contains(at) && of.is_none_or(|of| of == *to);
         self.requests.iter().filter(is_meant).count()
     }
 
-    /// The rules that it breaks.
+    /// The rules that the run breaks.
     fn violations(&self, hour: &Hour) -> Vec<Violation> {
         let mut violations: Vec<_> = self.sent.iter().filter_map(Sent::violation).collect();
         let mut from = 0;
@@ -314,7 +317,7 @@ impl Seen {
                 let usual = hour.usual(within.end - within.start) * times;
                 let each = (0..hour.tenants).map(|tenant| (Some(tenant), usual));
                 for (of, usual) in each.chain([(None, usual * hour.tenants as f64)]) {
-                    // Three standard deviations more, as if they came by chance.
+                    // Plus three standard deviations, as if arrivals were random.
                     let (most, got) = (usual + 3.0 * usual.sqrt(), self.requests(&within, of));
                     if got as f64 > most {
                         let detail = format!("{got} and not {most:.0} to {of:?} from minute {begins} on");
@@ -406,7 +409,7 @@ fn an_hour_of_a_hundred_tenants() {
     page::put("performance.md", "the hours after it", &hold(&LARGE));
 }
 
-/// Deliveries to a hanging receiver do not keep the schedule, but all arrive in the end, and not all at once.
+/// Deliveries to a hanging receiver do not keep the schedule, but all arrive eventually, and not all at once.
 #[test]
 #[ignore = "takes a minute; prints the same table"]
 fn an_hour_of_receivers_that_hang() {

@@ -1,5 +1,5 @@
-//! The delivery protocol under virtual time: the real functions, in a world of this test's own, in which everything goes
-//! wrong that can. A seed decides all of it, so every run can be repeated, to the byte.
+//! The delivery protocol under virtual time: the real functions, in a simulated world with every kind of fault. A seed
+//! decides everything, so every run can be repeated byte for byte.
 //!
 //! `docs/reliability.md` explains the promises that are checked, and the runs of seeds. Other runs:
 //!
@@ -49,7 +49,7 @@ use sha2::{Digest, Sha256};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How many seeds `cargo test` runs.
+/// The number of seeds in `cargo test`.
 const SEEDS: u64 = 200;
 
 fn number(name: &str) -> Option<u64> {
@@ -122,7 +122,7 @@ fn shrink(script: Script, invariant: &str) -> Script {
     }
 }
 
-/// Prints all about a run that failed, and fails.
+/// Prints a failed run in detail, and fails.
 fn explain(seed: u64) -> ! {
     let script = Script::of(seed);
     let failed = run(&script);
@@ -162,7 +162,7 @@ fn simulate(seeds: std::ops::Range<u64>) {
     }
 }
 
-/// Seeds that once found a mistake of ours. 84: two copies of an event are in one batch. 307: a copy of an event comes
+/// Seeds that found mistakes in the code. 84: two copies of an event in one batch. 307: a copy of an event that arrives
 /// minutes later, and is handled as a new event.
 const FOUND: [u64; 2] = [84, 307];
 
@@ -179,7 +179,7 @@ fn a_long_simulation() {
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
 }
 
-/// For `mutations.rs`: prints the first world that breaks a promise, of all kinds.
+/// For `mutations.rs`: prints the first world of any kind that breaks a promise.
 #[test]
 #[ignore = "for mutations.rs"]
 fn mutated() {
@@ -212,7 +212,7 @@ fn one_run() {
     }
 }
 
-/// A change of the code that does not change its behavior leaves these digests as they are.
+/// A refactoring leaves these digests unchanged.
 #[test]
 #[ignore = "prints a digest of the history of each run, of SEEDS runs from FIRST on"]
 fn digests() {
@@ -223,7 +223,7 @@ fn digests() {
     }
 }
 
-/// Each promise of docs/reliability.md leads to its check.
+/// Each promise of docs/reliability.md has a check.
 #[test]
 fn each_promise_of_the_page_has_its_check_by_its_name() {
     let numbered = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit()) && line.contains(". **");
@@ -239,7 +239,7 @@ fn each_promise_of_the_page_has_its_check_by_its_name() {
 fn a_simulation_of_the_same_seed_twice_is_the_same_to_the_byte() {
     for seed in 0..8 {
         let here = run(&Script::of(seed)).history;
-        // Another thread has other hash maps.
+        // Another thread has different hash maps.
         let there = thread::spawn(move || run(&Script::of(seed)).history).join().expect("no panic");
         for (number, (here, there)) in here.iter().zip(&there).enumerate() {
             assert_eq!(here, there, "seed {seed}, line {number}");

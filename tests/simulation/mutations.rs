@@ -1,8 +1,8 @@
-//! Mutations: mistakes in the delivery protocol, made on purpose, each of which a run has to find. `mutations.md` lists them.
+//! Mutations: deliberate mistakes in the delivery protocol, each of which a run has to find. `mutations.md` lists them.
 //!
-//! A mutation quotes the code that it changes, wherever that is: spaces, lines and files do not count, so that it follows
-//! code that moves. All mutations are made in one copy of the sources, in `target/mutations`, each behind a variable of the
-//! environment: `old` becomes `if MUTATION is 7 { new } else { old }`. So a single build has all of them.
+//! A mutation quotes the code that it changes, without file, line or white space, so it follows code that moves. All
+//! mutations are in one copy of the sources, in `target/mutations`, each behind an environment variable: `old` becomes
+//! `if MUTATION is 7 { new } else { old }`. So a single build has all of them.
 
 use std::{
     env, fs,
@@ -17,11 +17,11 @@ use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const LIST: &str = "tests/simulation/mutations.md";
-/// The folders of the code that is mutated.
+/// The folders of the mutated code.
 const CODE: [&str; 2] = ["common/src/", "functions/"];
-/// The profile of the copy: much faster to build than the benchmark's, and nearly as fast to run.
+/// The profile of the copy: much faster to build than that of the benchmark, and nearly as fast to run.
 const BUILD: [&str; 6] = ["test", "--locked", "--profile=bench", "--package=tests", "--test=simulation", "--no-run"];
-/// The time that the search for one mutation may take.
+/// The time limit of the search for one mutation.
 const LIMIT: Duration = Duration::from_secs(300);
 
 struct Mutation {
@@ -32,7 +32,7 @@ struct Mutation {
     new: String,
 }
 
-/// A file of the code, and its text without white space, with the place of each character.
+/// A file of the code, and its text without white space, with the position of each character.
 struct Source {
     path: PathBuf,
     text: String,
@@ -73,7 +73,7 @@ impl Mutation {
     }
 }
 
-/// The mutations of the list, and where each is.
+/// The mutations of the list, and the place of each.
 fn listed(sources: &[Source]) -> Vec<(Mutation, Result<Found, String>)> {
     let list = fs::read_to_string(Path::new(ROOT).join(LIST)).expect("the list");
     let items = list.split("\n- ").skip(1).map(|item| item.split("\n\n").next().unwrap_or_default());
@@ -86,7 +86,7 @@ fn output(program: &str, arguments: &[&str]) -> Output {
     output.unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
-/// The files of the tree, also those that are not committed yet.
+/// The files of the tree, including uncommitted ones.
 fn files() -> Vec<String> {
     let listed = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).stdout;
     let listed = String::from_utf8(listed).expect("UTF-8");
@@ -115,7 +115,7 @@ fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
         let (open, close) = if is_statement { ("", "}") } else { ("(", "})") };
         let case =
             format!("{open}if std::env::var(\"MUTATION\").is_ok_and(|it| it == \"{number}\") {{ {new} }} else {{");
-        // At the same place, what ends comes before what begins, and what is within before what is around it.
+        // At the same position, ends come before beginnings, and inner changes before outer ones.
         if start == end {
             inserts.push(((start, 1, usize::MAX - end), case + close));
         } else {
@@ -132,8 +132,7 @@ fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
     result + &text[from..]
 }
 
-/// Brings the copy up to date, with all mutations that apply. A file that is as before is left alone, so that it need not
-/// be built again.
+/// Updates the copy, with all mutations that apply. An unchanged file is left alone, so that it is not built again.
 fn copy(files: &[String], sources: &[Source], mutations: &[(Mutation, Result<Found, String>)]) -> PathBuf {
     let copy = Path::new(ROOT).join("target/mutations");
     for file in files {
@@ -167,7 +166,7 @@ fn build(copy: &Path) -> PathBuf {
     made.next_back().expect("an executable")
 }
 
-/// Runs the worlds with a mutation. Returns what was found.
+/// Runs the worlds with a mutation. Returns the world that found it.
 fn search(simulation: &Path, copy: &Path, number: Option<usize>) -> Result<String, String> {
     let log = copy.join("target/found");
     let mut run = Command::new(simulation);
@@ -189,7 +188,7 @@ fn search(simulation: &Path, copy: &Path, number: Option<usize>) -> Result<Strin
     }
 }
 
-/// Puts the results into the list, and how many were found.
+/// Writes the results into the list, with the number of mutations found.
 fn write(results: &[(&Mutation, String)], found: usize) {
     let path = Path::new(ROOT).join(LIST);
     let list = fs::read_to_string(&path).expect("the list");
@@ -239,8 +238,8 @@ fn each_mutation_is_found() {
     assert_eq!(missed, 0, "of {} mutations", results.len());
 }
 
-/// A mutation whose code has changed is left out, until the next person who runs them mends or deletes it. Here ends the
-/// patience.
+/// A mutation whose code has changed is left out until the next person who runs the list fixes or deletes it. This is
+/// the limit.
 #[test]
 fn nine_of_ten_mutations_apply_to_this_code() {
     let mutations = listed(&sources(&files()));

@@ -1,4 +1,4 @@
-//! The longest outage that no delivery fails by: from Friday at 18:00 to Monday at 8:00.
+//! The longest outage that loses no delivery: from Friday at 18:00 to Monday at 8:00.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -13,9 +13,9 @@ use crate::{
 };
 
 const OUTAGE: Time = Duration::from_secs(62 * 60 * 60);
-/// The life of a delivery that is made on the outage's last evening, and a little more.
+/// The life of a delivery created on the outage's last evening, and a little more.
 const END: Time = OUTAGE.saturating_add(Duration::from_secs((3 * 24 + 1) * 60 * 60));
-/// How receivers can be down. The last but one asks for a day each time.
+/// The ways in which receivers can be down. The second to last asks for a day each time.
 const DOWN: [Manner; 5] = [
     Manner::Hangs,
     Manner::Refuses,
@@ -24,7 +24,7 @@ const DOWN: [Manner; 5] = [
     Manner::Answers(200, 60_000, None),
 ];
 
-/// An event at the beginning, in the middle and at the end of an outage. The seed decides the jitter.
+/// An event at the beginning, in the middle and at the end of an outage. The seed determines the jitter.
 fn script(seed: u64) -> Script {
     let receiver = |manner| Receiver {
         phases: vec![(OUTAGE, manner), (Duration::MAX, Manner::Prompt)],
@@ -59,7 +59,7 @@ fn script(seed: u64) -> Script {
     }
 }
 
-/// The statuses that deliveries have in the end, and how many deliveries there are.
+/// The final statuses of the deliveries, and their number.
 fn statuses(seed: u64) -> (BTreeSet<String>, usize) {
     in_virtual_time(seed, async {
         let world = World::new(script(seed));

@@ -1,5 +1,5 @@
-//! Lambda: processes that run the functions; the mappings that hand them messages; the schedule; and the
-//! clients of the API.
+//! Lambda: processes that run the functions, the mappings that hand them messages, the schedule, and the clients of the
+//! API.
 
 use std::{
     collections::HashMap,
@@ -36,10 +36,10 @@ use crate::{
 
 const DELIVER: &str = "webhooks-deliver";
 const WAKE: &str = "deliveries-wake";
-/// How long a delivery is due until a sweep wakes it, in milliseconds.
+/// The time until a sweep wakes a due delivery, in milliseconds.
 const OVERDUE_MS: i64 = 10 * 60 * 1000;
 
-/// The kinds of processes: those that deliver, those that sweep, and those that answer to tenants.
+/// The kinds of processes: those that deliver, those that sweep, and those that serve tenants.
 const PROCESS: &str = "process";
 const SWEEPER: &str = "sweeper";
 const API: &str = "api";
@@ -52,13 +52,13 @@ fn kind(what: &str) -> &'static str {
     }
 }
 
-/// A process. After so many wake-ups it dies: all that it does ends where it waits.
+/// A process. It dies after this many wake-ups: all of its work stops at the await points.
 pub(crate) struct Process {
     pub(crate) name: String,
     ambient: Ambient,
-    /// How much its clock is off.
+    /// The offset of its clock.
     off: i64,
-    /// How many wake-ups are left until it dies.
+    /// The number of wake-ups before it dies.
     left: AtomicU32,
     is_dead: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
@@ -111,7 +111,7 @@ impl Process {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(Waker::wake);
     }
 
-    /// Runs something in this process. `None` if it dies meanwhile.
+    /// Runs a future in this process. `None` if it dies first.
     async fn run<F: Future>(&self, world: &World, future: F) -> Option<F::Output> {
         let mut future = pin!(self.ambient.clone().within(future));
         poll_fn(|context| {
@@ -157,7 +157,7 @@ impl Process {
     }
 }
 
-/// The settings of a function, in a process.
+/// The settings of a function in a process.
 fn env(world: &Arc<World>, function: &str, who: Option<String>) -> Env {
     let mut variables: HashMap<String, String> = world.plan.functions[function].variables.clone();
     let script = &world.script;
@@ -182,13 +182,13 @@ fn tls() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// The instances of the function that delivers.
+/// The instances of the delivery function.
 pub(crate) struct Fleet {
     world: Arc<World>,
     instances: Mutex<Vec<Instance>>,
 }
 
-/// Has a new process when the one before has died.
+/// Starts a new process if the previous one has died.
 #[derive(Default)]
 struct Instance {
     process: Option<(Arc<Process>, Deliver)>,
@@ -226,7 +226,7 @@ impl Fleet {
         (!free.is_empty()).then(|| free[usize::try_from(self.world.draw(free.len() as u64)).unwrap_or(0)])
     }
 
-    /// Takes a process that has room for another invocation, once there is one.
+    /// Waits for a process that has room for another invocation.
     async fn take(&self) -> (usize, Arc<Process>, Deliver) {
         loop {
             {
@@ -280,7 +280,7 @@ impl Fleet {
                 continue;
             }
             if world.script.processes == Processes::Lambda {
-                // A receive takes its time, in which more messages come.
+                // A receive takes time, in which more messages arrive.
                 sleep(Duration::from_millis(world.draw(8))).await;
             }
             let (at, process, deliver) = self.take().await;
@@ -358,7 +358,7 @@ impl Fleet {
     }
 }
 
-/// The jobs of the events among these messages.
+/// The jobs in these messages.
 fn jobs(received: &[Received]) -> Vec<String> {
     let body = |message: &Received| serde_json::from_str::<Value>(&message.body).unwrap_or_default();
     received.iter().filter_map(|message| Some(body(message)["job_id"].as_str()?.to_owned())).collect()
@@ -424,7 +424,7 @@ pub(crate) async fn sweep(world: Arc<World>) {
     }
 }
 
-/// Notes deliveries that the log has called due for so long that a sweep takes their messages for lost.
+/// Notes deliveries that have been due in the log for so long that a sweep considers their messages lost.
 fn note_overdue(world: &World) {
     let stored = world.stored();
     let is_overdue = |item: &&Value| {
@@ -435,8 +435,8 @@ fn note_overdue(world: &World) {
     world.state().overdue.extend(overdue);
 }
 
-/// Whether a sweep would have nothing to do now. If it has something to do, its cursors are moved past the minutes in which
-/// nothing was due: to read these would take most of the time of a run.
+/// Whether a sweep would have nothing to do now. If it has something to do, its cursors are moved past the minutes
+/// without due rows: reading these would take most of the time of a run.
 fn has_nothing_to_sweep(world: &World) -> bool {
     let stored = world.stored();
     let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();
@@ -487,14 +487,14 @@ fn humantime(time: SystemTime) -> String {
 pub(crate) struct Client {
     pub(crate) world: Arc<World>,
     pub(crate) key: String,
-    /// Nothing goes wrong with its calls, and they take no time.
+    /// Its calls meet no faults and take no time.
     pub(crate) is_observer: bool,
-    /// The functions that an observer has called.
+    /// The functions that observers have called.
     pub(crate) observed: Arc<Mutex<HashMap<String, Handler>>>,
 }
 
 impl Client {
-    /// Calls a route until the answer is neither 429 nor 5xx. Returns the status, and the content of the envelope.
+    /// Calls a route until the status is neither 429 nor 5xx. Returns the status, and the content of the envelope.
     pub(crate) async fn call(&self, function: &str, fields: &Value, idempotency_key: Option<&str>) -> (u16, Value) {
         let world = &self.world;
         loop {

@@ -1,4 +1,4 @@
-//! Pull endpoints: takers lease what waits, post it and settle it, and die in between.
+//! Pull endpoints: clients lease deliveries, post and settle them, and die in between.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,19 +18,19 @@ use crate::{
     world::World,
 };
 
-/// How many seeds `cargo test` runs.
+/// The number of seeds in `cargo test`.
 const SEEDS: u64 = 30;
-/// How long a lease lasts: `LeaseTime` of the template.
+/// The duration of a lease: `LeaseTime` of the template.
 const LEASE: Time = Duration::from_secs(60);
 
-/// The knowledge of the takers.
+/// The clients' knowledge.
 #[derive(Default)]
 struct Book {
     taken: Vec<Taken>,
     /// Each post: the delivery and its job.
     posts: Vec<(String, String)>,
     settled: Vec<Settled>,
-    /// Leases that were not settled by those who posted: each may cost a repetition.
+    /// Leases that were not settled by the client that posted: each may cause a repetition.
     cut: BTreeMap<String, usize>,
     resent: Vec<(String, Time)>,
 }
@@ -39,24 +39,24 @@ struct Book {
 struct Taken {
     delivery: String,
     lease: String,
-    /// When the answer came.
+    /// The time of the answer.
     at: Time,
-    /// When the lease ends, as the answer says.
+    /// The end of the lease, according to the answer.
     ends: Time,
 }
 
-/// A settlement that was answered.
+/// A settlement that got an answer.
 struct Settled {
     delivery: String,
     lease: String,
-    /// `None` gave the lease back.
+    /// `None` released the lease.
     status: Option<u16>,
     result: String,
-    /// When it was begun.
+    /// The time at which it began.
     from: Time,
 }
 
-/// A taker's action on a delivery.
+/// A client's action on a delivery.
 #[derive(Clone, Copy, PartialEq)]
 enum Deed {
     Settles,
@@ -78,7 +78,7 @@ fn script(seed: u64) -> Script {
     });
     Script {
         schedule: &[1, 20, 60],
-        // A disabled endpoint would need a call that activates it.
+        // A disabled endpoint would need a call that enables it.
         disable_after: 0,
         hold_for: 604_800,
         sweeps_idly: false,
@@ -97,13 +97,13 @@ fn text(value: &Value, name: &str) -> String {
     value[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// A client of its own for the same tenant.
+/// A separate client for the same tenant.
 fn client(known: &Known) -> Client {
     let Client { world, key, observed, .. } = &known.tenants[0].client;
     Client { world: Arc::clone(world), key: key.clone(), is_observer: false, observed: Arc::clone(observed) }
 }
 
-/// Takes, posts and settles for as long as the run lasts.
+/// Receives, posts and settles until the end of the run.
 async fn take(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng: Rng) {
     let world = Arc::clone(&client.world);
     loop {
@@ -124,13 +124,13 @@ async fn take(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng:
         for delivery in deliveries {
             deal(&client, &book, &delivery, is_calm, &mut rng).await;
         }
-        // Polls that find nothing take most of the time of a run, and always show the same.
+        // Polls that find nothing take most of the time of a run, and always behave the same.
         let pause = answer["poll_after_ms"].as_u64().unwrap_or(1_000);
         sleep(Duration::from_millis(if is_calm { 20_000 } else { pause.max(3_000) })).await;
     }
 }
 
-/// Does with a delivery what is drawn. In the end, all goes well.
+/// Performs a random action on a delivery. Near the end of the run, every action succeeds.
 async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bool, rng: &mut Rng) {
     let world = &client.world;
     let deed = match rng.u32(0..16) {
@@ -158,7 +158,7 @@ async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bo
     }
     if deed == Deed::SettlesLate {
         *lock(book).cut.entry(id.clone()).or_default() += 1;
-        // Another taker may have it meanwhile.
+        // Another client may have leased it since.
         sleep(LEASE + Duration::from_millis(rng.u64(0..8_000))).await;
     }
     let status = is_posted.then_some(status);
@@ -179,7 +179,7 @@ async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bo
     }
 }
 
-/// Sends some deliveries again, and makes the endpoint inactive for a while.
+/// Resends some deliveries, and makes the endpoint inactive for a while.
 async fn act(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng: Rng) {
     let world = Arc::clone(&client.world);
     for number in 0..rng.u32(0..4) {
@@ -187,7 +187,7 @@ async fn act(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng: 
         let deliveries = client.deliveries(&json!({"limit": 100})).await;
         let Some(delivery) = rng.choice(&deliveries) else { continue };
         let id = text(delivery, "delivery_id");
-        // Before it is answered, it may have taken effect.
+        // It may take effect before its answer arrives.
         lock(&book).resent.push((id.clone(), world.now()));
         client.call("deliveries-resend", &json!({"delivery_id": id}), Some(&format!("again-{number}"))).await;
         if rng.bool() {
@@ -206,7 +206,7 @@ async fn pull_endpoint(known: &Known) -> String {
     text(&created, "webhook_endpoint_id")
 }
 
-/// Runs the script of a seed with two takers.
+/// Runs the script of a seed with two clients.
 fn run(seed: u64) -> (Vec<Violation>, Vec<String>) {
     in_virtual_time(seed, async {
         let world = World::new(script(seed));
@@ -230,7 +230,7 @@ fn run(seed: u64) -> (Vec<Violation>, Vec<String>) {
     })
 }
 
-/// Waits until all has been delivered, or has failed.
+/// Waits until every delivery has been delivered or has failed.
 async fn finish(world: &Arc<World>) -> Result<(), Violation> {
     let end = world.now() + world.script.trouble + Duration::from_secs(2 * 60 * 60);
     loop {
@@ -312,12 +312,12 @@ async fn check(world: &World, known: &Known, book: &Book) -> Vec<Violation> {
     violations
 }
 
-/// For `mutations.rs`: the first seed that fails, with the promise that it breaks.
+/// For `mutations.rs`: the first seed that fails, and the promise that it breaks.
 pub(crate) fn first() -> Option<(String, &'static str)> {
     explained().map(|(seed, violated, _)| (format!("pull, seed {seed}"), violated))
 }
 
-/// The same, with what happened.
+/// The same, with the details.
 fn explained() -> Option<(u64, &'static str, Vec<String>)> {
     (0..SEEDS).find_map(|seed| {
         let run = std::panic::catch_unwind(|| run(seed));
@@ -336,7 +336,7 @@ fn pull_deliveries_are_received_settled_and_never_lost() {
     }
 }
 
-/// No taker receives for three days, with crashes meanwhile; then one recovers everything.
+/// No client receives for three days, with crashes during that time; then one recovers everything.
 #[test]
 fn unreceived_deliveries_fail_in_three_days_and_are_recoverable() {
     for seed in 0..2 {

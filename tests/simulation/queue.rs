@@ -1,5 +1,5 @@
-//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. They keep no order, or
-//! only roughly, and may hand over a message twice, since standard queues promise neither.
+//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. Like standard
+//! queues, they keep no order, or only a rough one, and may deliver a message twice.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use crate::script::Order;
 
-/// The longest delay that SQS takes.
+/// The longest delay that SQS accepts.
 const MAX_DELAY: u64 = 900;
-/// How much too early a delayed message may come.
+/// How early a delayed message can arrive.
 const EARLY: u64 = 900;
-/// Among how many messages a receive chooses, where the oldest come first.
+/// The number of messages among which a receive chooses, if the oldest come first.
 const WINDOW: usize = 50;
 
 /// A message as it is sent.
@@ -50,7 +50,7 @@ pub(crate) struct Queue {
     pub(crate) max_receives: u32,
     order: Order,
     messages: Vec<Message>,
-    /// The bodies of messages that were received too often.
+    /// The bodies of messages that exceeded the receive limit.
     pub(crate) dead: Vec<String>,
     sent: u64,
 }
@@ -60,7 +60,7 @@ impl Queue {
         Self { visibility, max_receives, order, messages: Vec::new(), dead: Vec::new(), sent: 0 }
     }
 
-    /// Sends a message. `again` is how much later it comes once more, if it does.
+    /// Sends a message. `again` is the delay after which it is delivered once more, if it is.
     pub(crate) fn send(
         &mut self,
         Sent { body, delay, group }: Sent,
@@ -103,7 +103,7 @@ impl Queue {
         received
     }
 
-    /// The places of the messages that are received next.
+    /// The indexes of the messages that are received next.
     fn choose(&self, most: usize, now: Instant, rng: &mut Rng) -> Vec<usize> {
         let mut visible: Vec<usize> =
             (0..self.messages.len()).filter(|at| self.messages[*at].visible_at <= now).collect();
@@ -122,7 +122,7 @@ impl Queue {
         visible
     }
 
-    /// How many messages of each group have been received and not deleted.
+    /// The number of messages of each group that have been received and not deleted.
     fn in_flight(&self, now: Instant) -> BTreeMap<&Option<String>, usize> {
         let mut in_flight = BTreeMap::new();
         for message in self.messages.iter().filter(|message| message.receipt != 0 && message.visible_at > now) {
@@ -136,12 +136,12 @@ impl Queue {
         self.messages.retain(|message| message.receipt == 0 || !receipts.contains(&message.receipt));
     }
 
-    /// When the next message can be received; `None` if there is none.
+    /// The time at which the next message can be received; `None` if there is none.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.messages.iter().map(|message| message.visible_at).min()
     }
 
-    /// Its messages in words, for a failure.
+    /// A description of its messages, for a failure.
     pub(crate) fn describe(&self) -> Vec<String> {
         self.messages
             .iter()

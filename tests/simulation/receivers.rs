@@ -1,4 +1,4 @@
-//! Receivers, in this process: the functions connect to them over streams in memory.
+//! Receivers in this process: the functions connect to them over streams in memory.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ pub(crate) struct Post {
     pub(crate) status: u16,
     /// Whether the receiver closed the connection without an answer.
     pub(crate) is_cut: bool,
-    /// When the sender closed the connection, if it did not wait for the answer.
+    /// The time at which the sender closed the connection, if it did not wait for the answer.
     pub(crate) given_up: Option<Time>,
     /// Whether the answer was a complete 2xx.
     pub(crate) taken: bool,
@@ -51,12 +51,12 @@ pub(crate) fn url((tenant, endpoint): To) -> String {
     }
 }
 
-/// Another URL of the callbacks of a tenant, at an origin of its own.
+/// Another URL for callbacks of a tenant, at a separate origin.
 pub(crate) fn callback_url(tenant: usize, origin: usize) -> String {
     format!("http://t{tenant}c{origin}.example/callback")
 }
 
-/// The receiver that a name stands for.
+/// The receiver with this name.
 fn named(name: &str) -> Option<To> {
     let (name, _) = name.strip_prefix('t')?.split_once('.')?;
     match name.split_once('e') {
@@ -67,7 +67,7 @@ fn named(name: &str) -> Option<To> {
 
 /// The last part of an address without a listener.
 const NOBODY: u8 = 250;
-/// The same of callbacks. Endpoints have their numbers.
+/// The same for callbacks. Endpoints have their index.
 const CALLBACKS: u8 = 100;
 
 /// The address of a receiver of a tenant, by its last part.
@@ -76,7 +76,7 @@ fn address(tenant: usize, last: u8) -> IpAddr {
     IpAddr::from([127, high, low, last])
 }
 
-/// How functions reach the receivers.
+/// The network from the functions to the receivers.
 pub(crate) fn network(world: &Arc<World>) -> Network {
     let (names, addresses) = (Arc::clone(world), Arc::clone(world));
     let lookup = move |name: String| -> BoxFuture<'static, _> {
@@ -117,7 +117,7 @@ impl World {
         endpoint.map_or(&tenant.callbacks, |endpoint| &tenant.endpoints[endpoint])
     }
 
-    /// How a receiver behaves now.
+    /// The current behavior of a receiver.
     pub(crate) fn manner(&self, to: To) -> Manner {
         let now = self.now();
         let phases = &self.receiver(to).phases;
@@ -134,7 +134,7 @@ impl World {
         Ok(nobody.into_iter().chain([address(to.0, last)]).collect())
     }
 
-    /// How many requests this receiver got before.
+    /// The number of earlier requests to this receiver.
     fn requests_before(&self, to: To) -> usize {
         let mut state = self.state();
         let requests = state.requests_of.entry(to).or_default();
@@ -221,7 +221,7 @@ async fn serve(world: &Arc<World>, to: To, mut stream: DuplexStream) -> io::Resu
     }
 }
 
-/// Waits until the other side closes the connection.
+/// Waits until the peer closes the connection.
 async fn closed(stream: &mut DuplexStream, buffer: &mut Vec<u8>) {
     while stream.read_buf(buffer).await.is_ok_and(|read| read > 0) {}
 }

@@ -1,4 +1,4 @@
-//! A run: the functions work through a script, until nothing is left to do.
+//! A run: the functions work through a script until nothing is left to do.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,13 +25,13 @@ use crate::{
 pub(crate) struct Run {
     pub(crate) violations: Vec<Violation>,
     pub(crate) history: Vec<String>,
-    /// How long it was.
+    /// Its duration.
     pub(crate) span: Time,
     pub(crate) posts: usize,
     pub(crate) crashes: usize,
     pub(crate) faults: usize,
     pub(crate) calls: usize,
-    /// How many there were of each operation.
+    /// The number of calls of each operation.
     pub(crate) calls_of: BTreeMap<String, usize>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Tenant {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// A time within which something took effect.
+/// The period within which a call took effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within {
     pub(crate) from: Time,
@@ -65,9 +65,9 @@ pub(crate) struct Within {
 
 pub(crate) struct Endpoint {
     pub(crate) id: String,
-    /// Its secrets, and when each became the current one.
+    /// Its secrets, and the time at which each became current.
     pub(crate) secrets: Vec<(String, Within)>,
-    /// When it was made active or inactive.
+    /// The times at which it became active or inactive.
     pub(crate) switches: Vec<(bool, Within)>,
     pub(crate) deleted: Option<Within>,
 }
@@ -103,19 +103,19 @@ fn secret(tenant: usize, endpoint: usize, number: usize) -> String {
     format!("**********{tenant}*{endpoint}*{number:03}*")
 }
 
-/// Runs a script, on a clock of its own, in this thread.
+/// Runs a script on a separate clock, in this thread.
 pub(crate) fn run(script: &Script) -> Run {
     in_virtual_time(script.seed, run_to_its_end(script.clone()))
 }
 
-/// Runs a world, on a clock of its own, in this thread.
+/// Runs a world on a separate clock, in this thread.
 pub(crate) fn in_virtual_time<F: Future>(seed: u64, run: F) -> F::Output {
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(run)
 }
 
-/// Begins to poll the queues, and to sweep.
+/// Starts polling the queues and sweeping.
 pub(crate) fn start(world: &Arc<World>, fleet: &Arc<Fleet>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for queue in fleet.queues() {
@@ -197,7 +197,7 @@ fn store_tenant(world: &World, number: usize) -> (String, String) {
         json!({
             "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
             "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-            // Already used on the day of the run.
+            // Marked as used on the day of the run.
             "last_request": {"S": "2026-01-31T00:00:00.000Z"},
         }),
     );
@@ -255,7 +255,7 @@ pub(crate) async fn produce(world: Arc<World>, tenants: Vec<String>) {
     }
 }
 
-/// Does what the tenants do, one after the other.
+/// Performs the tenants' actions, one after another.
 async fn act(world: &Arc<World>, known: &mut Known) {
     let mut actions = world.script.actions.clone();
     actions.sort_by_key(|action| action.at);
@@ -293,7 +293,7 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
         }
         Call::Delete => {
             let (status, _) = client.call("webhooks-delete", &json!({"id": id}), None).await;
-            // A second try finds the endpoint deleted by the first.
+            // A retry finds the endpoint already deleted.
             endpoint.deleted.get_or_insert(within());
             status
         }
@@ -351,17 +351,16 @@ impl Client {
     }
 }
 
-/// More requests than any run has that ends.
+/// More requests than in any run that ends.
 const MOST_POSTS: usize = 5_000;
 
 /// Waits until nothing is left to do.
 ///
-/// # Errors
-/// Something is still left to do at the end.
+/// # Errors Work remains at the end.
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
-    // A resend begins the schedule anew, and a receiver may ask for 90 seconds each time. If a receiver never answers, its
-    // deliveries are postponed for longer and longer, until they have failed.
+    // A resend starts the schedule over, and a receiver may ask for 90 seconds each time. If a receiver never answers,
+    // its deliveries are postponed for longer and longer until they fail.
     let rounds = 2 + world.script.actions.len() as u64;
     let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600)) + MAX_AGE;
     let mut notices_since = None;
@@ -386,7 +385,7 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
         }
         let (deliveries, notices) = pending(world);
         if deliveries.is_empty() {
-            // A notice is tried again after a minute, and then more and more rarely.
+            // A notice is retried after a minute, and then less and less often.
             let since = *notices_since.get_or_insert(now);
             if notices.is_empty() || now > since + Duration::from_secs(2400) {
                 return Ok(());

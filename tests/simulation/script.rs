@@ -1,5 +1,5 @@
-//! Scripts: all that a seed decides before a run begins. A script is a value, so that a run that went wrong can be repeated
-//! with less in it.
+//! Scripts: everything that a seed decides before a run begins. A script is a value, so a failed run can be repeated
+//! with a smaller script.
 
 use std::{fmt, time::Duration};
 
@@ -8,10 +8,10 @@ use fastrand::Rng;
 /// The time since the beginning of the run.
 pub(crate) type Time = Duration;
 
-/// All that is decided before a run.
+/// Everything that is decided before a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Decides what is drawn during the run: latencies, jitter, the order in which queues hand messages over.
+    /// Seeds the random values of the run: latencies, jitter, the order in which queues deliver messages.
     pub(crate) seed: u64,
     /// The delays of `RETRY_SCHEDULE`, in seconds.
     pub(crate) schedule: &'static [u64],
@@ -25,14 +25,14 @@ pub(crate) struct Script {
     pub(crate) order: Order,
     /// `MAX_CONCURRENT_ATTEMPTS`.
     pub(crate) slots: usize,
-    /// How far the clocks of processes may be off, in milliseconds.
+    /// The maximum offset of the processes' clocks, in milliseconds.
     pub(crate) skew: i64,
-    /// How many minutes lie between two sweeps. A rare sweep has more minutes to pass over.
+    /// The number of minutes between two sweeps. A rare sweep has more minutes to pass over.
     pub(crate) sweep_every: u64,
-    /// Whether the sweep also runs in minutes in which it has nothing to do. That takes nine tenths of the time of a run,
-    /// and always shows the same.
+    /// Whether the sweep also runs in minutes in which it has nothing to do. Such sweeps take nine tenths of the time
+    /// of a run, and always behave the same.
     pub(crate) sweeps_idly: bool,
-    /// Until when faults happen.
+    /// The time until which faults happen.
     pub(crate) trouble: Time,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) events: Vec<Event>,
@@ -40,24 +40,24 @@ pub(crate) struct Script {
     pub(crate) faults: Vec<Fault>,
 }
 
-/// How many processes deliver.
+/// The number of processes that deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Processes {
-    /// So many at most, and so many invocations at a time in each: what goes wrong between processes is found sooner where
-    /// there are few.
+    /// The maximum number of processes, and of concurrent invocations in each: a few find problems between processes
+    /// sooner.
     Few(usize, usize),
     /// One for each concurrent invocation, as in Lambda.
     Lambda,
 }
 
-/// The order in which queues hand messages over.
+/// The order in which queues deliver messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// None: standard queues promise none.
     Any,
     /// Roughly the oldest first, as SQS mostly does.
     Oldest,
-    /// The same, but first those of tenants that have few messages in flight, as in fair queues.
+    /// The same, but first those of tenants with few messages in flight, as in fair queues.
     Fair,
 }
 
@@ -65,13 +65,13 @@ pub(crate) enum Order {
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) endpoints: Vec<Receiver>,
-    /// Where the callbacks of its jobs go.
+    /// The receiver of the callbacks of its jobs.
     pub(crate) callbacks: Receiver,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
-    /// How it behaves, and until when.
+    /// Its behaviors, each with its end.
     pub(crate) phases: Vec<(Time, Manner)>,
     /// Whether an endpoint only wants `job.failed`.
     pub(crate) only_failures: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Whether it takes deliveries quickly, all the time.
+    /// Whether it always accepts deliveries quickly.
     pub(crate) fn is_well(&self) -> bool {
         self.phases.iter().all(|(_, manner)| matches!(manner, Manner::Answers(200..300, ..100, _) | Manner::Prompt))
     }
@@ -88,17 +88,17 @@ impl Receiver {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Manner {
-    /// Answers with this status after these milliseconds, and with this `Retry-After`.
+    /// Answers with this status after this many milliseconds, and with this `Retry-After`.
     Answers(u16, u64, Option<u64>),
     /// Answers 200, each time after 20 to 80 milliseconds.
     Prompt,
-    /// Takes so many requests and never answers them, then answers so many others as `Prompt`, and so on.
+    /// Accepts this many requests without an answer, then answers this many others as `Prompt`, and so on.
     Alternates(usize, usize),
     /// Answers 200, but every second request with 500.
     Flaps,
     /// Answers 200, and closes the connection.
     Closes,
-    /// Takes the request, and never answers.
+    /// Accepts the request, and never answers.
     Hangs,
     /// Closes the connection after the request.
     Cuts,
@@ -132,7 +132,7 @@ impl Event {
 pub(crate) enum Audience {
     Endpoints,
     Callback,
-    /// A callback at an origin that no other event has.
+    /// A callback at an origin that no other event uses.
     OwnCallback,
     Nobody,
 }
@@ -161,9 +161,9 @@ pub(crate) enum Call {
 /// A call to AWS, counted from 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which {
-    /// The call of this number.
+    /// The call with this number.
     Any(usize),
-    /// The call of this number among those of its operation.
+    /// The call with this number among those of its operation.
     Of(&'static str, usize),
 }
 
@@ -171,9 +171,9 @@ pub(crate) enum Which {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Any(usize),
-    /// The sweeper of this number.
+    /// The sweeper with this number.
     Sweeper(usize),
-    /// The process of this number that answers to a tenant.
+    /// The process with this number, which serves a tenant.
     Api(usize),
 }
 
@@ -185,29 +185,29 @@ pub(crate) enum Fault {
     Lost(Which),
     /// A call is throttled.
     Throttled(Which),
-    /// A call takes effect after so many milliseconds, when its caller no longer waits.
+    /// A call takes effect after this many milliseconds, when its caller has stopped waiting.
     Late(Which, u64),
-    /// A batch is done in part only.
+    /// A batch takes effect partially.
     Partial(Which),
-    /// A write meets a transaction.
+    /// A write conflicts with a transaction.
     Conflict(Which),
     /// A call takes effect, and its process dies before the answer.
     Dies(Which),
-    /// The delivery log takes no rows for so many milliseconds.
+    /// The delivery log accepts no rows for this many milliseconds.
     Hot(Time, u64),
-    /// All calls to a service fail for so many milliseconds.
+    /// All calls to a service fail for this many milliseconds.
     Outage(Service, Time, u64),
-    /// A call fails, and for so many milliseconds all others to its service.
+    /// A call fails, and so do all others to its service for this many milliseconds.
     OutageFrom(Which, u64),
     /// A process dies when it is woken for the n-th time.
     Crash(Who, u32),
-    /// The message with this number comes once more, so many seconds later.
+    /// The message with this number is delivered once more, this many seconds later.
     Duplicate(usize, u64),
-    /// The mapping could not delete the messages of this invocation.
+    /// The mapping fails to delete the messages of this invocation.
     Undeleted(usize),
-    /// The sweep of this minute is left out.
+    /// The sweep of this minute is skipped.
     NoSweep(u64),
-    /// The sweep of this minute runs twice, at the same time.
+    /// The sweep of this minute runs twice at the same time.
     TwoSweeps(u64),
 }
 
@@ -240,7 +240,7 @@ impl Script {
         let events = (0..rng.usize(1..=most)).map(|number| event(rng, span, &tenants, number)).collect();
         let mut actions: Vec<_> = (0..rng.usize(0..=4)).map(|_| action(rng, span, &tenants)).collect();
         let faults = if is_calm { Vec::new() } else { (0..rng.usize(1..=8)).map(|_| fault(rng, span)).collect() };
-        // Drawn apart, so that the seeds before there was this keep their scripts.
+        // Drawn separately, so that the scripts of older seeds stay the same.
         let apart = &mut Rng::with_seed(seed ^ 0x4E1D);
         let hold_for = [604_800, 604_800, 604_800, 20, 0][apart.usize(0..5)];
         if seed % 4 == 1 {
@@ -267,7 +267,7 @@ impl Script {
         }
     }
 
-    /// Scripts with less in them, the smallest first.
+    /// Reduced scripts, the smallest first.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         let mut smaller = Vec::new();
         let lengths = [self.events.len(), self.actions.len(), self.faults.len()];
@@ -310,7 +310,7 @@ fn tenant(rng: &mut Rng, span: Time) -> Tenant {
 
 fn receiver(rng: &mut Rng, span: Time) -> Receiver {
     let mut phases = Vec::new();
-    // Most are well most of the time.
+    // Most are healthy most of the time.
     for _ in 0..rng.usize(0..=2) {
         phases.push((moment(rng, span * 2), manner(rng)));
     }
@@ -369,7 +369,7 @@ fn action(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Action {
     Action { at: moment(rng, span * 2), tenant, endpoint, call }
 }
 
-/// An endpoint is made inactive for a while, and what it missed is recovered.
+/// An endpoint is inactive for a while, and its missed deliveries are recovered.
 fn absence(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Vec<Action> {
     let tenant = rng.usize(0..tenants.len());
     let endpoint = rng.usize(0..tenants[tenant].endpoints.len());

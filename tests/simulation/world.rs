@@ -1,4 +1,4 @@
-//! The world around the functions: its clock, its chance, and what has happened in it.
+//! The world around the functions: its clock, its randomness, and its history.
 
 use std::{
     cell::RefCell,
@@ -21,10 +21,10 @@ use crate::{
     script::{Fault, Script, Service, Time, Which},
 };
 
-/// When runs begin: 2026-01-31T12:00:20Z.
+/// The start of all runs: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 
-/// Until so long after an event, a copy of it is handled as a new event.
+/// The time after an event in which a copy of it is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -36,13 +36,13 @@ pub(crate) struct Mail {
 
 /// The state of a run.
 pub(crate) struct State {
-    /// In words, in order.
+    /// A line for each occurrence, in order.
     pub(crate) history: Vec<String>,
     /// Latencies and the order of queues.
     pub(crate) rng: Rng,
     pub(crate) queues: Queues,
     pub(crate) posts: Vec<Post>,
-    /// How many requests those receivers got that count them, and how many connections were refused.
+    /// The number of requests to receivers that count them, and of refused connections.
     pub(crate) requests_of: BTreeMap<To, usize>,
     pub(crate) refused: usize,
     pub(crate) mails: Vec<Mail>,
@@ -50,16 +50,16 @@ pub(crate) struct State {
     pub(crate) stored: Option<Arc<Stored>>,
     /// The partitions of due rows that may have one.
     pub(crate) due: BTreeSet<String>,
-    /// How many calls, sent messages, processes and invocations there were.
+    /// The numbers of calls, sent messages, processes and invocations.
     pub(crate) calls: usize,
     pub(crate) calls_of: BTreeMap<String, usize>,
-    /// The services that are down because a call met an outage, and until when.
+    /// The services that are down because a call met an outage, and the ends of these outages.
     pub(crate) outages: Vec<(Service, Time)>,
     pub(crate) sends: usize,
     pub(crate) processes: usize,
     pub(crate) processes_of: BTreeMap<&'static str, usize>,
     pub(crate) invocations: usize,
-    /// How long all invocations took together, how many requests SQS got, and how many rows were written.
+    /// The total duration of the invocations, and the numbers of requests to SQS and of written rows.
     pub(crate) billed: Duration,
     pub(crate) sqs_requests: usize,
     pub(crate) writes: usize,
@@ -68,21 +68,21 @@ pub(crate) struct State {
     pub(crate) crashes: usize,
     /// The processes that made a call that they do not survive.
     pub(crate) dying: BTreeSet<String>,
-    /// Faults that came into effect, crashes included.
+    /// Faults that took effect, crashes included.
     pub(crate) faults: usize,
-    /// Faults after which nothing may happen twice.
+    /// Faults that do not permit repetitions.
     pub(crate) harmless: usize,
-    /// How many messages came twice.
+    /// The number of messages delivered twice.
     pub(crate) copies: usize,
-    /// The time within which the event of each job was handled, by its id.
+    /// The period in which the event of each job was handled, by its id.
     pub(crate) handled: BTreeMap<String, Within>,
-    /// When the log first had each delivery, by its partition and sort key.
+    /// The time at which each delivery first appeared in the log, by its partition and sort key.
     pub(crate) logged: BTreeMap<[String; 2], Time>,
     /// Forbidden changes of states in the log.
     pub(crate) misled: Vec<String>,
-    /// Deliveries that were held, and became pending without a resend or a recovery.
+    /// Held deliveries that became pending without a resend or a recovery.
     pub(crate) unasked: Vec<String>,
-    /// Deliveries that were due for so long, where nothing failed, that a sweep took their messages for lost.
+    /// Deliveries that, without a fault, were due for so long that a sweep considered their messages lost.
     pub(crate) overdue: Vec<String>,
     /// Records, invocations and sweeps that failed.
     pub(crate) failures: Vec<String>,
@@ -93,7 +93,7 @@ pub(crate) struct World {
     pub(crate) script: Script,
     pub(crate) plan: Arc<Plan>,
     pub(crate) database: Database,
-    /// Something can be received, or a process is free.
+    /// A message can be received, or a process is free.
     pub(crate) changed: Notify,
     began: Instant,
     state: Mutex<State>,
@@ -175,7 +175,7 @@ impl World {
         self.began + at
     }
 
-    /// The right time, in milliseconds since 1970.
+    /// The true time, in milliseconds since 1970.
     pub(crate) fn ms(&self) -> i64 {
         i64::try_from((BEGINNING + self.now()).as_millis()).expect("before the year 292,000,000")
     }
@@ -186,7 +186,7 @@ impl World {
         self.state().history.push(line);
     }
 
-    /// Notes a failure of ours, which only a fault may cause.
+    /// Notes a failure of the service, which only a fault may cause.
     pub(crate) fn fail(&self, who: impl Display, what: impl Display) {
         let failure = format!("{who}: {what}");
         self.note("failure of", &failure);
@@ -198,7 +198,7 @@ impl World {
         self.state().rng.u64(0..end)
     }
 
-    /// A clock that is off by so many milliseconds, and its own randomness.
+    /// A clock with this offset in milliseconds, and separate randomness.
     pub(crate) fn ambient(&self, off: i64) -> Ambient {
         let began = self.began;
         let rng = Mutex::new(self.state().rng.fork());
@@ -211,7 +211,7 @@ impl World {
         Ambient { now: Arc::new(now), fill: Arc::new(fill) }
     }
 
-    /// The number of the next call, and the fault that it meets.
+    /// The number of the next call, and its fault.
     pub(crate) fn next_call(&self, service: Service, operation: &str) -> (usize, Option<Fault>) {
         let now = self.now();
         let mut state = self.state();
@@ -248,7 +248,7 @@ impl World {
         (number, met.copied())
     }
 
-    /// How much later the next message comes once more, if it does.
+    /// The delay after which the next message is delivered once more, if it is.
     pub(crate) fn next_send(&self, state: &mut State) -> Option<Duration> {
         let number = state.sends;
         state.sends += 1;
@@ -278,7 +278,7 @@ impl World {
     }
 }
 
-/// A time, as it stands in histories.
+/// A time in the format of histories.
 pub(crate) fn stamp(at: Time) -> String {
     let (seconds, ms) = (at.as_secs(), at.subsec_millis());
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)

@@ -17,13 +17,12 @@ use http_body_util::Full;
 use hyper::Request;
 use sha2::Sha256;
 
-/// Anything that goes wrong: a baseline then stops.
+/// Any error: a baseline stops at the first one.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The value of an environment variable.
 ///
-/// # Errors
-/// It is missing.
+/// # Errors The variable is missing.
 pub fn variable(name: &str) -> Result<String, Error> {
     Ok(std::env::var(name).map_err(|error| format!("{name}: {error}"))?)
 }
@@ -48,8 +47,7 @@ pub fn dynamodb() -> Result<Client, Error> {
 
 /// A post of `body` to `url` with both signatures.
 ///
-/// # Errors
-/// The URL is none.
+/// # Errors The URL is invalid.
 pub fn signed(url: &str, secret: &[u8], id: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Error> {
     let timestamp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let plain = hex::encode(hmac(secret, &[&body])?);

@@ -94,8 +94,8 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(1.5, 1.3));
 }
 
-/// How many endpoints the tenant of the console has, how many of them are shown on a page, and how many deliveries each of
-/// those has had within the day. Of a million, no more would be read.
+/// The number of endpoints of the console's tenant, the number of them on a page, and the number of deliveries that
+/// each of those has had within the day. With a million endpoints, no more would be read.
 const ENDPOINTS: usize = 100;
 const SHOWN: usize = 10;
 const DELIVERIES: usize = 1000;
@@ -129,11 +129,11 @@ pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, 
     table.push(Row::ratio(name, "ms", own, baseline).at_most(3.0, 2.0));
 }
 
-/// How many deliveries a taker takes at once.
+/// The number of deliveries that a client receives in one call.
 const TAKEN: usize = 10;
 
-/// Deliveries that are taken and settled, and the poll of a taker for whom nothing waits. Each delivery is two writes, so
-/// that as many calls of the bare function, with one call of AWS each, are what they are compared with.
+/// Deliveries that are received and settled, and a poll that finds nothing. Each delivery takes two writes, so they are
+/// compared with as many calls of the bare function, which makes one AWS call each.
 pub(crate) async fn pull(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let tenant = world.tenant("pull").await;
@@ -180,7 +180,7 @@ fn settled(taken: &Value) -> Value {
     json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 200, "duration_ms": 7})
 }
 
-/// Deliveries to an endpoint over the last day, as if its receiver had taken them.
+/// Deliveries to an endpoint over the last day, as if its receiver had accepted them.
 async fn log_deliveries(world: &World, tenant: &str, endpoint: &str) {
     let (log, now) = (world.delivery_log(), Timestamp::now());
     let tenant: TenantId = tenant.parse().expect("a tenant");

@@ -1,4 +1,5 @@
-//! Builds the measured binaries the way they are deployed, but for what the environment changes of the release profile.
+//! Builds the measured binaries as they are deployed, except for the parts of the release profile that the environment
+//! changes.
 
 use std::{collections::HashMap, io::Write, path::PathBuf};
 
@@ -22,7 +23,7 @@ pub(crate) const BASELINE: &str = "function";
 pub(crate) const BARE_DELIVER: &str = "bare-deliver";
 /// The minimal delivery loop.
 pub(crate) const BARE_LOOP: &str = "bare-loop";
-/// Where the binaries are.
+/// The folder of the binaries.
 pub(crate) struct Binaries {
     functions: PathBuf,
 }
@@ -36,7 +37,7 @@ impl Binaries {
         Self::of(&functions, effort)
     }
 
-    /// The same for these functions.
+    /// The same, for the given functions.
     pub(crate) fn of(functions: &[&str], effort: Effort) -> Self {
         let shipped = folder().parent().expect("a target folder").join("shipped");
         let packages: Vec<_> = functions.iter().copied().chain(["baseline"]).collect();

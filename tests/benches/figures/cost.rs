@@ -36,27 +36,27 @@ const MIB_OF_A_CPU: f64 = 1769.0;
 const SQS_CHUNK: usize = 64 * 1024;
 /// The longest delay of an SQS message, in seconds. `deliveries-wake` ends a longer wait.
 const MAX_DELAY: u32 = 900;
-/// The read units that `deliveries-wake` takes for each wait: the row that says when it is over, of 200 bytes at most,
-/// at its minute and again 15 minutes later, and then the state of the delivery, eventually consistently: half a unit.
+/// The read units that `deliveries-wake` takes for each wait: the row for its end, of 200 bytes at most, in its minute
+/// and again 15 minutes later, and then half a unit for the state of the delivery, read with eventual consistency.
 const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
-/// Records per invocation: as many as the template lets Lambda batch, and as few.
+/// Records per invocation: the largest batch that the template permits, and a single one.
 const BATCHES: [usize; 2] = [10, 1];
-/// The events, by what their size is called.
+/// The events, named by their size.
 const SIZES: [(&str, usize); 2] = [("1 KB", 1024), ("100 KB", 100 * 1024)];
 
 /// The measurements of one invocation.
 #[derive(Clone, Copy)]
 struct Invocation {
     records: f64,
-    /// On a CPU of the size that the function has.
+    /// On a CPU share like that of the deployed function.
     billed_seconds: f64,
     units: Units,
-    /// Requests to SQS: its own, and Lambda's for the batch, one to receive it and one to delete it or more.
+    /// Requests to SQS: the function's, and Lambda's for the batch, one to receive it and one or more to delete it.
     requests: f64,
     log_bytes: f64,
 }
 
-/// The work that an event causes: its invocations, and the calls beside them.
+/// The work for one event: its invocations, and the calls outside of them.
 pub(crate) struct Way {
     invocations: Vec<Invocation>,
     /// Requests to SQS of the producer, and of `deliveries-wake`.
@@ -80,7 +80,7 @@ impl Way {
         self.sum(|invocation| invocation.billed_seconds)
     }
 
-    /// How many messages are being handled on average, for each event a second.
+    /// The average number of messages in progress, for each event a second.
     pub(crate) fn in_flight(&self) -> f64 {
         self.sum(|invocation| invocation.billed_seconds * invocation.records)
     }
@@ -116,10 +116,10 @@ impl Way {
     }
 }
 
-/// Where the money goes.
+/// The cost, by service.
 const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes of the delivery log", "logs"];
 
-/// A process of the delivery function, with everything it uses being measured.
+/// A process of the delivery function whose calls are all measured.
 struct Process<'a> {
     world: &'a World,
     lambda: Lambda,
@@ -134,8 +134,8 @@ struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    /// Starts and warms up a process. Its events belong to different tenants, so that no two share the read of their
-    /// endpoints, and go to `url`.
+    /// Starts and warms up a process. Its events go to `url` and belong to different tenants, so that no two share the
+    /// read of their endpoints.
     async fn start(world: &'a World, binaries: &Binaries, url: &str, bytes: usize) -> Self {
         let (dynamodb, sqs) =
             (Proxy::metering().await.before(world.stack.dynamodb()), Proxy::faithful(world.stack.sqs()).await);
@@ -175,7 +175,7 @@ impl<'a> Process<'a> {
         self.invoke("slow-deliveries", messages).await
     }
 
-    /// Invokes it with the newest first attempts that wait in this queue, one for each endpoint.
+    /// Invokes it with the newest first attempts in this queue, one for each endpoint.
     async fn waiting(&mut self, queue: &str, records: usize) -> Invocation {
         let mut messages = Vec::new();
         while messages.len() < records {
@@ -212,7 +212,7 @@ fn requests(bytes: usize) -> f64 {
     chunks
 }
 
-/// Makes the newest delivery to an endpoint due, as time would. Returns the message of its next attempt.
+/// Makes the newest delivery to an endpoint due, as if its wait were over. Returns the message of its next attempt.
 async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Value {
     let (delivery, status, attempts) = newest(world, tenant, endpoint).await;
     assert_eq!(status, "pending");
@@ -274,7 +274,7 @@ async fn receiver(status: StatusCode, after: Duration) -> String {
     url
 }
 
-/// Measures and computes. Writes tables to `docs/performance.md`, and adds what has a bound to the figures.
+/// Measures and computes. Writes tables to `docs/performance.md`, and adds the values that have a bound to the figures.
 pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table) {
     let good = receiver(StatusCode::OK, Duration::from_millis(200)).await;
     let bad = receiver(StatusCode::INTERNAL_SERVER_ERROR, Duration::ZERO).await;
@@ -327,7 +327,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     page::put("performance.md", "costs", &tables(&all, delays.len() + 1));
 }
 
-/// The work that an event of this size causes, with these waits between its invocations.
+/// The work for an event of this size, with these waits between its invocations.
 fn way(bytes: usize, invocations: Vec<Invocation>, waits: &[u32]) -> Way {
     let records = invocations[0].records;
     let woken: f64 = waits.iter().filter(|wait| **wait > MAX_DELAY).map(|_| 1.0 / records).sum();

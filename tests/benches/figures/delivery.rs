@@ -1,4 +1,4 @@
-//! The delivery function: what a delivery costs, how fast it is, and how that scales.
+//! The delivery function: the cost of a delivery, the rate of deliveries, and how both scale.
 
 use std::{
     collections::HashMap,
@@ -72,8 +72,8 @@ pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     job_event_of(1024, tenant, job)
 }
 
-/// A job event of this many bytes. Its result is made of what results are made of, words, ids, numbers and times, so
-/// that it compresses like one.
+/// A job event of this many bytes. Its result consists of words, ids, numbers and times, so that it compresses like a
+/// typical one.
 pub(crate) fn job_event_of(bytes: usize, tenant: &str, job: usize) -> Value {
     const WORDS: [&str; 16] = [
         "invoice",
@@ -174,7 +174,7 @@ async fn tenant_with_endpoints(world: &World, slug: &str, url: &str, endpoints: 
     tenant
 }
 
-/// Our function, and the least that makes the same AWS calls.
+/// The function, and the baseline that makes the same AWS calls.
 async fn both(world: &World, binaries: &Binaries) -> [Lambda; 2] {
     let environment = environment(world);
     let start = async |binary| Lambda::start(&binaries.path(binary), &environment, Stdio::null()).await;
@@ -238,7 +238,7 @@ pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, 
     table.push(Row::ratio("the same, against the client loop", "ms", own, median(loop_runs)));
 }
 
-/// How many events a burst has, and how many of them are in flight at a time.
+/// The number of events in a burst, and the number of them in flight at a time.
 const BURST: usize = 50_000;
 const AT_ONCE: usize = 1_000;
 
@@ -249,7 +249,7 @@ pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, ta
     let [mut own, mut least] = both(world, binaries).await;
     let events = if effort.quick { BURST / 10 } else { BURST };
     let (mut wall, mut least_wall) = (0.0, 0.0);
-    // In ten parts that alternate, so that the machine is the same for both.
+    // In ten alternating parts, so that both see the same conditions on the machine.
     for _ in 0..10 {
         wall += round(&mut own, &tenant, AT_ONCE.min(events / 10), events / 10).await.0;
         least_wall += round(&mut least, &tenant, AT_ONCE.min(events / 10), events / 10).await.0;
@@ -265,13 +265,13 @@ pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, ta
 pub(crate) struct Point {
     /// The number of events in flight.
     pub(crate) in_flight: usize,
-    /// Deliveries per second: ours, and those of the least that makes the same AWS calls.
+    /// Deliveries per second: the function's, and those of the baseline.
     pub(crate) rate: (f64, f64),
-    /// CPU time of a delivery in microseconds: ours, and that of the least.
+    /// CPU time of a delivery in microseconds: the function's, and the baseline's.
     pub(crate) cpu: (f64, f64),
 }
 
-/// Throughput, and how the cost of a delivery changes with the number of events in flight.
+/// Throughput, and the cost of a delivery by the number of events in flight.
 pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) -> Vec<Point> {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "in-flight", &counter.url, 1).await;
@@ -305,7 +305,7 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     points
 }
 
-/// A thousand deliveries to a receiver that hangs: first they are postponed, and then they come back all at once.
+/// A thousand deliveries to a receiver that hangs: first they are postponed, and then they all become due at once.
 pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
     let mut environment = environment(world);
@@ -325,7 +325,7 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
         deliver(&mut lambda, [batch("job-events", (0..deliveries).map(event))]).await;
         let mut postponed = Vec::new();
         while postponed.len() < deliveries {
-            // Receivers of other figures may have been late.
+            // Receivers of earlier figures may have been late.
             let drained = world.drain("hanging-deliveries").await;
             postponed.extend(drained.into_iter().filter(|message| message["tenant_id"] == "t"));
         }

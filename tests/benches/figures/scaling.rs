@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{cost::Way, page};
 
-/// Events a second, by what they are called.
+/// Event rates, with their names.
 const RATES: [(&str, f64); 5] = [
     ("1 a second", 1.0),
     ("100 a second", 100.0),
@@ -17,10 +17,9 @@ const RATES: [(&str, f64); 5] = [
 ];
 const DAY: f64 = 86_400.0;
 
-/// Concurrent invocations of an account, unless it asks for more
-/// (<https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html>).
+/// The default concurrency of an account (<https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html>).
 const CONCURRENCY: f64 = 1_000.0;
-/// The writes a second that a new on-demand table takes at once, and those that a table takes unless the account asks for more
+/// The writes a second of a new on-demand table, and the default limit of a table
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html>).
 const WRITES_OF_A_NEW_TABLE: f64 = 4_000.0;
 const WRITES_OF_A_TABLE: f64 = 40_000.0;
@@ -30,8 +29,8 @@ const WRITES_OF_A_PARTITION: f64 = 1_000.0;
 /// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html>).
 const IN_FLIGHT: f64 = 120_000.0;
 
-/// Writes the table. `well` is an event that is delivered at once, in full batches and as a single message; `failing` one that
-/// fails every time, in full batches.
+/// Writes the table. `well` describes an event that is delivered at once, in full batches and as a single message;
+/// `failing` one that fails every time, in full batches.
 pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Value) {
     let events = &template["Resources"]["WebhooksDeliverFunction"]["Properties"]["Events"];
     let at_once = |event: &str| {

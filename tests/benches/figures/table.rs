@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 /// The bound of a figure.
 #[derive(Clone, Copy)]
 enum Judged {
-    /// Its ratio to this baseline.
+    /// A ratio to this baseline.
     Against(f64),
-    /// How far it is above this baseline.
+    /// A difference from this baseline.
     Above(f64),
     /// Itself.
     Alone,
@@ -24,7 +24,7 @@ impl Judged {
     }
 }
 
-/// One figure, most often against its baseline.
+/// One figure, usually with its baseline.
 pub(crate) struct Row {
     what: String,
     /// The rows of a group are one row of the page, with ranges.
@@ -43,7 +43,7 @@ impl Row {
         Self { judged: Judged::Against(baseline), ..Self::alone(what, unit, own) }
     }
 
-    /// A figure judged by how far it is above the baseline.
+    /// A figure judged by its difference from the baseline.
     pub(crate) fn above(what: &str, unit: &'static str, own: f64, baseline: f64) -> Self {
         Self { judged: Judged::Above(baseline), ..Self::alone(what, unit, own) }
     }
@@ -185,13 +185,13 @@ impl Table {
         std::fs::write(format!("{path}/bench.json"), format!("{:#}\n", Value::Array(rows))).expect("it is written");
     }
 
-    /// Whether a figure is far off.
+    /// Whether a figure misses its bound by far.
     pub(crate) fn is_far_off(&self) -> bool {
         self.rows.iter().any(Row::is_far_off)
     }
 }
 
-/// The least and the greatest of some values, or the one value that they all have as text.
+/// The smallest and the largest of some values, or their common text if all are equal.
 fn range(values: impl Iterator<Item = f64> + Clone, text: impl Fn(f64) -> String) -> String {
     let least = text(values.clone().fold(f64::INFINITY, f64::min));
     let greatest = text(values.fold(f64::NEG_INFINITY, f64::max));

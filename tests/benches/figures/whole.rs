@@ -18,7 +18,7 @@ use crate::{
     table::{Row, Table, median},
 };
 
-/// How many batches are on their way to the queue at a time.
+/// The number of batches in flight to the queue.
 const SENDERS: usize = 8;
 /// The time limit for a run.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -51,11 +51,11 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     rows.into_iter().for_each(|row| table.push(row));
 }
 
-/// Sends `events` with this name to a new process. Returns how many of them the receiver got in a second, from the first send on, and
-/// the process's CPU time for a thousand of them, until its queue is empty.
+/// Sends `events` with this name to a new process. Returns the rate at which the receiver got them, from the first send
+/// on, and the process's CPU time for a thousand of them, until its queue is empty.
 async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f64, f64) {
     let receiver = Counter::answering(answer).await;
-    // Retries wait for five minutes, so that no second attempt is among the first ones.
+    // Retries wait for five minutes, so only first attempts are counted.
     let retries = [("RETRY_SCHEDULE", "300,300,1800,7200,18000,36000,50400,72000,72000")];
     let (service, _output) = Service::start(local, &retries).await;
     let tenant = service.tenant("whole").await;
@@ -75,7 +75,7 @@ async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f
     (events / (arrived - started).as_secs_f64(), (service.cpu() - cpu) / events * 1e3)
 }
 
-/// Sends these messages, and waits until they are handled. Returns when the last one was received.
+/// Sends these messages, and waits until they have been handled. Returns the time at which the last one was received.
 async fn deliver(service: &Service, messages: &[String], receiver: &Counter) -> Instant {
     let before = receiver.count();
     let send = stream::iter(messages.chunks(10)).for_each_concurrent(SENDERS, |messages| service.send(messages));

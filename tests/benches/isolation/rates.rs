@@ -1,4 +1,4 @@
-//! How fast endpoints that take five seconds get their deliveries. Four at once are 0.8 a second.
+//! The rate of deliveries to endpoints that take five seconds. Four concurrent attempts would be 0.8 a second.
 
 use std::{
     collections::BTreeMap,
@@ -13,12 +13,12 @@ use crate::{receivers::Receivers, scenario::Mode, service::Service};
 
 const ENDPOINTS: usize = 3;
 const EVENTS: usize = 40;
-/// How long it waits for all of them, and after which time it counts.
+/// The time limit for all of them, and the time after which counting starts.
 const PATIENCE: Duration = Duration::from_secs(180);
 const FROM: Duration = Duration::from_secs(10);
 
-/// Prints the rate of each endpoint and how many of its requests were repeats. Returns whether none is too slow or has
-/// more than one repeat.
+/// Prints the rate of each endpoint and the number of its repeated requests. Returns whether all are fast enough and
+/// have at most one repeat.
 pub(crate) async fn rates(local: &Path) -> bool {
     let (service, _output) = Service::start(local, &[]).await;
     let receivers = Receivers::start(Mode::Slow5).await;

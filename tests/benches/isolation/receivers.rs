@@ -1,4 +1,4 @@
-//! The receivers: those that are well, and those of the bad tenants.
+//! The receivers: healthy ones, and those of the bad tenants.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,10 +21,10 @@ use tokio::{
 
 use crate::scenario::Mode;
 
-/// How long a connection that is not read is kept: longer than any attempt.
+/// The time for which an unread connection is kept: longer than any attempt.
 const MUTE: Duration = Duration::from_secs(20);
 
-/// The path of the receiver that is slow, and how long it takes.
+/// The path of the slow receiver, and its response time.
 pub(crate) const SLOW: &str = "/s";
 const TAKES: Duration = Duration::from_millis(800);
 
@@ -42,7 +42,7 @@ pub(crate) struct Receivers {
 #[derive(Default)]
 struct Seen {
     is_bad: AtomicBool,
-    /// When each job first came to each path of the good receiver.
+    /// The time at which each job first arrived at each path of the healthy receiver.
     arrivals: Mutex<HashMap<(String, String), Instant>>,
     /// The requests to each path of the bad receivers.
     bad: Mutex<HashMap<String, Endpoint>>,
@@ -51,11 +51,11 @@ struct Seen {
 /// The requests to a bad endpoint.
 #[derive(Clone, Default)]
 pub(crate) struct Endpoint {
-    /// How many requests.
+    /// The number of requests.
     pub(crate) requests: usize,
-    /// The ids in them.
+    /// Their ids.
     pub(crate) ids: HashSet<String>,
-    /// When each of those that were answered with 200 was first.
+    /// The time at which each delivery was first answered with 200.
     pub(crate) done: HashMap<String, Instant>,
 }
 
@@ -66,7 +66,7 @@ struct Request {
 }
 
 impl Seen {
-    /// Notes a request to a bad endpoint, and returns how many it has had before.
+    /// Notes a request to a bad endpoint, and returns the number of earlier ones.
     fn note(&self, path: &str, id: Option<&str>) -> usize {
         let mut endpoints = lock(&self.bad);
         let endpoint = endpoints.entry(path.to_owned()).or_default();
@@ -78,11 +78,11 @@ impl Seen {
 }
 
 impl Receivers {
-    /// Starts them. The bad ones behave well until they are told to be bad.
+    /// Starts them. The bad receivers behave well until they are switched.
     pub(crate) async fn start(mode: Mode) -> Self {
         let seen = Arc::<Seen>::default();
         let mut tasks = JoinSet::new();
-        // The bad ones are at every address of this machine, so that they stand for many origins.
+        // The bad receivers listen at every address of this machine, so that they stand for many origins.
         let [good, bad] = [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED].map(|address| (address, 0));
         let [good, bad] = [TcpListener::bind(good).await, TcpListener::bind(bad).await];
         let [good, bad] = [good, bad].map(|listener| listener.expect("a free port"));
@@ -100,12 +100,12 @@ impl Receivers {
         Self { mode, good: ports[0], bad: ports[1], closed, seen, _tasks: tasks }
     }
 
-    /// From now on, the bad ones are bad, or well.
+    /// Switches the bad receivers to bad or good behavior.
     pub(crate) fn be_bad(&self, bad: bool) {
         self.seen.is_bad.store(bad, Ordering::Relaxed);
     }
 
-    /// The URL of a receiver that is well.
+    /// The URL of a healthy receiver.
     pub(crate) fn good(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.good)
     }
@@ -131,7 +131,7 @@ impl Receivers {
         format!("http://{host}:{}/callback/{number}", self.bad)
     }
 
-    /// When a job first came to a receiver that is well.
+    /// The time at which a job first arrived at a healthy receiver.
     pub(crate) fn arrival(&self, path: &str, job: &str) -> Option<Instant> {
         lock(&self.seen.arrivals).get(&(path.to_owned(), job.to_owned())).copied()
     }
@@ -141,7 +141,7 @@ impl Receivers {
         lock(&self.seen.bad).clone()
     }
 
-    /// How many deliveries the bad endpoints have answered with 200.
+    /// The number of deliveries that the bad endpoints have answered with 200.
     pub(crate) fn done(&self) -> usize {
         lock(&self.seen.bad).values().map(|endpoint| endpoint.done.len()).sum()
     }
@@ -157,7 +157,7 @@ where
 {
     let mut connections = JoinSet::new();
     loop {
-        // An error of the other side is expected.
+        // An error of the peer is expected.
         tokio::select! {
             Ok((stream, _)) = listener.accept() => drop(connections.spawn(serve(stream, Arc::clone(&seen)))),
             Some(_) = connections.join_next() => {}
@@ -181,7 +181,7 @@ async fn bad_one(stream: TcpStream, seen: &Seen, mode: Mode) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         if mode == Mode::Mute && seen.is_bad.load(Ordering::Relaxed) {
-            // The delivery is unknown, so the request counts as one of its own.
+            // The delivery is unknown, so the request counts as a separate one.
             seen.note("", None);
             sleep(MUTE).await;
             return Ok(());
@@ -200,7 +200,7 @@ async fn bad_one(stream: TcpStream, seen: &Seen, mode: Mode) -> io::Result<()> {
     }
 }
 
-/// Does anything but answer, until the other side has enough.
+/// Does anything except answer, until the peer gives up.
 async fn misbehave(mut stream: BufReader<TcpStream>, mode: Mode) -> io::Result<()> {
     let start: &[u8] = match mode {
         Mode::Headers => b"HTTP/1.1 200 OK\r\nx-slow: ",
@@ -214,7 +214,7 @@ async fn misbehave(mut stream: BufReader<TcpStream>, mode: Mode) -> io::Result<(
     }
 }
 
-/// Waits until the other side closes the connection.
+/// Waits until the peer closes the connection.
 async fn gone(stream: &mut BufReader<TcpStream>) -> io::Result<()> {
     while stream.read(&mut [0]).await? > 0 {}
     Ok(())
@@ -224,7 +224,7 @@ async fn answer(stream: &mut BufReader<TcpStream>, status: u16) -> io::Result<()
     stream.write_all(format!("HTTP/1.1 {status} So\r\ncontent-length: 0\r\n\r\n").as_bytes()).await
 }
 
-/// Reads a request; `None` if there is no other.
+/// Reads a request; `None` if there is none.
 async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Request>> {
     let (mut lines, mut body) = (Vec::new(), Vec::new());
     while lines.last().is_none_or(|line| line != "\r\n") {

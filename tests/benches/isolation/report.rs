@@ -8,28 +8,29 @@ use crate::{receivers::Endpoint, scenario::Scenario};
 
 /// The result of a run.
 pub(crate) struct Outcome {
-    /// Of B in the burst.
+    /// Those of B in the burst.
     pub(crate) burst: Latencies,
     /// Of B afterwards.
     pub(crate) after: Latencies,
-    /// Of S in the burst.
+    /// Those of S in the burst.
     pub(crate) slow: Latencies,
-    /// How many deliveries of the first bad tenant were not in its log, if they were counted.
+    /// The number of the first bad tenant's deliveries that were not in its log, if they were counted.
     pub(crate) unlisted: Option<usize>,
-    /// Of N's only event.
+    /// That of N's only event.
     pub(crate) new: Latencies,
     /// Of H.
     pub(crate) good: Latencies,
-    /// How many of B's deliveries were pending without an attempt, at most.
+    /// The maximum number of B's deliveries that were pending without an attempt.
     pub(crate) untried: usize,
     /// The cost of the bad tenants.
     pub(crate) cost: Cost,
 }
 
-/// Seconds from send to arrival, in order; what has not arrived took for ever.
+/// Seconds from send to arrival, in order; infinite for events that have not arrived.
 pub(crate) struct Latencies(Vec<f64>);
 
-/// The cost of a run. Requests and invocations are of the whole run, from the start of the service; CPU is from the burst on.
+/// The cost of a run. Requests and invocations are those of the whole run, from the start of the service; CPU time is
+/// counted from the burst on.
 pub(crate) struct Cost {
     posts: usize,
     done: usize,
@@ -46,7 +47,7 @@ impl Latencies {
         Self(seconds.collect()).sorted()
     }
 
-    /// These and others.
+    /// The union of both.
     pub(crate) fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self.sorted()
@@ -57,7 +58,7 @@ impl Latencies {
         self
     }
 
-    /// Without any, it is nothing.
+    /// Zero if there are none.
     fn percentile(&self, percent: usize) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get(last * percent / 100).copied().unwrap_or_default()
@@ -77,7 +78,7 @@ impl Latencies {
 }
 
 impl Cost {
-    /// From what the bad receivers have got, what the service says at its end, and its CPU seconds.
+    /// From the counts of the bad receivers, the final report of the service, and its CPU seconds.
     pub(crate) fn new(bad: &HashMap<String, Endpoint>, work: &Value, cpu: f64) -> Self {
         let number = |pointer: &str| work.pointer(pointer).and_then(Value::as_u64).expect("a number");
         let sum = |count: fn(&Endpoint) -> usize| bad.values().map(count).sum();
@@ -100,7 +101,7 @@ pub(crate) const HEAD: &str = "\
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|";
 
 impl Outcome {
-    /// The bounds that it breaks, in words. `nobody` and `good` are its controls.
+    /// The bounds that the run breaks, in words. `nobody` and `good` are its controls.
     pub(crate) fn broken(&self, scenario: Scenario, nobody: &Self, good: &Self) -> Vec<&'static str> {
         let control = if scenario.mode.only_waits() { nobody } else { good };
         let p99 = |latencies: &Latencies| latencies.percentile(99);
@@ -117,13 +118,13 @@ impl Outcome {
             ("N", p99(&self.new) <= 3.0),
             ("H", p99(&self.good) <= p99(&good.good) + 2.0),
             ("untried", self.untried == 0),
-            // Then the other bounds say nothing: too much else ran on the machine, perhaps.
+            // The other bounds are then meaningless: the machine may have been busy with something else.
             ("control", [nobody, good].iter().all(|control| control.missing() == 0)),
         ];
         bounds.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()
     }
 
-    /// How many of B's events did not arrive.
+    /// The number of B's events that did not arrive.
     fn missing(&self) -> usize {
         self.burst.missing() + self.after.missing()
     }

@@ -1,4 +1,4 @@
-//! One run: a warm-up, a burst with events of all tenants mixed, and what comes afterwards.
+//! One run: a warm-up, a burst with the events of all tenants mixed, and a phase after it.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,32 +21,32 @@ use crate::{
     service::{Service, Tenant},
 };
 
-/// How many batches are on their way to the queue at a time.
+/// The number of batches in flight to the queue.
 const SENDERS: usize = 8;
-/// How many events of the healthy tenant are in the burst, and as many come afterwards.
+/// The number of the healthy tenant's events in the burst, and again after it.
 const HEALTHY: usize = 100;
-/// How many events of the slow receiver are in the burst.
+/// The number of the slow receiver's events in the burst.
 const SLOW_EVENTS: usize = 20;
-/// How many deliveries of a tenant are counted: more take long to count.
+/// The maximum number of a tenant's deliveries that are counted: counting more takes long.
 const COUNTED: usize = 20_000;
-/// Between two events of a tenant after the burst.
+/// The time between two events of a tenant after the burst.
 const PACE: Duration = Duration::from_millis(50);
-/// From the burst's end to what comes afterwards.
+/// The time between the end of the burst and the phase after it.
 const PAUSE: Duration = Duration::from_secs(3);
-/// For how long it looks after the last send, at least and at most.
+/// The minimum and the maximum time for which it watches after the last send.
 const LOOK: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// The time limit for the warm-up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Passwords are hashed cheaply, and a tenant has room for a hundred bad endpoints and a good one.
+/// Passwords are hashed cheaply, and a tenant may have a hundred bad endpoints and a healthy one.
 const VARIABLES: [(&str, &str); 3] =
     [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERATIONS", "1"), ("MAX_ENDPOINTS_PER_TENANT", "101")];
 
-/// The paths of the good receivers. H is the good endpoint of the first bad tenant.
+/// The paths of the healthy receivers. H is the healthy endpoint of the first bad tenant.
 const B: &str = "/b";
 const N: &str = "/n";
 const H: &str = "/h";
 
-/// A service, its tenants, and what they have sent.
+/// A service, its tenants, and the events that they have sent.
 struct Stage {
     service: Service,
     receivers: Receivers,
@@ -59,14 +59,14 @@ struct Stage {
     sent: RefCell<Vec<Sent>>,
 }
 
-/// An event, and the good receiver whose path is given that waits for it.
+/// An event, and the path of the healthy receiver that expects it.
 struct Message {
     path: Option<&'static str>,
     job: String,
     body: String,
 }
 
-/// An event that a good receiver waits for.
+/// An event that a healthy receiver expects.
 struct Sent {
     path: &'static str,
     job: String,
@@ -103,7 +103,7 @@ pub(crate) async fn run(local: &Path, scenario: Scenario) -> Outcome {
 }
 
 impl Stage {
-    /// Signs everybody up, with their good endpoints.
+    /// Signs up all tenants and creates their healthy endpoints.
     async fn new(service: Service, scenario: Scenario) -> Self {
         let receivers = Receivers::start(scenario.mode).await;
         let [known, slow, new] =
@@ -121,14 +121,14 @@ impl Stage {
         Self { service, receivers, calls_back, known, slow, new, bad, jobs, sent }
     }
 
-    /// Makes B and H known, and gives the bad receivers their past.
+    /// Makes B and H known to the service, and gives the bad receivers their history.
     async fn prepare(&self, scenario: Scenario) {
         let known = (0..20).flat_map(|_| {
             [self.of(&self.known, B, "known"), self.of(&self.slow, SLOW, "known")].into_iter().chain(self.well("known"))
         });
         self.send(known.collect()).await;
         self.until(|| self.have_arrived()).await;
-        // Only now: what made H known must not make them known, too.
+        // Only now: the events that made H known must not make the bad receivers known, too.
         for (tenant, owner) in self.bad.iter().enumerate() {
             for number in 0..scenario.shape.endpoints {
                 self.service.endpoint(owner, &self.receivers.bad(tenant, number)).await;
@@ -149,7 +149,7 @@ impl Stage {
         }
     }
 
-    /// The burst and what comes afterwards, until everything has arrived.
+    /// The burst and the phase after it, until everything has arrived.
     async fn play(&self, scenario: Scenario, unlisted: &Cell<Option<usize>>) {
         let (events, mut burst) = (scenario.events(), Vec::new());
         for place in 0..HEALTHY {
@@ -197,7 +197,7 @@ impl Stage {
         unlisted.set(Some(expected.saturating_sub(usize::try_from(listed).expect("a small number"))));
     }
 
-    /// How many events have not been handled yet.
+    /// The number of events that have not been handled yet.
     async fn waiting_events(&self) -> usize {
         use aws_sdk_sqs::types::QueueAttributeName::{
             ApproximateNumberOfMessages as Visible, ApproximateNumberOfMessagesNotVisible as Received,
@@ -208,7 +208,7 @@ impl Stage {
         counts.map(|count| count.parse::<usize>().expect("a number")).sum()
     }
 
-    /// Looks every second how many of B's deliveries wait without an attempt, and keeps the most.
+    /// Counts every second the deliveries of B without an attempt, and returns the maximum.
     async fn watch(&self, untried: &Cell<usize>) {
         loop {
             sleep(Duration::from_secs(1)).await;
@@ -228,7 +228,7 @@ impl Stage {
         (number, format!("{part}-{number}"))
     }
 
-    /// An event for a good endpoint.
+    /// An event for a healthy endpoint.
     fn of(&self, tenant: &Tenant, path: &'static str, part: &str) -> Message {
         let (_, job) = self.job(part);
         Message { path: Some(path), body: event(&tenant.id, &job).to_string(), job }
@@ -261,7 +261,7 @@ impl Stage {
         calls.buffer_unordered(SENDERS).collect::<()>().await;
     }
 
-    /// Whether everything has arrived that good receivers wait for.
+    /// Whether all events that healthy receivers expect have arrived.
     fn have_arrived(&self) -> bool {
         self.sent.borrow().iter().all(|sent| self.receivers.arrival(sent.path, &sent.job).is_some())
     }
@@ -274,7 +274,7 @@ impl Stage {
         }
     }
 
-    /// From its send to its arrival, for each event to this path whose job begins like this.
+    /// The time from send to arrival of each event to this path whose job begins with this prefix.
     fn latencies(&self, path: &str, part: &str) -> Latencies {
         let sent = self.sent.borrow();
         let sent = sent.iter().filter(|sent| sent.path == path && sent.job.starts_with(part));

@@ -2,18 +2,18 @@
 
 use std::{fmt, time::Duration};
 
-/// How the receivers of the bad tenants behave.
+/// The behavior of the bad tenants' receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Nobody,     // the control without bad tenants
     Good,       // the control in which they answer 200 at once
-    Hang,       // read the request, and that is all
+    Hang,       // read the request, and never answer
     Mute,       // accept the connection, and never read
     Headers,    // answer with a header at a byte a second
     Body,       // answer 200 with a body at a byte a second
     Slow5,      // answer 200 after five seconds
     Slow14,     // answer 200 after fourteen seconds
-    Linger,     // answer 200 after 0.45 s, just in time for a short attempt
+    Linger,     // answer 200 after 0.45 s, just within a short attempt
     Fail4,      // answer 500 after four and a half seconds
     Fail,       // answer 500 at once
     Flap11,     // every other request of each endpoint hangs
@@ -23,13 +23,13 @@ pub(crate) enum Mode {
     Callbacks1, // each event has a callback to the same origin, which hangs
     Callbacks,  // each event has a callback to an origin of its own, which hangs
     CallLinger, // each event has a callback to an origin of its own, which answers 200 after 0.45 s
-    CallTurns,  // the same as Callbacks, one tenant after the other
+    CallTurns,  // the same as `Callbacks`, one tenant after the other
     Linger23,   // two of three requests are answered 200 after 0.45 s, the third at once
 }
 
 use Mode::*;
 
-/// All but the controls.
+/// All except the controls.
 const BAD: [Mode; 18] = [
     Hang, Mute, Headers, Body, Slow5, Slow14, Linger, Fail4, Fail, Flap11, Flap91, Refuse, Nameless, Callbacks1,
     Callbacks, CallLinger, CallTurns, Linger23,
@@ -41,7 +41,7 @@ impl Mode {
         matches!(self, Callbacks1 | Callbacks | CallLinger | CallTurns)
     }
 
-    /// Whether the receivers cost nothing but patience, so that others must hardly notice them.
+    /// Whether the receivers cost only waiting time, so that others must hardly notice them.
     pub(crate) fn only_waits(self) -> bool {
         !matches!(self, Good | Slow5 | Linger | Linger23 | CallLinger | Fail4 | Fail | Flap11 | Flap91)
     }
@@ -50,7 +50,7 @@ impl Mode {
         matches!(self, Good | Fail | Flap11 | Flap91 | Refuse | Nameless)
     }
 
-    /// For how long a request is not answered, and with which status then.
+    /// The time before a request is answered, and the status of the answer.
     pub(crate) fn answer(self, request: usize) -> Option<(Duration, u16)> {
         let (seconds, status) = match self {
             Good => (0.0, 200),
@@ -69,7 +69,7 @@ impl Mode {
     }
 }
 
-/// How many bad tenants there are, and how many bad endpoints each has.
+/// The number of bad tenants, and the number of bad endpoints of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) tenants: usize,
@@ -109,12 +109,12 @@ impl Scenario {
         Self { mode, shape: Shape { tenants, endpoints }, past }
     }
 
-    /// The same with receivers that are well.
+    /// The same with healthy receivers.
     pub(crate) fn good(self) -> Self {
         Self { mode: Good, past: Past::Cold, ..self }
     }
 
-    /// How many events the bad tenants send in the burst, all together.
+    /// The number of events that the bad tenants send in the burst, in total.
     pub(crate) fn events(self) -> usize {
         match self.shape {
             Shape { tenants: 0, .. } => 0,
@@ -130,7 +130,7 @@ impl Scenario {
         }
     }
 
-    /// Which bad tenant sends this event of the burst.
+    /// The bad tenant that sends this event of the burst.
     pub(crate) fn sender(self, event: usize) -> usize {
         match self.mode {
             CallTurns => event * self.shape.tenants / self.events(),
@@ -138,7 +138,7 @@ impl Scenario {
         }
     }
 
-    /// Each mode, and for some more than one shape or past.
+    /// Each mode, some in more than one shape or history.
     pub(crate) fn usual() -> Vec<Self> {
         let mut usual: Vec<_> = [(Callbacks, 1, 0), (Hang, 1, 10), (CallTurns, 12, 0), (Linger23, 1, 1)]
             .map(|(mode, tenants, endpoints)| Self::new(mode, tenants, endpoints, Past::Cold))
@@ -152,11 +152,11 @@ impl Scenario {
         usual
     }
 
-    /// All that there are.
+    /// All scenarios.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for mode in BAD {
-            // With callbacks, endpoints make no difference.
+            // With callbacks, the number of endpoints makes no difference.
             let shapes =
                 if mode.calls_back() { &[(1, 0), (50, 0)][..] } else { &[(1, 1), (1, 20), (1, 100), (50, 10)] };
             // A closed port and a name that does not exist have never answered, and no callback's origin is known.

@@ -14,9 +14,9 @@ use common::{
 
 use crate::on_the_minute;
 
-/// How many rows are written at once.
+/// The number of rows written at once.
 const BATCH: usize = 5_000;
-/// The wait that ends in the minute of the sweep: longer than SQS delays a message.
+/// The wait that ends in the minute of the sweep: longer than the longest delay of SQS.
 const WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// The log, and tenants with an endpoint each.
@@ -33,8 +33,8 @@ impl Backlog {
         Self { log: world.delivery_log(), destinations: destinations.collect(), now }
     }
 
-    /// Deliveries whose next attempt is due in one minute, which is returned. They have been sent again meanwhile, so that a
-    /// check finds that nothing is to be done.
+    /// Deliveries whose next attempt is due in one minute, which is returned. They have been resent since, so a check
+    /// finds nothing to do.
     pub(crate) async fn wait(&self, number: usize) -> Timestamp {
         for first in (0..number).step_by(BATCH) {
             let jobs = first..number.min(first + BATCH);
@@ -57,7 +57,7 @@ impl Backlog {
         self.now.after(WAIT)
     }
 
-    /// Creates permanently failed deliveries, and a recovery of each tenant.
+    /// Creates permanently failed deliveries, and a recovery for each tenant.
     pub(crate) async fn fail(&self, number: usize) {
         for first in (0..number).step_by(BATCH) {
             let jobs = first..number.min(first + BATCH);
@@ -79,7 +79,7 @@ impl Backlog {
         }
     }
 
-    /// A delivery whose attempt failed so many milliseconds after the beginning.
+    /// A delivery whose attempt failed this many milliseconds after the beginning.
     fn failed(&self, job: usize, after: usize, schedule: &[Duration]) -> (TenantId, Delivery, Payload) {
         let (tenant, endpoint) = &self.destinations[job % self.destinations.len()];
         let at = self.now.after(Duration::from_millis(u64::try_from(after).expect("a small number")));

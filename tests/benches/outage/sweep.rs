@@ -15,7 +15,7 @@ pub(crate) struct Sweepers(Vec<(u8, Lambda)>);
 pub(crate) struct Measured {
     /// The CPU time of all processes.
     pub(crate) cpu: Duration,
-    /// The CPU time of the process that took the most.
+    /// The CPU time of the process that used the most.
     pub(crate) slowest: Duration,
     /// The memory of the largest process so far, in MiB.
     pub(crate) memory: f64,

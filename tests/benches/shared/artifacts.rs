@@ -1,4 +1,4 @@
-//! Builds what a benchmark starts.
+//! Builds the programs that a benchmark starts.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub(crate) fn folder() -> PathBuf {
 pub(crate) fn cargo_build<'a>(target: &Path, what: impl IntoIterator<Item = &'a str>) {
     let mut build = tests::cargo();
     build.args(["build", "--locked", "--quiet", "--target-dir"]).arg(target).args(what);
-    // In the root: in the folder of a package, its features alone would count.
+    // Runs in the root: in a package's folder, Cargo would enable only that package's features.
     build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     assert!(build.status().expect("cargo starts").success(), "{build:?}");
 }

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::artifacts::{cargo_build, folder};
 
-/// Builds the local runner. It has the profile of this benchmark, and shares all that was built for it.
+/// Builds the local runner. It has the profile of this benchmark, and reuses everything that was built for it.
 pub(crate) fn build() -> PathBuf {
     let folder = folder();
     let profile = if folder.ends_with("debug") { "dev" } else { "bench" };
@@ -41,7 +41,7 @@ pub(crate) struct Tenant {
 }
 
 impl Service {
-    /// Starts it in memory, with these variables; its log is thrown away. Returns what it goes on to print, too.
+    /// Starts it in memory, with these variables, and discards its log. Also returns its further output.
     pub(crate) async fn start(local: &Path, variables: &[(&str, &str)]) -> (Self, Lines<BufReader<ChildStdout>>) {
         let mut child = Command::new(local)
             .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])
@@ -93,7 +93,7 @@ impl Service {
         self.rpc(tenant, "webhooks/create", fields).await;
     }
 
-    /// Calls `POST /v1/{route}`, and returns what is in the envelope of its 200.
+    /// Calls `POST /v1/{route}`, and returns the contents of the envelope of its 200.
     pub(crate) async fn rpc(&self, tenant: &Tenant, route: &str, fields: Value) -> Value {
         let api = self.addresses["api"].as_str().expect("an address");
         let call = self.http.post(format!("{api}/v1/{route}")).header("x-api-key", &tenant.key);
@@ -116,7 +116,7 @@ impl Service {
         assert!(sent.expect("they are sent").failed.is_empty());
     }
 
-    /// The CPU time in seconds of all its threads, those that have ended included. Linux counts it in hundredths.
+    /// The CPU time in seconds of all its threads, including those that have ended. Linux counts it in hundredths.
     pub(crate) fn cpu(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("Linux");
         // The second field is the program's name in parentheses; user and system time are the 14th and 15th.
@@ -126,7 +126,7 @@ impl Service {
     }
 }
 
-/// The JSON of an answer, which must be a 200.
+/// The JSON of a response, which must be a 200.
 async fn answer(request: reqwest::RequestBuilder) -> Value {
     let answer = request.send().await.expect("an answer");
     assert!(answer.status().is_success(), "{answer:?}");

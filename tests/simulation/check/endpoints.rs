@@ -1,4 +1,4 @@
-//! Endpoints, and what their tenants are told.
+//! Endpoints, and the notices to their tenants.
 
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ impl Check<'_> {
                 ));
             }
         }
-        // If a call fails, the next attempt notes what the attempt has shown.
+        // If a call fails, the next attempt records the receiver's state.
         let last_failed = failed.map(|(at, _)| at).max();
         let is_well = last_start.is_some_and(|start| last_failed.is_none_or(|at| at + slack + slack < start));
         if is_failing && is_well && self.allowance.faults == 0 && is_active {

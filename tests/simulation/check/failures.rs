@@ -1,4 +1,4 @@
-//! Jobs that failed, and what their organizations are told.
+//! Failed jobs, and the emails to their organizations.
 
 use std::collections::BTreeSet;
 

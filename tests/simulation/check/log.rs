@@ -1,4 +1,4 @@
-//! The log: that each delivery is in it and ends, and that it tells the truth.
+//! The log: each delivery is in it and ends, and it tells the truth.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use crate::{
     world::stamp,
 };
 
-/// Within this time of its event's receipt, a delivery is in the log, whatever its receiver does.
+/// The time after its event's receipt within which a delivery is in the log, whatever its receiver does.
 const AT_ONCE: Time = Time::from_secs(2);
 
 impl Check<'_> {
-    /// 1. It ends. (The end of the run finds deliveries that still wait.)
+    /// 1. It ends. (Deliveries that still wait are found at the end of the run.)
     pub(super) fn it_ends(&mut self) {
         let mut wrong = Vec::new();
         let handled = self.world.state().handled.clone();
@@ -26,7 +26,7 @@ impl Check<'_> {
             let posts: Vec<_> = self.posts.iter().filter(|post| post.body.contains(&format!("\"{job}\""))).collect();
             let callbacks = rows.iter().filter(|row| row.delivery.get("webhook_endpoint_id").is_none()).count();
             let is_callback = event.audience == Audience::Callback;
-            // A success whose row could not be written is not sent again for that.
+            // A success whose row could not be written is not sent again.
             let unlogged = |to| self.allowance.faults > 0 && posts.iter().any(|post| post.to == to && post.taken);
             if is_callback && callbacks != 1 && !(callbacks == 0 && unlogged((event.tenant, None))) {
                 wrong.push(format!("{job} has {callbacks} deliveries to its callback"));
@@ -50,7 +50,7 @@ impl Check<'_> {
                     is_active || is_there && self.holds_for_long()
                 });
                 let is_missing = found == 0 && is_its_receiver && !unlogged(to);
-                // A copy of an event goes to another shard if the log was spread over more shards meanwhile.
+                // A copy of an event is stored in another shard if the log has been spread over more shards since.
                 let most = if self.allowance.has_duplicates || self.allowance.has_late_writes { 2 } else { 1 };
                 if is_for_it && (found > most || is_missing) {
                     wrong.push(format!("{job} has {found} deliveries to endpoint {index}"));
@@ -78,7 +78,7 @@ impl Check<'_> {
         dead.into_iter().for_each(|body| self.fail("nothing is a dead letter", body));
     }
 
-    /// 2. In the log: where nothing fails, each delivery within two seconds of its event's receipt.
+    /// 2. In the log: without faults, each delivery within two seconds of its event's receipt.
     pub(super) fn in_the_log(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 {
@@ -104,12 +104,12 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("each delivery is in the log at once", wrong));
     }
 
-    /// Whether an endpoint that is inactive collects until the end of the run.
+    /// Whether an inactive endpoint collects events until the end of the run.
     fn holds_for_long(&self) -> bool {
         self.world.script.hold_for > 86_400
     }
 
-    /// Whether an endpoint may have been disabled before some time.
+    /// Whether an endpoint may have been disabled before a certain time.
     fn was_disabled(&self, tenant: usize, index: usize, before: Time) -> bool {
         let (here, before) = ((tenant, Some(index)), before + self.allowance.apart);
         let was_gone = self.posts.iter().any(|post| post.to == here && post.status == 410 && post.at <= before);
@@ -164,28 +164,29 @@ impl Check<'_> {
         misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
     }
 
-    /// 4. At least once: more only after a fault.
+    /// 4. At least once: more often only after a fault.
     pub(super) fn at_least_once(&mut self) {
         let mut wrong = Vec::new();
         for logged in &self.logged {
             let (id, count) = (logged.text("webhook_id"), logged.attempts.len());
             let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
-            // While an attempt is due, a resend asks for the same attempt: two processes may make it at the same time.
+            // A resend while an attempt is due requests the same attempt: two processes may make it at the same time.
             let resends = self.resent(logged).count();
-            // A copy of an event's message that succeeds at once replaces what was there.
+            // A copy of an event's message that succeeds at once replaces the earlier state.
             let count = if self.allowance.has_duplicates {
                 (resends + 1) * (self.world.script.schedule.len() + 1)
             } else {
                 count
             };
-            // A request that an idle connection does not answer is sent once more, over a new connection: the receiver may
-            // have closed the idle one before.
+            // A request that gets no answer on an idle connection is repeated on a new one: the receiver may have
+            // closed the idle one before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // A receiver that takes long, and was not known to, is given up after half a second or after three, and asked once more
-            // with more time.
+            // An attempt at a receiver that was not known to be slow or hanging is cut off after half a second or three
+            // seconds, and repeated with more time.
             let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
             let given_up = posts.iter().filter(is_short).count();
-            // A late copy finds what is in the log, and sends the message of the next attempt again, if there is one.
+            // A late copy finds the delivery in the log, and sends the message of the next attempt again, if there is
+            // one.
             let repeating = if logged.attempts.len() > 1 {
                 self.allowance.repeating + self.allowance.harmless
             } else {
@@ -244,14 +245,14 @@ impl Check<'_> {
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
     }
 
-    /// Events for a certainly inactive endpoint are held until a resend or a recovery.
+    /// Events for an endpoint that is certainly inactive are held until a resend or a recovery.
     pub(super) fn held_deliveries_stay(&mut self) {
         let mut wrong = std::mem::take(&mut self.world.state().unasked);
         let handled = self.world.state().handled.clone();
         for logged in self.logged.iter().filter(|logged| !logged.is_test() && self.resent(logged).next().is_none()) {
             let Some((index, handled)) = logged.endpoint.zip(handled.get(logged.text("job_id"))) else { continue };
             let endpoint = &self.known.tenants[logged.tenant].endpoints[index];
-            // Of two switches, the first may have taken effect once more after the second.
+            // The first of two switches may have taken effect again after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_collected = is_certain && self.holds_for_long() && is_inactive(endpoint, *handled);
             if is_collected && (logged.text("status") != "held" || !logged.attempts.is_empty()) {
@@ -265,7 +266,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("held deliveries are sent only on request", wrong));
     }
 
-    /// Whether a delivery that was to be sent again could not be: its endpoint was deleted, or may have been inactive.
+    /// Whether a delivery that should have been resent could not be: its endpoint was deleted, or may have been
+    /// inactive.
     fn could_not_be(&self, logged: &Logged, when: Within) -> bool {
         let Some(index) = logged.endpoint else { return false };
         let endpoint = &self.known.tenants[logged.tenant].endpoints[index];
@@ -284,7 +286,7 @@ impl Check<'_> {
             self.logged.iter().find(|logged| logged.tenant == tenant && logged.text("delivery_id") == id)
         };
         let attempted = |logged: &Logged, when: Within| {
-            // An attempt in progress meanwhile counts.
+            // An attempt that was in progress at that time counts.
             logged.attempts.iter().any(|attempt| ends(attempt) + self.allowance.early >= when.from)
         };
         for resend in self.known.resends.iter().filter(|resend| resend.is_done) {
@@ -342,7 +344,7 @@ impl Check<'_> {
                     self.violations.push(Violation::new("counts agree with lists", detail));
                 }
             }
-            // One status a run, and rarely in short pages: to list all would take longer than many a run.
+            // One status per run, and rarely in short pages: listing all would take longer than many runs.
             let seed = self.world.script.seed;
             let limit = if seed.is_multiple_of(8) { 3 } else { 100 };
             for status in [["delivered", "failed", "ended", "held"][usize::try_from(seed / 2 % 4).unwrap_or(0)]] {
@@ -364,17 +366,17 @@ pub(crate) fn log_key(tenant: &str, id: &str) -> [String; 2] {
     [format!("{tenant}/{}", &id[..second]), id[second + 1..].to_owned()]
 }
 
-/// Whether an endpoint was certainly on, all that time.
+/// Whether an endpoint was certainly active during the whole period.
 fn is_on(endpoint: &Endpoint, when: Within) -> bool {
     if endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to) {
         return false;
     }
-    // The last switch that began before the end decides, and no other may lie within.
+    // The last switch that began before the period decides, and no other may be within it.
     let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
     last.is_none_or(|(active, switch)| *active && switch.to < when.from)
 }
 
-/// Whether its tenant had certainly made an endpoint inactive, all that time.
+/// Whether its tenant had certainly disabled an endpoint during the whole period.
 fn is_inactive(endpoint: &Endpoint, when: Within) -> bool {
     let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
     let is_deleted = endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to);

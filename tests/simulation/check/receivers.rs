@@ -1,4 +1,4 @@
-//! Checks the requests at the receivers: ids, times and signatures, and that none is unexpected.
+//! Checks the requests at the receivers: ids, times and signatures, and that each is expected.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -76,11 +76,11 @@ impl Check<'_> {
             return Err("the body's signature is of another secret".to_owned());
         }
         if self.allowance.has_late_writes && secrets.len() > 2 {
-            // Of two rotations, the first may have taken effect once more after the second.
+            // The first of two rotations may have taken effect again after the second.
             return if found.iter().all(Option::is_some) { Ok(()) } else { Err("a secret is unknown".to_owned()) };
         }
         let slack = self.allowance.stale;
-        // A rotation that was not answered before the end is not known.
+        // A rotation without an answer before the end is unknown.
         let replaced = secrets.get(current + 1).map(|(_, when)| when.to);
         if since.from > post.at + self.allowance.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
             return Err(format!("secret {current} is not current"));
@@ -107,7 +107,7 @@ impl Check<'_> {
             let (tenant, Some(index)) = post.to else { continue };
             let endpoint = &self.known.tenants[tenant].endpoints[index];
             let is_test = post.body.contains("\"webhook.test\"");
-            // Of two switches, the first may have taken effect once more after the second.
+            // The first of two switches may have taken effect again after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_deleted = endpoint.deleted.is_some();
             if (is_certain || is_deleted) && self.is_off(endpoint, post.at, is_test || !is_certain) {
@@ -135,7 +135,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("tenants never meet", wrong));
     }
 
-    /// Whether an endpoint was certainly off for so long that nothing may go to it any more.
+    /// Whether an endpoint was certainly inactive for so long that it must not get deliveries.
     fn is_off(&self, endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
         let read = self.allowance.read;
         if endpoint.deleted.is_some_and(|when| when.to + read < at) {

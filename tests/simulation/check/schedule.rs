@@ -1,4 +1,4 @@
-//! When attempts are made.
+//! The times of attempts.
 
 use std::time::Duration;
 
@@ -37,8 +37,7 @@ impl Check<'_> {
                         wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
                     }
                 }
-                // An attempt that was in progress during a resend, or waited for its turn, counts as the first of the new
-                // schedule.
+                // An attempt that was in progress or waiting during a resend counts as the first of the new schedule.
                 let (began, ended) = (time(&attempt["at"]), ends(attempt));
                 let slack = self.allowance.early;
                 let is_restart = self
@@ -67,8 +66,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("attempts keep the schedule", wrong));
     }
 
-    /// The number of attempts in progress during the last resend of a delivery, or after it: a resend has the whole schedule
-    /// ahead. `None` if that is not certain, since a copy of its event or a recovery may have come in between.
+    /// The number of attempts in progress during the last resend of a delivery, or after it: a resend starts the whole
+    /// schedule over. `None` if it is uncertain, since a copy of its event or a recovery may have come in between.
     fn since_the_last_resend(&self, logged: &Logged) -> Option<usize> {
         let resends = self.known.resends.iter().filter(|resend| resend.delivery == logged.text("delivery_id"));
         let last = resends.filter(|resend| resend.is_done).map(|resend| resend.when.from).max()?;
@@ -77,7 +76,7 @@ impl Check<'_> {
         is_certain.then(|| since.count())
     }
 
-    /// A receiver that asked for time gets it.
+    /// A receiver that asked for time with `Retry-After` gets it.
     fn too_early(&self, wrong: &mut Vec<String>) {
         if !self.allowance.is_sound {
             return;
@@ -96,7 +95,7 @@ impl Check<'_> {
         }
     }
 
-    /// Where nothing goes wrong, and there is room for every attempt, none is late.
+    /// Without faults, and with room for every attempt, none is late.
     fn attempts_are_prompt(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 || script.sweep_every > 2 {
@@ -110,7 +109,7 @@ impl Check<'_> {
         for logged in &self.logged {
             let mut own =
                 self.logged.iter().filter(|other| (other.tenant, other.endpoint) == (logged.tenant, logged.endpoint));
-            // For a receiver that does not answer, or takes its time, attempts wait.
+            // Attempts at a slow or hanging receiver wait.
             if own.any(|other| other.attempts.iter().any(is_slow)) {
                 continue;
             }
@@ -122,7 +121,8 @@ impl Check<'_> {
                 if let Some(before) = before {
                     let is_retry = attempt["trigger"] == "schedule";
                     let waited = at.saturating_sub(before);
-                    // The longest delay, with its jitter, or what a receiver asked for; and the wait for a process.
+                    // The longest delay, with its jitter, or the delay that a receiver asked for; and the wait for a
+                    // process.
                     let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + self.allowance.prompt;
                     if is_retry && waited > most {
                         wrong.push(format!("{id} is tried again after {waited:?}"));
@@ -130,7 +130,7 @@ impl Check<'_> {
                 }
                 before = Some(ends(attempt));
             }
-            // A held delivery waits for its tenant, who recovers or resends it.
+            // A held delivery waits for its tenant to recover or resend it.
             if let Some(first) = logged.attempts.first().filter(|first| first["trigger"] == "event") {
                 let waited = time(&first["at"]).saturating_sub(time(&logged.delivery["created_at"]));
                 if waited > self.allowance.prompt {
@@ -141,8 +141,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("attempts are prompt where nothing goes wrong", wrong));
     }
 
-    /// Where nothing goes wrong on our side, the first attempt at a receiver that is well all the time is made soon, whatever
-    /// other receivers do.
+    /// Without faults on the service's side, the first attempt at a receiver that is always healthy is made soon,
+    /// whatever other receivers do.
     fn the_well_do_not_wait_for_the_bad(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 {
@@ -161,7 +161,7 @@ impl Check<'_> {
         late.into_iter().for_each(|late| self.fail("the well do not wait for the bad", late));
     }
 
-    /// Retries have jitter: what failed together does not come back together.
+    /// Retries have jitter: deliveries that failed together are not retried together.
     fn retries_are_spread(&mut self) {
         let mut extra = Vec::new();
         for logged in &self.logged {
@@ -182,7 +182,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether this is in the last hours of a delivery, in which its last attempt is made, or after them.
+/// Whether this is within the last hours of a delivery, in which its last attempt is made, or after them.
 fn is_late(logged: &Logged, at: Duration) -> bool {
     at >= time(&logged.delivery["created_at"]) + MAX_AGE - LAST_HOURS
 }

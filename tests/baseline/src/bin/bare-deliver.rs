@@ -1,7 +1,7 @@
-//! The least function that makes the AWS calls of `webhooks-deliver`: for a batch, one query of the endpoints and the
-//! log's rows in batched writes; for each event, a signed post to each endpoint.
+//! The smallest function that makes the AWS calls of `webhooks-deliver`: for a batch, one query of the endpoints and
+//! the log's rows in batched writes; for each event, a signed post to each endpoint.
 //!
-//! All events of a batch belong to one tenant. A failure of any kind fails the batch: nothing is tried again, checked,
+//! All events of a batch belong to one tenant. A failure of any kind fails the batch: nothing is retried, checked,
 //! measured or logged.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// The most rows of a `BatchWriteItem`.
+/// The maximum number of rows in a `BatchWriteItem`.
 const BATCH: usize = 25;
 const RETENTION: Duration = Duration::from_secs(30 * 86_400);
 
@@ -35,7 +35,7 @@ struct App {
     http: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// The members of a message that a delivery needs. The message itself is what is posted.
+/// The members of a message that a delivery needs. The message itself is posted.
 #[derive(Deserialize)]
 struct Message {
     event: String,
