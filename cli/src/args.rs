@@ -1,6 +1,6 @@
 //! The commands and their options.
 
-use std::str::FromStr;
+use std::{path::PathBuf, str::FromStr};
 
 use api::{
     ClosedSet, DeliveryId, EndpointId, NotAName, TenantId, Timestamp,
@@ -82,6 +82,12 @@ Examples:
     Completions {
         /// Shell to complete for
         shell: Shell,
+    },
+    /// Write the manual pages, for packages of the client
+    #[command(hide = true)]
+    Man {
+        /// Existing folder for the pages
+        folder: PathBuf,
     },
 }
 

@@ -52,6 +52,9 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         clap_complete::generate(shell, &mut Arguments::command(), "fanfare", &mut script);
         return Ok(std::io::stdout().write_all(&script)?);
     }
+    if let Command::Man { folder } = command {
+        return Ok(clap_mangen::generate_to(Arguments::command(), folder)?);
+    }
     let mut config = Config::load()?;
     let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
     let base = base.ok_or_else(|| Failure::Local("The address of the service is missing. Add --api.".to_owned()))?;
@@ -78,6 +81,6 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Deliveries(command) => deliveries::run(&api, command, json).await,
         Command::Send(send) => send::run(&api, &http, send, json).await,
         Command::Listen(listen) => listen::run(&api, &mut config, listen, json).await,
-        Command::Completions { .. } => Ok(()),
+        Command::Completions { .. } | Command::Man { .. } => Ok(()),
     }
 }

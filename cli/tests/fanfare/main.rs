@@ -10,6 +10,7 @@
 mod commands;
 mod listening;
 mod network;
+mod packages;
 mod page;
 
 use std::{
