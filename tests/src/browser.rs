@@ -1,8 +1,8 @@
-//! A browser without scripts: it opens pages, fills in their forms, and reads what a person can read.
+//! A browser without scripts: it opens pages, fills in their forms, and reads their visible text.
 
 use crate::world::{Answer, BROWSER, World, hidden_fields};
 
-/// A browser with a session, or with none.
+/// A browser with or without a session.
 pub struct Browser<'a> {
     world: &'a World,
     cookie: String,
@@ -20,7 +20,7 @@ impl<'a> Browser<'a> {
         self.send(self.world.http.get(self.world.url(path))).await
     }
 
-    /// Presses a button of a page that was opened at `path`, and follows where that leads.
+    /// Presses a button of a page that was opened at `path`, and follows redirects.
     pub async fn press(&self, path: &str, page: &Answer, button: &str, typed: &[(&str, &str)]) -> Answer {
         let answer = self.submit(path, page, button, typed).await;
         match answer.headers.get("location") {
@@ -32,7 +32,7 @@ impl<'a> Browser<'a> {
         }
     }
 
-    /// The same, without following.
+    /// The same, without following redirects.
     pub async fn submit(&self, path: &str, page: &Answer, button: &str, typed: &[(&str, &str)]) -> Answer {
         let (action, mut fields) = form(page.page(), button);
         let to = if action == "?" { path.split('?').next().unwrap_or(path) } else { &action };
@@ -48,7 +48,7 @@ impl<'a> Browser<'a> {
     }
 }
 
-/// Where the only form with this button posts to, and its hidden fields.
+/// The target of the only form with this button, and its hidden fields.
 fn form(page: &str, button: &str) -> (String, Vec<(String, String)>) {
     let forms = page.split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
     let forms: Vec<_> = forms.filter(|form| form.contains(&format!(">{button}</button>"))).collect();

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 struct Operation(HashMap<u16, Response>);
 
 enum Response {
-    /// JSON that matches this schema, or a page if the description allows one too. An error is one of the examples, but for
-    /// its words.
+    /// JSON that matches this schema, or a page if the description allows one too. An error must equal one of the
+    /// examples, except for its message.
     Json { schema: Box<Validator>, examples: Vec<[Value; 3]> },
     /// Anything else: a page, or nothing.
     Other,
@@ -33,7 +33,7 @@ pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
     }
 }
 
-/// An error without its message: status, code and reason.
+/// An error without its message.
 fn what(error: &Value) -> [Value; 3] {
     let error = error.get("json").unwrap_or(error);
     let reason = error.pointer("/data/reason").unwrap_or(&error["reason"]);
@@ -73,7 +73,7 @@ fn read(operation: &Value, document: &Value) -> Operation {
     Operation(read.collect())
 }
 
-/// Every route that is described: as `METHOD /path`, with its operation.
+/// Every described route: `METHOD /path`, with its operation.
 #[must_use]
 pub fn routes() -> Vec<(String, Value)> {
     let document = local::openapi().expect("the functions match the template");
@@ -92,12 +92,12 @@ pub fn resolved<'a>(part: &'a Value, document: &'a Value) -> &'a Value {
     document.pointer(reference.trim_start_matches('#')).expect("what is referred to")
 }
 
-/// The examples of a response that has several.
+/// The examples of a response with several.
 pub fn examples(media: &Value) -> impl Iterator<Item = &Value> {
     media["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"])
 }
 
-/// Checks values against a schema of the document. Formats count in what is sent to the service, but not in its answers: a stored
+/// Checks values against a schema of the document. Formats are checked in requests, but not in responses: a stored
 /// value may be older than a rule.
 #[must_use]
 pub fn validator(schema: &Value, document: &Value, formats: bool) -> Validator {

@@ -1,4 +1,4 @@
-//! Processes that die at one of their calls, and how a test has them die at each.
+//! Processes that die at one of their calls, and a loop that makes them die at each.
 
 use std::{
     collections::HashMap,
@@ -15,8 +15,8 @@ use local::{Handler, Worker};
 
 use crate::{CutOff, Proxy, World};
 
-/// A process of its own, some of whose calls fail. If they fail from some point on for ever, it dies there, as far as others
-/// can see.
+/// A separate process, some of whose calls fail. If all calls from some point on fail, it is dead as far as others can
+/// see.
 pub struct Doomed<P> {
     /// The process.
     pub process: P,
@@ -50,7 +50,7 @@ impl Doomed<Handler> {
 }
 
 impl<P> Doomed<P> {
-    /// Starts a process that finds proxies at these addresses instead of those services.
+    /// Starts a process that finds proxies at these addresses instead of the services.
     async fn started<const N: usize>(
         behind: [String; N],
         fails: Range<u64>,
@@ -80,7 +80,7 @@ fn handler(name: &str, mut settings: HashMap<String, String>, with: impl Iterato
     Handler::start(name, &Env::new(move |name| settings.get(name).cloned())).expect("settings")
 }
 
-/// The context of an invocation that has this many seconds.
+/// The context of an invocation with this many seconds left.
 #[must_use]
 pub fn context(seconds: u64) -> Context {
     let mut context = Context::default();
@@ -89,15 +89,15 @@ pub fn context(seconds: u64) -> Context {
     context
 }
 
-/// How many go on at once.
+/// The number of concurrent processes.
 const AT_ONCE: usize = 12;
-/// As many in a row must do their work before they die, so that nothing is left out where the number of calls varies.
+/// This many in a row must finish before they die, so that no call is left out if the number of calls varies.
 const BEYOND: usize = 3;
-/// More than any process here makes calls.
+/// More calls than any process here makes.
 const MOST: usize = 200;
 
-/// Has a process die at the first of these calls, another at the second, and so on, until they do their work with fewer calls.
-/// `life` says whether its process has died, and what came of it.
+/// Makes a process die at the first of these calls, another at the second, and so on, until they finish with fewer
+/// calls. `life` returns whether its process has died, and the result.
 pub async fn at_each_call<T, F: Future<Output = (bool, T)>>(
     calls: impl IntoIterator<Item = u64>,
     life: impl FnMut(u64) -> F,

@@ -1,14 +1,14 @@
-//! Events of jobs, as producers send them, and as Lambda hands them over.
+//! Job events, as producers send them and as Lambda delivers them.
 
 use serde_json::{Value, json};
 
-/// A job of this tenant has ended well.
+/// A job of this tenant has completed.
 #[must_use]
 pub fn event(tenant: &str, job: impl ToString) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant, "job_id": job.to_string()})
 }
 
-/// The same, of a job that asks to be called back at `url`.
+/// The same, of a job with a callback at `url`.
 #[must_use]
 pub fn callback(tenant: &str, job: impl ToString, url: impl Into<String>) -> Value {
     let mut event = event(tenant, job);

@@ -1,4 +1,4 @@
-//! Runs a function's own binary against a Lambda Runtime API
+//! Runs a function's binary against a Lambda Runtime API
 //! (<https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html>), and measures it.
 
 use std::{
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The timeout of `deliveries-wake`, the longest in the template.
 const TIMEOUT_MS: i64 = 60_000;
 
-/// A running function, started as Lambda does it.
+/// A running function, started as by Lambda.
 pub struct Lambda {
     child: Child,
     events: mpsc::Sender<String>,
@@ -53,7 +53,7 @@ impl Lambda {
         Self::started(Command::new(binary).stdout(log), environment).await
     }
 
-    /// The same, with all that it says in the file `log`: its log, and what a panic says to standard error.
+    /// The same, with all of its output in the file `log`: its log, and any panic on standard error.
     pub async fn start_logged(binary: &Path, environment: &HashMap<String, String>, log: &File) -> Self {
         let log = || log.try_clone().expect("an open file");
         Self::started(Command::new(binary).stdout(log()).stderr(log()), environment).await
@@ -116,7 +116,7 @@ impl Lambda {
         answers
     }
 
-    /// The CPU time used by all its threads so far, to the nanosecond.
+    /// The CPU time used so far by all its threads, to the nanosecond.
     #[must_use]
     pub fn cpu(&self) -> Duration {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").filter_map(Result::ok);
@@ -157,7 +157,7 @@ impl Drop for Lambda {
     }
 }
 
-/// The next that comes from a process, which must not end before.
+/// The next message from a process, which must not end before.
 async fn received<T>(receiver: &mut mpsc::Receiver<T>, child: &mut Child) -> T {
     tokio::select! {
         biased;

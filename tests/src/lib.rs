@@ -1,5 +1,5 @@
-//! A world to test in: the whole service on loopback ports, clients for its interfaces, and a receiver for its
-//! deliveries.
+//! The environment of the tests: the whole service on loopback ports, clients for its interfaces, and a receiver for
+//! its deliveries.
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 
@@ -32,8 +32,8 @@ pub fn plain_http() -> reqwest::ClientBuilder {
     reqwest::Client::builder().tls_certs_only([]).no_proxy()
 }
 
-/// Cargo, as from a shell: without what the Cargo that runs this process says of the package it runs. `ring` is compiled
-/// again, with all that depends on it, whenever that differs from the time before.
+/// Cargo, as from a shell: without the variables that the Cargo running this process sets for its package. If these
+/// differ from the previous build, `ring` is compiled again, with everything that depends on it.
 #[must_use]
 pub fn cargo() -> std::process::Command {
     let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -45,7 +45,7 @@ pub fn cargo() -> std::process::Command {
     cargo
 }
 
-/// A value that is a text.
+/// A string value.
 #[must_use]
 pub fn text(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_else(|| unreachable!("{value} is not a text"))

@@ -30,8 +30,8 @@ pub fn collected() -> String {
     String::from_utf8_lossy(&lines.concat()).into_owned()
 }
 
-/// The lines that the functions of this test have logged. Metrics have no id by which a test could tell its own from those of
-/// others, but each test has a runtime of its own.
+/// The lines that the functions in this test have logged. Metrics have no id that identifies a test's own, but each
+/// test has a separate runtime.
 #[must_use]
 pub fn of_this_test() -> Own {
     let own = Some(Handle::current().id());
@@ -56,7 +56,7 @@ impl Own {
     }
 }
 
-/// A file for what another process says. It is gone with its handles.
+/// A file for the output of another process. It disappears when its handles are closed.
 #[must_use]
 pub fn file() -> File {
     let path = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());

@@ -1,4 +1,4 @@
-//! A receiver that treats each request as a test says.
+//! A receiver that treats each request as the test decides.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -12,16 +12,16 @@ use axum::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// How long a receiver takes for a request, and the status of its answer.
+/// The response time to a request, and the status of the response.
 pub type Answer = (Duration, u16);
 /// A success, soon.
 pub const AT_ONCE: Answer = (Duration::from_millis(20), 200);
-/// A success that comes too late for an attempt that has to be short.
+/// A success that is too late for a short attempt.
 pub const TOO_LATE: Answer = (Duration::from_secs(1), 200);
 /// A success after every timeout.
 pub const FOREVER: Answer = (Duration::from_secs(600), 200);
 
-/// A receiver on a loopback port that treats each request as a test says, and counts what it has at once.
+/// A receiver on a loopback port that treats each request as the test decides, and counts concurrent requests.
 pub struct Moody {
     url: String,
     mood: Arc<Mutex<Mood>>,
@@ -37,7 +37,7 @@ struct Mood {
 }
 
 impl Moody {
-    /// Starts a receiver. `answer` gets the number of requests that came before.
+    /// Starts a receiver. `answer` gets the number of earlier requests.
     pub async fn start(answer: impl Fn(usize) -> Answer + Send + 'static) -> Self {
         let (answer, ids, seen) = (Box::new(answer), Vec::new(), Vec::new());
         let mood = Arc::new(Mutex::new(Mood { answer, ids, at_once: 0, taken: 0, seen }));
@@ -54,7 +54,7 @@ impl Moody {
         &self.url
     }
 
-    /// How many requests have come.
+    /// The number of requests so far.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.mood().ids.len()
@@ -66,8 +66,8 @@ impl Moody {
         self.mood().ids.clone()
     }
 
-    /// For each request: how many the receiver had at once when it came, and how many it had taken by then. The first one
-    /// counts only itself: it may be cut off.
+    /// For each request: the number of concurrent requests when it arrived, and the number of accepted ones by then.
+    /// The first one counts only itself: it may be cut off.
     #[must_use]
     pub fn seen(&self) -> Vec<(usize, usize)> {
         self.mood().seen.clone()

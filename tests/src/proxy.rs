@@ -1,5 +1,5 @@
-//! A proxy between the functions and the tables or the queues. It counts calls, and can measure what they use, make some of
-//! them fail, or answer some itself with what the embedded services never do: lag or refuse.
+//! A proxy between the functions and the tables or the queues. It counts calls, and can measure the capacity that they
+//! use, make some of them fail, or answer some itself as only AWS does: with a lag or a refusal.
 
 use std::{
     mem,
@@ -21,11 +21,11 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::plain_http;
 
-/// This many of a hundred calls fail before they take effect, and as many after.
+/// This percentage of calls fails before they take effect, and as many after.
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
-/// The behavior of a proxy besides counting and passing on.
+/// The behavior of a proxy in addition to counting and forwarding.
 enum Manner {
     Faithful,
     Faulty,
@@ -34,12 +34,12 @@ enum Manner {
     Answering(Box<Answer>),
 }
 
-/// Returns a status and body, or `None` to pass the call on.
+/// Returns a status and body, or `None` to forward the call.
 type Answer = dyn Fn(&Call) -> Option<(u16, Value)> + Send + Sync;
 
-/// A call of the tables or the queues. Its members are those of its body.
+/// A call to the tables or the queues. It dereferences to the members of its body.
 pub struct Call {
-    /// The function that makes it: the local runner gives every function an access key with its own name.
+    /// The calling function: the local runner gives every function an access key with its own name.
     pub function: String,
     /// The operation, such as `GetItem`.
     pub operation: String,
@@ -67,17 +67,17 @@ impl Index<&str> for Call {
     }
 }
 
-/// Calls that fail, counted over all proxies that share this. From a point on for ever: as far as others can see, the process
-/// that makes the calls dies there.
+/// Calls that fail, counted over all proxies that share this. If all calls from some point on fail, the process that
+/// makes them is dead as far as others can see.
 #[derive(Debug, Default)]
 pub struct CutOff(Mutex<Failing>);
 
 #[derive(Debug, Default)]
 struct Failing {
-    /// How many calls there were since the calls that fail were chosen.
+    /// The number of calls since the failing calls were chosen.
     calls: u64,
     fails: Range<u64>,
-    /// Whether the first call that fails takes effect: then only its answer is lost.
+    /// Whether the first failing call takes effect: then only its answer is lost.
     takes_effect: bool,
 }
 
@@ -88,7 +88,7 @@ enum Fate {
 }
 
 impl CutOff {
-    /// Of the calls from now on, those with these numbers fail. The first of them may take effect.
+    /// Of the next calls, those with these numbers fail. The first of them may take effect.
     pub fn fail(&self, calls: Range<u64>, takes_effect: bool) {
         *self.failing() = Failing { calls: 0, fails: calls, takes_effect };
     }
@@ -118,21 +118,22 @@ impl CutOff {
     }
 }
 
-/// The capacity that calls of the tables have used.
+/// The capacity that calls to the tables have used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
-    /// Read units, which on-demand tables are paid by: one for 4 KB read consistently.
+    /// Read units, the basis of the price of on-demand tables: one for 4 KB read consistently.
     pub read: f64,
-    /// Write units: one for 1 KB of an item, and of its entry in an index where that changes.
+    /// Write units: one for 1 KB of an item, and of each index entry that changes.
     pub written: f64,
-    /// How many calls there were.
+    /// The number of calls.
     pub calls: usize,
-    /// How many items were read, those included that a filter left out.
+    /// The number of items read, including those that a filter left out.
     pub items: usize,
 }
 
 struct Shared {
-    /// The address behind it. Tables only have an address once the functions have started, which need the proxy's.
+    /// The address of the service behind it. Tables only have an address once the functions have started, which need
+    /// the proxy's.
     behind: OnceLock<String>,
     manner: Manner,
     http: reqwest::Client,
@@ -148,7 +149,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of the service at `behind` that passes every call on.
+    /// Starts a proxy in front of the service at `behind` that forwards every call.
     pub async fn faithful(behind: &str) -> Self {
         Self::start(Manner::Faithful).await.before(behind)
     }
@@ -159,12 +160,12 @@ impl Proxy {
         Self::start(Manner::Faulty).await.before(behind)
     }
 
-    /// Starts a proxy for tables that passes every call on, and asks what it used.
+    /// Starts a proxy for tables that forwards every call and measures its capacity.
     pub async fn metering() -> Self {
         Self::start(Manner::Metering).await
     }
 
-    /// Starts a proxy that lets the calls fail that `cut_off` says.
+    /// Starts a proxy that makes the calls in `cut_off` fail.
     pub async fn cut_off(cut_off: &Arc<CutOff>) -> Self {
         Self::start(Manner::CutOff(Arc::clone(cut_off))).await
     }
@@ -256,7 +257,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     if matches!(fate, Fate::AnswerIsLost) { failure() } else { respond(status, headers, body) }
 }
 
-/// The call of a table, with the question what it uses. The embedded tables do not verify signatures.
+/// The call to a table, with a request for the capacity that it uses. The embedded tables do not verify signatures.
 fn asking_for_capacity(body: &[u8]) -> Bytes {
     let mut call: Value = serde_json::from_slice(body).expect("a call of a table");
     call["ReturnConsumedCapacity"] = json!("TOTAL");
@@ -264,7 +265,7 @@ fn asking_for_capacity(body: &[u8]) -> Bytes {
 }
 
 impl Shared {
-    /// Adds what the answer says that the call used: for its table, or for each of its tables.
+    /// Adds the capacity in the answer: of one table, or of each table in the call.
     fn meter(&self, call: &HeaderMap, answer: &[u8]) {
         let answer: Value = serde_json::from_slice(answer).expect("an answer of a table");
         let used = &answer["ConsumedCapacity"];
@@ -295,7 +296,7 @@ fn failure() -> Response<Body> {
     respond(StatusCode::INTERNAL_SERVER_ERROR, HeaderMap::new(), Bytes::new())
 }
 
-/// A number below 100 for each call, the same in every run (the finalizer of splitmix64).
+/// A number below 100 for each call, the same in every run (the finalizer of SplitMix64).
 fn draw(call: u64) -> u64 {
     let mut mixed = call.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

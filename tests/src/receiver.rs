@@ -28,7 +28,7 @@ pub struct Received {
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,
-    /// When it had been received completely.
+    /// The time at which it was completely received.
     pub at: Instant,
 }
 
@@ -63,7 +63,7 @@ struct Shared {
     script: VecDeque<Scripted>,
 }
 
-/// A receiver that first responds by its script, then with 200. At `/echo`, the body repeats the headers of the request.
+/// A receiver that first responds as scripted, then with 200. At `/echo`, the body repeats the headers of the request.
 pub struct Receiver {
     address: SocketAddr,
     shared: Arc<Mutex<Shared>>,
@@ -76,12 +76,12 @@ impl Receiver {
         Self::scripted(&[]).await
     }
 
-    /// Starts a receiver that first responds by `script`.
+    /// Starts a receiver that first responds as in `script`.
     pub async fn scripted(script: &[Scripted]) -> Self {
         Self::at([127, 0, 0, 1], script).await
     }
 
-    /// A receiver at every address of this machine, so that it stands for many hosts.
+    /// A receiver at every loopback address of this machine, so that it stands for many hosts.
     pub async fn everywhere() -> Self {
         Self::at([0, 0, 0, 0], &[]).await
     }
@@ -101,7 +101,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// A URL of the receiver, where it is everywhere, on one of the hosts that it stands for.
+    /// A URL of such a receiver, on one of the hosts that it stands for.
     #[must_use]
     pub fn url_of_host(&self, host: Ipv4Addr) -> String {
         format!("http://{host}:{}/", self.address.port())
@@ -112,7 +112,7 @@ impl Receiver {
         self.shared.lock().await.received.clone()
     }
 
-    /// How many deliveries it got so far.
+    /// The number of deliveries received so far.
     pub async fn count(&self) -> usize {
         self.shared.lock().await.received.len()
     }

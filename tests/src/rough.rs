@@ -10,12 +10,12 @@ use tokio::{
     time::Instant,
 };
 
-/// How a receiver treats a request.
+/// A receiver's treatment of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Manner {
-    /// Reads it and never responds.
+    /// Reads it, and never responds.
     Hangs,
-    /// Closes the connection without a response.
+    /// Closes the connection without responding.
     Closes,
     /// Responds with 200 and a body at one byte a second.
     Drips,
@@ -27,11 +27,11 @@ pub enum Manner {
     SpeaksGarbage,
     /// Responds with 200 and endless headers.
     HeadersWithoutEnd,
-    /// It answers `100 Continue` for ever.
+    /// Responds with endless `100 Continue`.
     Continues,
-    /// It answers 200 with a chunk whose length does not end.
+    /// Responds with 200 and a chunk whose length does not end.
     ChunkLengthWithoutEnd,
-    /// It answers 204, and closes the connection although it had not said so.
+    /// Responds with 204, and closes the connection without having announced it.
     ClosesAfterEach,
 }
 
@@ -43,7 +43,7 @@ pub struct Rough {
 }
 
 impl Rough {
-    /// Starts a receiver that misbehaves like this.
+    /// Starts a receiver that misbehaves in this way.
     pub async fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
@@ -52,14 +52,14 @@ impl Rough {
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let arrivals = Arc::clone(&shared);
-                // An error of the other side is expected.
+                // An error of the peer is expected.
                 tokio::spawn(async move { serve(stream, manner, &arrivals).await.ok() });
             }
         });
         Self { url, arrivals, server }
     }
 
-    /// When its requests had arrived.
+    /// The times at which its requests had arrived.
     pub async fn arrivals(&self) -> Vec<Instant> {
         self.arrivals.lock().await.clone()
     }

@@ -1,4 +1,4 @@
-//! The service on loopback ports, with the actions that tests need.
+//! The service on loopback ports, with the actions of tests.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ pub mod people;
 pub mod queues;
 pub mod tables;
 
-/// The running service, and an HTTP client for it.
+/// The running service and an HTTP client for it.
 pub struct World {
     /// The running service.
     pub stack: Stack,
     /// The HTTP client.
     pub http: reqwest::Client,
-    /// The proxy before its tables, if any.
+    /// The proxy in front of its tables, if any.
     proxy: Option<Proxy>,
 }
 
@@ -68,7 +68,7 @@ impl Answer {
         self.body.as_str().expect("a page")
     }
 
-    /// Field and code of every issue.
+    /// The field and code of every issue.
     #[must_use]
     pub fn issues(&self) -> Vec<(&str, &str)> {
         let issues = self.json()["data"]["issues"].as_array().expect("issues");
@@ -103,7 +103,7 @@ const SETTINGS: [(&str, &str); 2] = [("ARGON2_MEMORY_KIB", "64"), ("ARGON2_ITERA
 pub const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 impl World {
-    /// Starts the service with the test settings. Queues are polled only when a test does it.
+    /// Starts the service with the test settings. Queues are polled only when a test does so.
     pub async fn start() -> Self {
         Self::with(&[]).await
     }
@@ -118,7 +118,7 @@ impl World {
         Self::run(settings, true).await
     }
 
-    /// Starts the service with the demo tenant, and with its data there. Queues are polled only when a test does it.
+    /// Starts the service with the demo tenant and its data. Queues are polled only when a test does so.
     pub async fn with_demo_data(data: Data) -> Self {
         Self::started(&[], Options { data, poll: false, demo_data: true, ..Options::default() }).await
     }
@@ -127,7 +127,7 @@ impl World {
         Self::started(settings, Options { poll, ..Options::default() }).await
     }
 
-    /// Starts the service with these settings on top, in another way than the rest of the tests.
+    /// Starts the service with these settings on top, in a different mode than the other tests.
     pub async fn started(settings: &[(&str, &str)], options: Options) -> Self {
         crate::log::collect();
         let env: HashMap<String, String> =
@@ -148,7 +148,7 @@ impl World {
         self.send(request.header("x-api-key", key).header("idempotency-key", idempotency_key)).await
     }
 
-    /// Calls `POST /v1/{route}` with these fields and this session, from a page of our own.
+    /// Calls `POST /v1/{route}` with these fields and this session, from one of the service's own pages.
     pub async fn rpc_by_session(&self, cookie: &str, route: &str, fields: Value) -> Answer {
         let request = self.http.post(self.url(&format!("/v1/{route}"))).json(&json!({ "json": fields }));
         self.send(request.header("cookie", cookie).header("origin", self.stack.api())).await
@@ -186,7 +186,7 @@ impl World {
         self.send(self.http.get(url).header("accept", BROWSER)).await
     }
 
-    /// Opens the link in a verification mail and submits the form of the page, if it has one, as a browser does.
+    /// Opens the link in a verification email and submits the form of the page, if it has one, as a browser does.
     pub async fn confirm(&self, link: &str) -> Answer {
         let page = self.open(link).await;
         if page.status != 200 {
@@ -210,7 +210,7 @@ impl World {
         self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
-    /// Creates an endpoint, and returns its id. A secret that is too short to be chosen is stored as one of 0.1.0.
+    /// Creates an endpoint, and returns its id. A secret that is too short for a new endpoint is stored as in 0.1.0.
     pub async fn endpoint(&self, tenant: &Tenant, url: &str, secret: &str) -> String {
         let is_old = secret.split_whitespace().map(str::len).sum::<usize>() < 16;
         let chosen = if is_old { "correct-horse-battery" } else { secret };
@@ -223,13 +223,13 @@ impl World {
         id
     }
 
-    /// The endpoints of a tenant, as they are listed.
+    /// The listed endpoints of a tenant.
     pub async fn endpoints(&self, tenant: &Tenant) -> Vec<Value> {
         let listed = self.rpc(&tenant.key, "webhooks/list", json!({})).await;
         listed.ok()["webhook_endpoints"].as_array().expect("a list").clone()
     }
 
-    /// The only endpoint of a tenant, as it is listed.
+    /// The only listed endpoint of a tenant.
     pub async fn only_endpoint(&self, tenant: &Tenant) -> Value {
         let mut listed = self.endpoints(tenant).await;
         assert_eq!(listed.len(), 1, "{listed:?}");
@@ -244,7 +244,7 @@ pub fn cookie(account: &Value) -> String {
     set_cookie.split(';').next().unwrap_or_default().to_owned()
 }
 
-/// Names and values of the hidden fields of a page.
+/// The names and values of a page's hidden fields.
 #[must_use]
 pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
@@ -256,7 +256,7 @@ pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     fields.collect()
 }
 
-/// The link that a mail has on a line of its own.
+/// The link on a line of its own in an email.
 #[must_use]
 pub fn link(mail: &Value) -> String {
     let text = mail["text"].as_str().expect("a text part");

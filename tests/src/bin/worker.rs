@@ -1,4 +1,4 @@
-//! A process for tests that kill it. Its settings come from the environment.
+//! A process that tests kill. Its settings come from the environment.
 //!
 //! With the addresses of tables and queues, it is the poller and the delivery function, and logs to standard output. With
 //! a directory, it is the whole service, as `cargo local` runs it, and prints its addresses as one line of JSON.

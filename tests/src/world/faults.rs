@@ -1,4 +1,4 @@
-//! Worlds whose tables do what the embedded ones never do.
+//! Worlds whose tables behave in ways that the embedded ones never do.
 
 use std::sync::{
     Arc, Mutex,
@@ -32,7 +32,7 @@ impl Switch {
     }
 }
 
-/// The answer of a service that fails.
+/// The response of a service that fails.
 #[must_use]
 pub fn failure() -> (u16, Value) {
     (500, json!({"__type": "InternalServerError"}))
@@ -46,7 +46,8 @@ impl World {
         Self { proxy, ..world }
     }
 
-    /// Starts the service with these settings. `answer` is asked about every call of its tables, and passes it on with `None`.
+    /// Starts the service with these settings. `answer` is called for every call to its tables, and returns `None` to
+    /// forward it.
     pub async fn answering(
         settings: &[(&str, &str)],
         answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static,
@@ -54,7 +55,7 @@ impl World {
         Self::behind(Proxy::answering(answer).await, settings).await
     }
 
-    /// The same, about every call of its queues.
+    /// The same, for every call to its queues.
     pub async fn queues_answering(
         settings: &[(&str, &str)],
         answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static,
@@ -65,7 +66,7 @@ impl World {
         Self { proxy, ..world }
     }
 
-    /// Starts the service. While the switch is on, those calls of its tables fail for which `fails` holds.
+    /// Starts the service. While the switch is on, calls to its tables fail if `fails` returns true.
     pub async fn failing(fails: impl Fn(&Call) -> bool + Send + Sync + 'static) -> (Self, Switch) {
         let switch = Switch::default();
         let fails_now = switch.clone();
@@ -73,13 +74,14 @@ impl World {
         (Self::answering(&[], answer).await, switch)
     }
 
-    /// Starts the service with tables whose calls the test has fail one by one.
+    /// Starts the service with tables whose calls fail one by one, as the test decides.
     pub async fn cut_off() -> (Self, Arc<CutOff>) {
         let cut_off = Arc::default();
         (Self::behind(Proxy::cut_off(&cut_off).await, &[]).await, cut_off)
     }
 
-    /// Starts the service. The indexes of this table always have exactly the items that the test says, however outdated.
+    /// Starts the service. The indexes of this table always return exactly the items that the test gives, however
+    /// outdated.
     pub async fn lagging(table: &'static str) -> (Self, Arc<Mutex<Vec<Value>>>) {
         let index = Arc::<Mutex<Vec<Value>>>::default();
         let lagging = Arc::clone(&index);
@@ -91,7 +93,7 @@ impl World {
         (Self::answering(&[], answer).await, index)
     }
 
-    /// Starts the service with tables whose use is measured.
+    /// Starts the service with tables whose capacity is measured.
     pub async fn metered() -> Self {
         Self::behind(Proxy::metering().await, &[]).await
     }

@@ -31,7 +31,7 @@ impl World {
         Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings")
     }
 
-    /// The settings of the delivery function, but with nothing before the tables.
+    /// The settings of the delivery function, with direct access to the tables.
     fn delivering(&self) -> Env {
         let mut settings = self.stack.environment("webhooks-deliver").expect("a function of the template").clone();
         settings.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), self.stack.dynamodb().to_owned());
@@ -70,19 +70,19 @@ impl World {
         }
     }
 
-    /// Lets an endpoint's record say that its receiver is slow.
+    /// Makes an endpoint's item say that its receiver is slow.
     pub async fn make_slow(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
         self.stored_endpoints().note_slow(&tenant, id, Timestamp::now()).await.expect("it is noted");
     }
 
-    /// Lets an endpoint's record say that its receiver hangs: an attempt there was cut off.
+    /// Makes an endpoint's item say that its receiver hangs: an attempt there was cut off.
     pub async fn make_hanging(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
         self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("it is noted");
     }
 
-    /// Changes when the next attempt of a pending delivery is due.
+    /// Changes the due time of a pending delivery's next attempt.
     pub async fn make_due(&self, tenant: &str, delivery: &Delivery, at: Timestamp) {
         let id = delivery.id.to_string();
         let (moment, shard) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
@@ -97,7 +97,7 @@ impl World {
     }
 }
 
-/// The message that says that the next attempt of a delivery is due.
+/// The message for the next attempt of a delivery.
 #[must_use]
 pub fn due_message(tenant: &str, delivery: &Delivery) -> Value {
     json!({"tenant_id": tenant, "delivery_id": delivery.id, "attempt": delivery.attempts + 1})

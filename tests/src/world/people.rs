@@ -1,10 +1,10 @@
-//! Accounts, sessions, keys and mails.
+//! Accounts, sessions, keys and emails.
 
 use serde_json::{Value, json};
 
 use super::{Answer, Tenant, World, cookie, link, tables::item};
 
-/// The password of everybody who has not changed it.
+/// The password of every user who has not changed it.
 pub const PASSWORD: &str = "correct horse battery";
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
         Tenant { id: text("organizationId"), slug: slug.to_owned(), user: text("userId"), email, cookie, key }
     }
 
-    /// Adds a verified user to the organization of `owner`, and issues a key of theirs.
+    /// Adds a verified user to the organization of `owner`, and issues a key for them.
     pub async fn member(&self, owner: &Tenant, email: &str, role: &str) -> Tenant {
         let fields = json!({"email": email, "role": role, "organizationId": owner.id});
         let invited = self.cli(&owner.cookie, "organization/invite-member", fields).await.body;
@@ -49,7 +49,7 @@ impl World {
         Tenant { user, email: email.to_owned(), cookie, key, ..owner.clone() }
     }
 
-    /// The answer of `get-session` to a cookie.
+    /// The response of `get-session` to a cookie.
     pub async fn session(&self, cookie: &str) -> Answer {
         self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await
     }
@@ -66,12 +66,12 @@ impl World {
         format!("session_token={}", answer.body["token"].as_str().expect("a token"))
     }
 
-    /// Whether a cookie is of a session.
+    /// Whether a cookie has a valid session.
     pub async fn is_signed_in(&self, cookie: &str) -> bool {
         self.session(cookie).await.body != Value::Null
     }
 
-    /// Whether a key works, on which all routes agree.
+    /// Whether a key works, which must be the same on all routes.
     pub async fn key_works(&self, key: &str) -> bool {
         let by_key = self.send(self.http.get(self.url("/api/auth/get-session")).header("x-api-key", key)).await;
         let works = self.rpc(key, "webhooks/list", json!({})).await.status == 200;
@@ -79,7 +79,7 @@ impl World {
         works
     }
 
-    /// Fails the test unless no credential of theirs does anything any more.
+    /// Fails the test if one of their credentials still works.
     pub async fn is_shut_out(&self, who: &Tenant) {
         assert!(!self.is_signed_in(&who.cookie).await && !self.key_works(&who.key).await);
         assert_eq!(self.cli_get(&who.cookie, "organization/list-members").await.status, 401);
@@ -88,7 +88,7 @@ impl World {
         assert_eq!(self.send(by_key).await.status, 401);
     }
 
-    /// All mails, oldest first.
+    /// All emails, oldest first.
     pub async fn mails(&self) -> Vec<Value> {
         let mails = self.send(self.http.get(format!("{}/messages", self.stack.mail()))).await.body;
         let mut mails = mails.as_array().expect("a list of mails").clone();
@@ -96,7 +96,7 @@ impl World {
         mails
     }
 
-    /// The latest mail to an address.
+    /// The latest email to an address.
     pub async fn mail_to(&self, email: &str) -> Value {
         let mails = self.mails().await;
         mails.into_iter().rfind(|mail| mail["to"] == json!([email])).expect("a mail")

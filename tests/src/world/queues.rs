@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{World, tables::item};
 
-/// How many messages a queue has: visible, being handled, delayed.
+/// The number of a queue's messages: visible, being handled, delayed.
 pub async fn counts(client: &Client, url: &str) -> [usize; 3] {
     let names = [
         QueueAttributeName::ApproximateNumberOfMessages,
@@ -21,18 +21,18 @@ pub async fn counts(client: &Client, url: &str) -> [usize; 3] {
 }
 
 impl World {
-    /// The queues that functions read: all but those of dead letters.
+    /// The queues that functions read: all except dead-letter queues.
     pub fn queues(&self) -> impl Iterator<Item = &str> {
         self.stack.queues().keys().map(String::as_str).filter(|name| !is_dead(name))
     }
 
-    /// The queues of what is due: all of these but that of events.
+    /// The queues of due attempts: all of these except that of events.
     pub fn due_queues(&self) -> impl Iterator<Item = &str> {
         self.queues().filter(|name| *name != "job-events")
     }
 
-    /// Those of these queues that have messages to receive; if none has, all of them, since a message whose delay is over is
-    /// counted only after a while.
+    /// Those of these queues that have messages to receive. If none has, all of them, since a message is counted only
+    /// some time after its delay.
     pub async fn filled<'a>(&self, queues: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         let (all, mut filled) = (queues.collect::<Vec<_>>(), Vec::new());
         for queue in &all {
@@ -43,7 +43,7 @@ impl World {
         if filled.is_empty() { all } else { filled }
     }
 
-    /// How many messages all queues have that functions read.
+    /// The number of messages in all queues that functions read.
     pub async fn left(&self) -> usize {
         let counts = join_all(self.queues().map(|queue| self.counts(queue))).await;
         counts.as_flattened().iter().sum()
@@ -62,7 +62,7 @@ impl World {
             .expect("it is sent");
     }
 
-    /// Handles a batch of a queue, and returns how many records it had.
+    /// Handles a batch of a queue, and returns the number of its records.
     pub async fn poll(&self, queue: &str) -> usize {
         self.stack.poll(queue).await.expect("a step")
     }
@@ -72,33 +72,33 @@ impl World {
         while self.poll(queue).await > 0 {}
     }
 
-    /// Handles a batch of what is due, from each queue that has any, and returns how many records they had. Waits up to a
-    /// second for a first record.
+    /// Handles a batch of due attempts from each queue that has any, and returns the number of their records. Waits up
+    /// to a second for a first record.
     pub async fn poll_due(&self) -> usize {
         let polled = self.filled(self.due_queues()).await;
         join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
     }
 
-    /// The same, of all queues.
+    /// The same, from all queues.
     pub async fn poll_each(&self) -> usize {
         let polled = self.filled(self.queues()).await;
         join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
     }
 
-    /// Handles all queues until nothing is left, not even what is delayed.
+    /// Handles all queues until they are empty, including delayed messages.
     pub async fn handle_all(&self) {
         while self.left().await > 0 {
             self.poll_each().await;
         }
     }
 
-    /// An event comes, and is handled.
+    /// Sends an event and handles it.
     pub async fn deliver(&self, event: impl ToString) {
         self.enqueue("job-events", event).await;
         assert_eq!(self.poll("job-events").await, 1);
     }
 
-    /// Runs the sweep of the minute of this time.
+    /// Runs the sweep of the minute that contains this time.
     pub async fn sweep(&self, at: Timestamp) {
         self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
     }
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Lets messages that are not acknowledged come back after so many seconds, instead of the template's three minutes.
+    /// Makes unacknowledged messages visible again after this many seconds, instead of the template's three minutes.
     pub async fn come_back_after(&self, seconds: u32) {
         for queue in self.queues() {
             let set = self.stack.sqs_client().set_queue_attributes().queue_url(&self.stack.queues()[queue]);
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// How many messages a queue has: visible, being handled, delayed.
+    /// The number of a queue's messages: visible, being handled, delayed.
     pub async fn counts(&self, queue: &str) -> [usize; 3] {
         counts(&self.stack.sqs_client(), &self.stack.queues()[queue]).await
     }
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Removes and returns all messages of what is due that are visible now.
+    /// Removes and returns all visible messages about due attempts.
     pub async fn drain_due(&self) -> Vec<Value> {
         join_all(self.due_queues().map(|queue| self.drain(queue))).await.concat()
     }

@@ -1,4 +1,4 @@
-//! The tables, behind the back of the functions.
+//! Direct access to the tables, bypassing the functions.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::{Tenant, World};
 /// An item of a table.
 pub type Item = HashMap<String, AttributeValue>;
 
-/// An item with these attributes, which are texts or numbers.
+/// An item with these attributes, which are strings or numbers.
 #[must_use]
 pub fn item(attributes: &Value) -> Item {
     let attributes = attributes.as_object().expect("attributes").iter();
@@ -31,7 +31,7 @@ impl World {
         pages.collect::<Result<_, _>>().await.expect("the table is read")
     }
 
-    /// The tokens of a kind.
+    /// The tokens of one kind.
     pub async fn tokens(&self, kind: &str) -> Vec<Item> {
         let mut tokens = self.items("tokens").await;
         tokens.retain(|item| item["kind"].as_s().is_ok_and(|found| found == kind));
@@ -44,13 +44,13 @@ impl World {
         put.send().await.expect("it is stored");
     }
 
-    /// Sets attributes of those items that have this text in this attribute; `null` removes one.
+    /// Sets attributes of the items that have this text in this attribute; `null` removes one.
     pub async fn set(&self, table: &str, (name, text): (&str, &str), attributes: Value) {
         let is_one = |item: &Item| item.get(name).is_some_and(|found| found.as_s().is_ok_and(|found| found == text));
         assert!(self.set_where(table, is_one, &attributes).await > 0, "no item of {table} has the {name} {text}");
     }
 
-    /// The same, of those items for which `is_one` holds. Returns how many.
+    /// The same, for items for which `is_one` returns true. Returns their number.
     pub async fn set_where(&self, table: &str, is_one: impl Fn(&Item) -> bool, attributes: &Value) -> usize {
         let items: Vec<_> = self.items(table).await.into_iter().filter(is_one).collect();
         let changed = items.len();
@@ -66,7 +66,7 @@ impl World {
         changed
     }
 
-    /// Stores a secret that need not be one that a tenant may choose.
+    /// Stores a secret, even one that a tenant could not choose.
     pub(super) async fn store_secret(&self, tenant: &Tenant, endpoint: &str, secret: &str) {
         let update = self.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
         let update = update
@@ -76,7 +76,7 @@ impl World {
         update.expression_attribute_values(":secret", attribute(&json!(secret))).send().await.expect("it is stored");
     }
 
-    /// Lets all sessions and keys have been used last long ago.
+    /// Sets the last use of all sessions and keys to a distant past.
     pub async fn forget_uses(&self) {
         for (table, is_one, day) in [("tokens", "session_id", "seen_on"), ("api-keys", "key_id", "last_request")] {
             self.set_where(table, |item| item.contains_key(is_one), &json!({day: "2026-01-31T00:00:00.000Z"})).await;

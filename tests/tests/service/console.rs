@@ -9,7 +9,7 @@ mod pull;
 
 use tests::{Answer, browser::readable};
 
-/// The visible text of a page, which must not contain markup of others.
+/// The visible text of a page, which must not contain foreign markup.
 fn text(page: &Answer) -> String {
     for active in ["<script", "<img", " style=", " onclick=", "href=\"javascript:"] {
         assert!(!page.page().contains(active), "{active} in {}", page.page());

@@ -1,4 +1,4 @@
-//! Deliveries: how they are made, and the delivery log. The tests of its routes read rows that they write with the store.
+//! Deliveries and the delivery log. The tests of the log's routes read rows that they write with the store.
 
 mod attempts;
 mod batches;
@@ -49,10 +49,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Failed, Status::Held, Status::Ended];
-/// Secrets of the callbacks, which no answer may contain.
+/// Secrets of callbacks, which no response may contain.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
-/// The store, for writing the deliveries that the tests read through the API.
+/// The store with which tests write the deliveries that they read through the API.
 struct Book {
     log: Log,
     now: Timestamp,
@@ -161,7 +161,7 @@ fn id(tenant: &Tenant) -> TenantId {
     tenant.id.parse().expect("an id")
 }
 
-/// Calls `POST /v1/deliveries/{route}` by key and by session, which must answer the same, without a secret.
+/// Calls `POST /v1/deliveries/{route}` by key and by session, with the same response and without a secret.
 async fn read(world: &World, tenant: &Tenant, route: &str, fields: Value) -> Answer {
     let route = format!("deliveries/{route}");
     let answer = world.rpc(&tenant.key, &route, fields.clone()).await;

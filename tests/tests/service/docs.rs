@@ -29,7 +29,7 @@ fn parser(page: &str) -> Parser<'_> {
     Parser::new_ext(page, Options::ENABLE_TABLES)
 }
 
-/// The rows of every table of a page that has these columns, each cell as it is written.
+/// The rows of every table of a page with these columns, each cell as it is written.
 fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
     let mut tables: Vec<Vec<Vec<&str>>> = Vec::new();
     for (event, range) in parser(page).into_offset_iter() {
@@ -54,7 +54,7 @@ fn codes(cell: &str) -> Vec<(&str, &str)> {
     parts.chunks(2).map(|pair| (pair[0], *pair.get(1).expect("a code ends"))).collect()
 }
 
-/// The one thing that a cell marks as code.
+/// The only code span of a cell.
 fn code(cell: &str) -> &str {
     let [(code, "")] = codes(cell)[..] else { unreachable!("{cell} is not one code") };
     code

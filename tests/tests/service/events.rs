@@ -1,4 +1,4 @@
-//! Events of jobs, as their producers send them.
+//! Job events, as their producers send them.
 
 mod audience;
 mod messages;

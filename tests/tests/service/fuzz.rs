@@ -1,7 +1,8 @@
 //! Fuzzing: no input causes a panic, a 5xx answer or the death of a process.
 //!
-//! `cargo test` sends the same few thousand each time. `FUZZ_CASES=100000` sends so many of each kind, and
-//! `FUZZ_SEED=123` begins elsewhere: each case has the seed after that of the case before, and a failure names its own.
+//! `cargo test` sends the same few thousand inputs each time. `FUZZ_CASES=100000` sends that many of each kind, and
+//! `FUZZ_SEED=123` starts from another seed: each case has the seed after that of the previous case, and a failure
+//! prints its own.
 
 mod events;
 mod records;
@@ -76,7 +77,7 @@ const TEXTS: [&str; 44] = [
 const DELIVERY: &str = r#"{"json": {"delivery_id":
     "01890f3e-7b5a-7cc0-8000-000000000000.0.1769860800999.1854d20f452c5b4c1e350d7c7a00518b"}}"#;
 
-/// Every route, by its function, with a body that it takes. `someone` stands for another person each time.
+/// Every route, with its function and a valid body. `someone` is replaced with another person each time.
 const ROUTES: &[(&str, &str, &str, &str)] = &[
     (
         "auth-signup-and-create-org",
@@ -183,7 +184,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
         "/api/auth/change-password",
         r#"{"currentPassword": "correct horse battery", "newPassword": "correct horse battery"}"#,
     ),
-    // A password that is not theirs, since who deleted their account would be refused by everything after that.
+    // An incorrect password, since every call after a successful deletion would be refused.
     ("auth-delete-user", "POST", "/api/auth/delete-user", r#"{"password": "somebody else's"}"#),
     ("auth-cli", "POST", "/api/auth/request-password-reset", r#"{"email": "someone@example.com"}"#),
     (
@@ -301,11 +302,11 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// All panics, caught ones too, with the names of their threads.
+/// All panics, including caught ones, with the names of their threads.
 static PANICS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Runs `test` with seeds, a thousand at a time, so that what they leave behind does not pile up. It has threads of its
-/// own, and fails if one of them panics.
+/// Runs `test` with seeds, a thousand at a time, so that their data does not pile up. It has separate threads, and
+/// fails if one of them panics.
 fn run(test: impl AsyncFn(Range<u64>)) {
     static HOOK: Once = Once::new();
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -335,7 +336,7 @@ fn seeds() -> Range<u64> {
     first..first + number("FUZZ_CASES", CASES)
 }
 
-/// A route, and a body of its own: of many calls at once about one address, some are rightly told that it is busy.
+/// A route with a unique body: among many concurrent calls about one address, some are rightly refused as contended.
 fn route(rng: &mut Rng) -> (&'static str, &'static str, &'static str, String) {
     let (function, method, path, body) = rng.choice(ROUTES).expect("a route");
     (function, method, path, body.replace("someone", &format!("someone{}", rng.u32(..))))
@@ -347,7 +348,7 @@ fn every_route_is_among_those_that_are_called() {
     assert_eq!(called, tests::description::routes().into_iter().map(|(name, _)| name).collect());
 }
 
-/// A text of the list, alone or inside of another, or any character, or one that is too long.
+/// A text of the list, alone or within another, or any character, or a text that is too long.
 fn text(rng: &mut Rng) -> String {
     match rng.u8(..20) {
         0 => "a".repeat(rng.usize(..100_000)),
@@ -405,7 +406,7 @@ fn spoil(rng: &mut Rng, json: &mut Value) {
     }
 }
 
-/// The JSON pointers of all that is inside `json`.
+/// The JSON pointers to everything inside `json`.
 fn collect(json: &Value, at: String, places: &mut Vec<String>) {
     let inner: Vec<(String, &Value)> = match json {
         Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), value)).collect(),

@@ -16,7 +16,7 @@ fn later(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
 }
 
-/// A job of this workflow has failed.
+/// A failed job of this workflow.
 fn failed(tenant: &str, workflow: &str, job: impl ToString) -> Value {
     let mut event = event(tenant, job);
     event["event"] = json!("job.failed");
@@ -24,7 +24,7 @@ fn failed(tenant: &str, workflow: &str, job: impl ToString) -> Value {
     event
 }
 
-/// The mails to the address for failures, oldest first.
+/// The emails to the address for failures, oldest first.
 async fn mails(world: &World) -> Vec<Value> {
     let mut mails = world.mails().await;
     mails.retain(|mail| mail["to"] == json!(["ops@example.com"]));

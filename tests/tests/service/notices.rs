@@ -14,7 +14,7 @@ fn later(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
 }
 
-/// Runs the sweep of the minute of this time, which only has work that is not bound to minutes.
+/// Runs the sweep of the minute of this time, in which no rows are due.
 pub(crate) async fn sweep(world: &World, at: Timestamp) {
     pass_over_all_minutes(world, at).await;
     world.sweep(at).await;
@@ -25,7 +25,7 @@ async fn pass_over_all_minutes(world: &World, at: Timestamp) {
     world.put_cursors(&json!({"woken": minute, "checked": minute})).await;
 }
 
-/// The mails to the address for failures, oldest first.
+/// The emails to the address for failures, oldest first.
 async fn mails(world: &World) -> Vec<Value> {
     let mut mails = world.mails().await;
     mails.retain(|mail| mail["to"] == json!(["ops@example.com"]));
@@ -39,7 +39,7 @@ async fn subjects(world: &World) -> Vec<String> {
 const FAILING: &str = "Webhooks: A webhook endpoint is failing";
 const DISABLED: &str = "Webhooks: A webhook endpoint has been disabled";
 
-/// A receiver that fails for thousands of requests.
+/// A receiver that fails thousands of requests.
 async fn broken() -> Receiver {
     Receiver::scripted(&vec![(503, &[] as &[_]); 5000]).await
 }

@@ -18,7 +18,7 @@ mod welcome;
 /// A script that a stranger tries to inject.
 const SCRIPT: &str = "\"><script>alert(1)</script>";
 
-/// The text of a page that shows no markup of a stranger.
+/// The text of a page, which must not contain foreign markup.
 fn harmless(page: &Answer) -> &str {
     assert!(!page.page().contains("<script"), "{page:?}");
     page.page()
@@ -49,20 +49,20 @@ async fn submit(world: &World, cookie: &str, path: &str, fields: &[(String, Stri
     world.send(request.header("cookie", cookie).form(fields)).await
 }
 
-/// Where a browser goes on.
+/// The page to which a browser is redirected.
 fn location(answer: &Answer) -> &str {
     assert_eq!(answer.status, 303, "{answer:?}");
     answer.headers["location"].to_str().expect("a text")
 }
 
-/// Opens the page where a form that was accepted leads.
+/// Opens the page to which an accepted form leads.
 async fn follow(world: &World, cookie: &str, answer: &Answer) -> Answer {
     let page = open(world, cookie, location(answer)).await;
     assert_eq!(page.status, 200, "{page:?}");
     page
 }
 
-/// The session cookie that an answer sets, as a `cookie` header.
+/// The session cookie of a response, as a `cookie` header.
 fn set(answer: &Answer) -> String {
     let cookie = answer.headers["set-cookie"].to_str().expect("a cookie");
     cookie.split(';').next().unwrap_or_default().to_owned()

@@ -55,7 +55,7 @@ fn queues(function: &Value) -> impl Iterator<Item = &str> {
     events.filter(|event| event["Type"] == "SQS").map(|event| text(&event["Properties"]["Queue"]))
 }
 
-/// The texts in a list, or a single text.
+/// The strings in a list, or a single string.
 fn texts(value: &Value) -> Vec<&str> {
     value.as_array().map_or_else(|| vec![text(value)], |list| list.iter().map(text).collect())
 }

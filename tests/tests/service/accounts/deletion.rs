@@ -22,26 +22,27 @@ pub(super) async fn delete(world: &World, who: &Tenant) -> Answer {
     world.cli(&who.cookie, "delete-user", json!({"password": PASSWORD})).await
 }
 
-/// Passes over the deleted organizations, `minutes` from now.
+/// Runs the purge of deleted organizations, `minutes` from now.
 pub(super) async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> {
     let time = Timestamp::now().after(Duration::from_secs(60 * minutes));
     world.stack.invoke("accounts-purge", json!({"time": time})).await
 }
 
-/// Passes over them until nothing is left: one pass more than the one that finds the last endpoint.
+/// Runs the purge until nothing is left: once more after the pass that finds the last endpoint.
 async fn purge_all(world: &World) {
     for _ in 0..2 {
         purge(world, 3).await.expect("a pass");
     }
 }
 
-/// No credential of theirs does anything any more.
+/// None of their credentials works any more.
 async fn has_ended(world: &World, who: &Tenant) {
     world.is_shut_out(who).await;
     assert_eq!(world.sign_in(&who.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
 }
 
-/// The items that name an organization, as table and key, without those that expire: the tokens of its users, and due rows.
+/// The items that name an organization, as table and key, except those that expire: the tokens of its users, and due
+/// rows.
 pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     for table in ALL {
@@ -58,8 +59,8 @@ pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<Strin
     left
 }
 
-/// Gives an organization some of everything: two members, one of whom is removed, invitations, keys, endpoints, remembered
-/// calls, deliveries of all kinds, and a recovery.
+/// Gives an organization data of every kind: two members, one of whom is removed, invitations, keys, endpoints,
+/// remembered calls, all kinds of deliveries, and a recovery.
 pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) {
     let slug = &owner.slug;
     let al = world.member(owner, &format!("al@{slug}.example.com"), "member").await;
@@ -98,7 +99,7 @@ async fn the_last_member_takes_the_organization_along() {
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     furnish(&world, &jo, &receiver).await;
     furnish(&world, &other, &others_receiver).await;
-    // Each has three events for three endpoints, a callback and a test, whether they have been attempted or not.
+    // Each has three events for three endpoints, a callback and a test, attempted or not.
     for tenant in [&jo, &other] {
         assert_eq!(world.log(&tenant.id).await.len(), 11);
     }
@@ -116,14 +117,14 @@ async fn the_last_member_takes_the_organization_along() {
     world.enqueue("job-events", event(&jo.id, "late")).await;
     world.poll_all("job-events").await;
     assert!(world.log(&jo.id).await.iter().all(|delivery| delivery.job_id != "late"));
-    // The address and the slug are free, and nothing of before is in the new organization.
+    // The address and the slug are free, and the new organization has nothing of the old one.
     let again = world.tenant("acme").await;
     assert_ne!((&again.id, &again.user), (&jo.id, &jo.user));
     assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.ok()["webhook_endpoints"], json!([]));
     assert_eq!(world.cli_get(&again.cookie, "api-key/list").await.body.as_array().map(Vec::len), Some(1));
     assert_eq!(world.cli_get(&again.cookie, "organization/list-invitations").await.body, json!([]));
 
-    // It is purged at once, but looked at again before it is forgotten.
+    // It is purged at once, but checked again before it is forgotten.
     purge(&world, 0).await.expect("a pass");
     let listed = world.items("organizations").await;
     assert!(listed.iter().any(|item| item.contains_key("organizations")), "{listed:?}");
@@ -164,7 +165,7 @@ async fn one_of_several_members_leaves_without_the_organization() {
     assert_eq!((&members["total"], &members["members"][0]["userId"]), (&json!(1), &json!(bo.user)));
     let keys = world.cli_get(&bo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1), "theirs are gone");
-    // Leaving is not enough to end an organization, and says what is.
+    // Leaving does not delete an organization, and the error says how to.
     let left = world.cli(&bo.cookie, "organization/leave", json!({"organizationId": bo.id})).await;
     assert_eq!(left.refused(), (409, "LAST_OWNER"));
     assert!(left.body["message"].as_str().expect("a text").contains("delete your account"), "{left:?}");
@@ -191,7 +192,7 @@ async fn it_takes_a_session_and_the_password_and_each_try_is_counted() {
         let wrong = world.cli(&jo.cookie, "delete-user", json!({"password": "a wrong password"})).await;
         assert_eq!(wrong.refused(), (400, "INVALID_PASSWORD"));
     }
-    // A change of the password is counted together with it.
+    // Password changes count toward the same limit.
     let change = json!({"currentPassword": "a wrong password", "newPassword": "another password"});
     assert_eq!(world.cli(&jo.cookie, "change-password", change).await.refused(), (400, "INVALID_PASSWORD"));
     assert_eq!(delete(&world, &jo).await.refused(), (429, "TOO_MANY_REQUESTS"));
@@ -227,11 +228,11 @@ async fn a_recent_member_prevents_the_deletion_of_the_organization() {
         assert_eq!(delete(&world, &jo).await.status, status);
         assert_eq!(delete(&world, leaver).await.status, 200);
     }
-    // Only who is a member is noted.
+    // Only members are listed.
     let joined: Vec<_> =
         world.items("organizations").await.iter().filter_map(|item| item.get("joined").cloned()).collect();
     assert_eq!(joined, [AttributeValue::Ss(vec![jo.user.clone()])]);
-    // Nor is who founded it a moment ago.
+    // The index does not have the founder yet.
     let owner = world.member(&jo, "cy@example.com", "owner").await;
     *index.lock().expect("no panic") = vec![key(&owner)];
     assert_eq!(delete(&world, &owner).await.status, 409);
@@ -241,7 +242,7 @@ async fn a_recent_member_prevents_the_deletion_of_the_organization() {
     assert_eq!(delete(&world, &jo).await.status, 200);
 }
 
-/// Either they join, and the organization stays, or it is deleted, and they do not.
+/// Either they join and the organization stays, or it is deleted and they do not join.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_deletion_prevents_joining_the_organization() {
     let world = World::start().await;
@@ -254,7 +255,7 @@ async fn a_concurrent_deletion_prevents_joining_the_organization() {
         let fields =
             json!({"invitationId": invited["id"], "tenantSlug": jo.slug, "name": "Al", "password": "correct horse"});
         let join = async {
-            // The two have different ways to their transactions.
+            // The two calls make their transactions in different ways.
             for _ in 0..round % 8 {
                 world.session("").await;
             }
@@ -274,7 +275,7 @@ async fn a_concurrent_deletion_prevents_joining_the_organization() {
     eprintln!("outcomes: {outcomes:?}");
 }
 
-/// The slug was read before the deletion, and the transaction comes after it.
+/// The slug was read before the deletion, and the transaction follows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acceptance_in_progress_finds_the_organization_deleted() {
     let world = World::start().await;
@@ -312,7 +313,7 @@ async fn a_deletion_in_progress_notices_a_new_member() {
     .await;
     let jo = world.tenant("acme").await;
     let organization = json!({"pk": {"S": format!("org#{}", jo.id)}, "slug": {"S": "acme"}});
-    // No member had ever joined, or only a removed one.
+    // No member has ever joined, or only a removed one.
     let mut joined = organization.clone();
     joined["joined"] = json!({"SS": ["01890f3e-7b5a-7cc0-8000-000000000000"]});
     world.member(&jo, "al@example.com", "member").await;
@@ -370,7 +371,8 @@ async fn items_created_during_the_deletion_are_deleted_too() {
     }
 }
 
-/// The process dies at this call of the deletion. Returns whether it came to that, and whether the account is gone.
+/// The process dies at this call of the deletion. Returns whether it reached that call, and whether the account is
+/// gone.
 async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
@@ -402,7 +404,7 @@ async fn a_crash_leaves_a_deletion_complete_or_not_begun() {
     for takes_effect in [false, true] {
         let lives = at_each_call(0.., |call| delete_and_die(call, takes_effect)).await;
         assert_eq!((lives.first(), lives.last()), (Some(&(true, false)), Some(&(false, true))));
-        // The call that is the point of no return is followed by others.
+        // More calls follow the one that makes the deletion final.
         assert!(lives.contains(&(true, true)), "{lives:?}");
     }
 }

@@ -84,7 +84,7 @@ async fn one_of_several_concurrent_changes_succeeds() {
     }
 }
 
-/// A session that an old password begins at the same time is of the old epoch, or was before the change.
+/// A session that begins with the old password at the same time either belongs to the old epoch or precedes the change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_sign_in_with_the_old_password_is_void() {
     let world = World::start().await;
@@ -99,7 +99,8 @@ async fn a_concurrent_sign_in_with_the_old_password_is_void() {
     }
 }
 
-/// It is one transaction: a process that dies leaves the old password with its sessions, or the new one with none of them.
+/// It is one transaction: a process that dies leaves either the old password with its sessions or the new one without
+/// any.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_fails_changes_nothing() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;

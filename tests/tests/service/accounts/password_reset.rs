@@ -1,4 +1,4 @@
-//! Resetting a forgotten password, by the API and by the page behind the link in the mail.
+//! Resetting a forgotten password, by the API and by the page behind the link in the email.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -10,7 +10,7 @@ use tests::{
 const NEW: &str = "a new long password";
 const NO_TOKEN: &str = "This link or its token is not valid: it may have expired or been used";
 
-/// Asks for a mail, and returns the link in it.
+/// Requests an email, and returns the link in it.
 async fn ask(world: &World, email: &str) -> String {
     let asked = world.cli("", "request-password-reset", json!({"email": email})).await;
     assert_eq!(asked.status, 200, "{asked:?}");
@@ -156,7 +156,7 @@ async fn the_reset_page_answers_the_same_for_any_address() {
         bad.page().contains("value=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
             && !bad.page().contains("<script")
     );
-    // The limits are those of the API, and counted together with it.
+    // Both share the limits of the API.
     world.set("tokens", ("kind", "reset_mail"), json!({"attempts": 5})).await;
     let limited = post("nobody@example.com").await;
     assert_eq!(limited.status, 429);
@@ -227,7 +227,7 @@ async fn an_address_gets_five_emails_an_hour_and_a_client_a_hundred() {
         assert!(more.headers.contains_key("retry-after"));
     }
     assert_eq!(world.tokens("password_reset").await.len(), 5);
-    // The stranger's requests sent working links.
+    // The stranger's requests sent links that work.
     assert_eq!(reset(&world, token(&link(&world.mail_to(&tenant.email).await)), NEW).await.status, 200);
     world.set("tokens", ("kind", "reset_mail_client"), json!({"attempts": 100})).await;
     let other = json!({"email": "other@example.com"});
@@ -299,7 +299,7 @@ async fn one_concurrent_reset_succeeds_and_voids_the_other_links() {
     for _ in 0..3 {
         links.push(ask(&world, &tenant.email).await);
     }
-    // Four with each of two tokens.
+    // Four with each of the two tokens.
     let passwords: Vec<_> = (0..8).map(|number| format!("a new password {number}")).collect();
     let resets = passwords.iter().zip(links.iter().cycle().filter(|link| **link != links[2]));
     let answers = join_all(resets.map(|(password, link)| reset(&world, token(link), password))).await;
@@ -323,7 +323,7 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let verification = link(&world.mail_to(email).await);
     let stranger = world.signed_in(email, OLD).await;
     let link = ask(&world, email).await;
-    // This takes the stranger's sessions to another epoch each time.
+    // This moves the stranger's sessions to another epoch each time.
     assert_eq!(world.cli(&stranger, "revoke-other-sessions", json!({})).await.status, 200);
     let changed = json!({"currentPassword": OLD, "newPassword": "a stranger's password"});
     let changed = world.cli(&stranger, "change-password", changed).await;
@@ -344,7 +344,8 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     assert!(!world.is_signed_in(&stranger).await && world.is_signed_in(&owner).await);
 }
 
-/// A session or a key that begins with the old password at the same time is of the old epoch, or was before the reset.
+/// A session or a key that begins with the old password at the same time either belongs to the old epoch or precedes
+/// the reset.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_and_keys_begun_during_a_reset_end_with_it() {
     let world = World::start().await;
@@ -411,7 +412,7 @@ async fn an_unsendable_email_changes_no_answer() {
     assert_eq!(world.sign_in("jo@acme.example.com", OLD).await.status, 200);
 }
 
-/// Without the token there is no mail with it.
+/// An email without the token is not sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_cannot_be_stored_is_not_sent() {
     let is_token = |call: &Call| call["Item"]["kind"]["S"] == "password_reset";
@@ -440,7 +441,7 @@ async fn a_reset_that_fails_changes_nothing() {
     assert!(!world.is_signed_in(&tenant.cookie).await && !world.key_works(&tenant.key).await);
 }
 
-/// A process that dies before it has tidied up leaves keys that do not work, and can be deleted.
+/// A process that dies before the cleanup leaves keys that do not work and can be deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
     let (world, fails) = World::failing(|call| call["IndexName"] == "by-organization").await;
@@ -454,6 +455,6 @@ async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
     let left = world.cli_get(&cookie, "api-key/list").await.body;
     assert_eq!(left.as_array().map(Vec::len), Some(1));
     assert_eq!(world.cli(&cookie, "api-key/delete", json!({"keyId": left[0]["id"]})).await.status, 200);
-    // A later reset tidies up after an earlier one, and leaves what has been issued since alone until then.
+    // A later reset cleans up after an earlier one, and keeps the keys that have been issued in between until then.
     assert!(!world.key_works(&tenant.key).await);
 }

@@ -14,7 +14,7 @@ use tests::{Doomed, Receiver, Switch, World, at_each_call, context, event, world
 
 use super::deletion::{delete, furnish, left_of, purge};
 
-/// The process dies at this call of the purge. Returns whether it came to that.
+/// The process dies at this call of the purge. Returns whether it reached that call.
 async fn purge_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let world = World::start().await;
     let receiver = Receiver::start().await;
@@ -60,7 +60,7 @@ async fn a_long_log_is_deleted_as_far_as_there_is_time() {
     let env = Env::new(move |name| settings.get(name).cloned());
     let hurried = Handler::start("accounts-purge", &env).expect("settings");
     let tick = json!({"time": Timestamp::now().after(Duration::from_secs(180))});
-    // The last ten seconds are for calls in progress.
+    // The last ten seconds are reserved for calls in progress.
     hurried.clone().call(tick.clone(), context(9)).await.expect("there is no time");
     assert!(left_of(&world, &jo.id).await.len() > 1200);
     hurried.call(tick, context(60)).await.expect("a pass");
@@ -83,7 +83,7 @@ async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
     }
     broken.set(jo.id.clone()).expect("set once");
     fails.on();
-    // The endpoints cannot be deleted at once: the answer is the same.
+    // The endpoints cannot be deleted at once: the response is the same.
     for who in [&jo, &other] {
         assert_eq!(delete(&world, who).await.status, 200);
     }
@@ -121,7 +121,7 @@ async fn a_purge_that_is_throttled_is_no_failure_and_goes_on_later() {
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
 }
 
-/// A sweep has a recovery in hand while that is deleted.
+/// A sweep works on a recovery that is deleted at the same time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_that_was_deleted_is_not_written_again() {
     let world = World::start().await;

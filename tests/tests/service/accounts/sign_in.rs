@@ -16,7 +16,7 @@ async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Opti
     event["requestContext"]["http"]["method"] = json!("POST");
     event["requestContext"]["http"]["sourceIp"] = json!(client);
     event["body"] = json!(json!({"email": EMAIL, "password": password}).to_string());
-    // Anybody can send this header; API Gateway only appends to it.
+    // Anyone can send this header; API Gateway only appends to it.
     event["headers"]["x-forwarded-for"] = json!(format!("{}, {client}", uuid::Uuid::now_v7()));
     event.as_object_mut().expect("an object").remove("cookies");
     let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
@@ -188,7 +188,7 @@ async fn a_hash_with_older_parameters_is_replaced_on_success() {
     assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
-/// The password was right, so everything but the session can wait.
+/// The password was right, so everything except the session can wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_succeeds_even_if_its_upkeep_fails() {
     let world = World::answering(&[], |call| {
@@ -236,7 +236,7 @@ async fn a_verification_token_is_not_a_session() {
     assert_eq!(world.confirm(&link).await.status, 200, "the link still works");
 }
 
-/// A Mac decomposes what a phone composes.
+/// A Mac decomposes characters that a phone composes.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_spelling_of_the_password_signs_in() {
     let world = World::start().await;

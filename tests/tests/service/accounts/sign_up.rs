@@ -130,8 +130,8 @@ async fn one_of_16_concurrent_sign_ups_with_one_slug_wins() {
     for lost in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(lost.error(), (409, "CONFLICT", "slug_taken"));
     }
-    // The user and their guard; the organization and its guard; the session, the verification, the
-    // known client and the count of mails.
+    // The user and their guard; the organization and its guard; the session, the verification, the known client and the
+    // count of emails.
     for (table, items) in [("users", 2), ("organizations", 2), ("tokens", 4)] {
         assert_eq!(world.items(table).await.len(), items, "{table}");
     }
@@ -178,7 +178,7 @@ async fn a_password_is_counted_in_characters_and_never_trimmed() {
     }
 }
 
-/// The answer sets a session cookie: a foreign page could sign its visitors in to an account of its owner.
+/// The response sets a session cookie: a foreign page could sign its visitors in to its owner's account.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_page_cannot_sign_a_visitor_up() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;

@@ -32,7 +32,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     assert_eq!(world.rpc(laptop["key"].as_str().expect("a key"), "webhooks/list", json!({})).await.status, 401);
     assert_eq!(world.rpc(ci["key"].as_str().expect("a key"), "webhooks/list", json!({})).await.status, 200);
 
-    // Invite a teammate, who signs up with what the mail says.
+    // Invite a teammate, who signs up with the data in the email.
     let organizations = world.cli_get(&jo_cookie, "organization/list").await.body;
     let organization = &organizations[0]["id"];
     let invite = json!({"email": "al@example.com", "role": "member", "organizationId": organization});
@@ -50,7 +50,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     assert_eq!(&al["organizationId"], organization);
     world.confirm(&link(&world.mail_to("al@example.com").await)).await;
 
-    // Sign in again, and out: that session ends, the other one does not.
+    // Sign in again, and out: that session ends, and the other one does not.
     let credentials = json!({"email": " AL@example.com ", "password": "another long password"});
     let signed_in = world.cli("", "sign-in/email", credentials).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");

@@ -1,4 +1,4 @@
-//! Verifying an email address: the page behind the link in the mail.
+//! Verifying an email address: the page behind the link in the email.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -7,7 +7,7 @@ use tests::{
     world::{cookie, link},
 };
 
-/// Where the page is, and where clients of the command-line flow know it.
+/// The address of the page, and the address that clients of the command-line flow know.
 const PATHS: [&str; 2] = ["/verify-email", "/api/auth/verify-email"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +109,7 @@ async fn verification_redirects_to_trusted_origins_only() {
     }
 }
 
-/// Their clients would take a page for a success, since its status is 200.
+/// Their clients would mistake a page for a success, since its status is 200.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_scanner_does_not_verify_the_address() {
     let world = World::start().await;
@@ -134,7 +134,7 @@ async fn a_link_scanner_does_not_verify_the_address() {
     assert_eq!(world.confirm(&older).await.status, 200, "and the link still works");
 }
 
-/// Mails of earlier versions link there.
+/// Emails of earlier versions link there.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_older_path_verifies_as_well() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! Deleting a key, whatever the index of keys says.
+//! Deleting a key, whatever the index of keys contains.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tests::{World, text, world::tables::Item};
 
 use super::{create, delete};
 
-/// The keys in the table, in the form of a query result.
+/// The keys in the table, in the format of a query result.
 async fn stored(world: &World) -> Vec<Value> {
     let items = world.items("api-keys").await.into_iter().filter(|item| item.contains_key("key_id"));
     let values = |item: Item| {
@@ -68,7 +68,7 @@ async fn another_organizations_key_is_not_found() {
     assert!(world.key_works(text(&issued["key"])).await);
 }
 
-/// Older keys have no pointer to find them by id.
+/// Older keys have no pointer from their id.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_key_is_found_through_the_index() {
     let world = World::start().await;

@@ -93,7 +93,7 @@ async fn ending_all_sessions_ends_an_approval() {
     assert_eq!(poll(&world, &others).await["userId"], other.user);
 }
 
-/// To sign out ends the session that approved, and nothing else.
+/// Signing out ends the session that approved, and nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_outlives_the_session_that_gave_it() {
     let world = World::start().await;
@@ -120,7 +120,7 @@ async fn only_a_session_from_a_trusted_page_approves() {
             let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
             assert_eq!(world.send(request).await.error(), (403, "FORBIDDEN", ""), "{route}: {origin:?}");
         }
-        // A foreign page does not get around it by adding a key.
+        // A foreign page cannot bypass this by adding a key.
         for key in ["ak_x", &tenant.key] {
             let both = request().header("cookie", &tenant.cookie).header("x-api-key", key);
             let both = both.header("origin", "https://evil.example.com");

@@ -30,7 +30,7 @@ async fn a_client_is_signed_in_by_the_browser() {
     }
     let request = world.http.post(world.url("/v1/auth/cliLoginPoll")).header("user-agent", "cli/1.0");
     let poll_as_cli = async || world.send(request.try_clone().expect("no body").json(&json!({"json": login}))).await;
-    // A repeated call, after a lost answer, gets the same.
+    // A repeated call after a lost answer gets the same answer.
     for _ in 0..2 {
         let done = approve(&world, &tenant.cookie, &login).await;
         assert_eq!(done.ok(), &json!({"status": "approved", "email": tenant.email}));
@@ -167,7 +167,7 @@ async fn one_of_several_concurrent_polls_gets_the_session() {
     }
 }
 
-/// All sessions of the user end after the poll has looked at the user, and before it stores the session.
+/// All sessions of the user end after the poll has read the user and before it stores the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_begins_as_all_are_ended_has_ended() {
     let direct: Arc<OnceLock<Client>> = Arc::default();
@@ -197,8 +197,8 @@ async fn end_all_sessions(tables: &Client) {
     }
 }
 
-/// A call fails three times, which is as often as it is tried. Polling again gets the session, or shows that it was given
-/// away when only the answer was lost; and there is never a second one.
+/// A call fails three times, the maximum number of tries. Another poll gets the session, or shows that it was delivered
+/// and only the answer was lost; there is never a second one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_call_of_a_poll() {
     let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
@@ -221,7 +221,7 @@ async fn a_process_may_die_at_any_call_of_a_poll() {
     assert_eq!(join_all(lives).await, expected);
 }
 
-/// If only one answer is lost, the call is repeated, and its effect counts once.
+/// If only one answer is lost, the call is repeated and takes effect once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_is_made_up_for() {
     let lives = at_each_call(0.., async |call| {

@@ -1,4 +1,5 @@
-//! Modules form layers: each imports only from lower layers, and no two files import each other, directly or not.
+//! Modules form layers: each imports only from lower layers, and no two files import each other, directly or
+//! indirectly.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,13 +27,13 @@ const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "qu
 /// A path of modules, from the root of the crate.
 type Module = Vec<String>;
 
-/// A source file, with the paths of this crate that it names.
+/// A source file, with the paths of this crate in it.
 struct Source {
     path: PathBuf,
     imports: BTreeSet<Vec<String>>,
 }
 
-/// The sources of a crate, by their modules. The binary, which is a crate of its own, is left out.
+/// The sources of a crate, by their modules. The binary, a separate crate, is left out.
 fn sources(krate: &str) -> BTreeMap<Module, Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(krate).join("src");
     let (mut folders, mut sources) = (vec![root.clone()], BTreeMap::new());
@@ -62,7 +63,7 @@ fn sources(krate: &str) -> BTreeMap<Module, Source> {
     sources
 }
 
-/// Finds the paths in a source file, and makes them begin at the root of the crate. Unit tests are exempt.
+/// Finds the paths in a source file, relative to the root of the crate. Unit tests are exempt.
 struct Reader {
     module: Module,
     imports: BTreeSet<Vec<String>>,
@@ -125,7 +126,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 }
 
-/// Finds the paths of more than one name among tokens.
+/// Finds the paths with more than one name among tokens.
 fn read_paths(input: ParseStream<'_>, paths: &mut Vec<Vec<String>>) -> syn::Result<()> {
     let inside;
     if input.is_empty() {
@@ -162,13 +163,13 @@ fn imports(sources: &BTreeMap<Module, Source>) -> BTreeMap<&Module, BTreeSet<&Mo
     };
     let others = |module, source: &Source| {
         let found = source.imports.iter().filter_map(module_of);
-        // A path that is not of this crate is taken for one of this very module.
+        // A path outside this crate is treated as one of this module.
         found.filter(|other| *other != module).collect()
     };
     sources.iter().map(|(module, source)| (module, others(module, source))).collect()
 }
 
-/// The groups of files of which each imports, directly or not, all others.
+/// The groups of files that import each other, directly or indirectly.
 fn circles(krate: &str) -> BTreeSet<BTreeSet<String>> {
     let sources = sources(krate);
     let imports = imports(&sources);
@@ -205,7 +206,7 @@ fn each_layer_imports_only_from_the_layers_below_it() {
             assert!(!apart, "{}: accounts and webhooks must not depend on each other", module.join("::"));
         }
     }
-    // Make sure that the test finds imports at all: these exist.
+    // Make sure that the test finds any imports: these exist.
     for pair in [
         ("presentation", "http"),
         ("http", "application"),
@@ -249,7 +250,8 @@ fn no_files_import_each_other() {
     assert_eq!(circles.collect::<Vec<_>>(), [], "these files import each other");
 }
 
-/// Building and starting a test binary takes half a second each, so functions without unit tests say that they have none.
+/// Building and starting a test binary takes half a second each, so functions without unit tests declare `test =
+/// false`.
 #[test]
 fn no_test_is_switched_off_with_its_crate() {
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions")).expect("a folder") {

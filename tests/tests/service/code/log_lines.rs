@@ -1,4 +1,4 @@
-//! Each line that the service logs is one of `common::telemetry::line::LINES`, with the fields that are declared there.
+//! Each line that the service logs is declared in `common::telemetry::line::LINES`, with its fields.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use syn::{
     token,
 };
 
-/// The macros of `tracing`. `log!` is the only one for the service.
+/// The macros of `tracing`. The service uses only `log!`.
 const TRACING: [&str; 12] = [
     "trace",
     "debug",
@@ -35,7 +35,7 @@ const TRACING: [&str; 12] = [
 struct Call {
     file: PathBuf,
     name: String,
-    /// Its literal texts, in order: the name of a line, or a message.
+    /// Its string literals, in order: the name of a line, or a message.
     texts: Vec<String>,
     fields: BTreeSet<String>,
 }
@@ -88,7 +88,7 @@ fn find(input: ParseStream<'_>, file: &Path, calls: &mut Vec<Call>) -> syn::Resu
     Ok(())
 }
 
-/// Reads the texts and the fields of a call.
+/// Reads the strings and the fields of a call.
 fn arguments(input: ParseStream<'_>, call: &mut Call) -> syn::Result<()> {
     while !input.is_empty() {
         while input.peek(Token![%]) || input.peek(Token![?]) {
@@ -109,7 +109,7 @@ fn arguments(input: ParseStream<'_>, call: &mut Call) -> syn::Result<()> {
     Ok(())
 }
 
-/// Whether one token is left.
+/// Whether exactly one token is left.
 fn is_last(input: ParseStream<'_>) -> bool {
     input.cursor().token_tree().is_some_and(|(_, rest)| rest.eof())
 }
@@ -118,7 +118,7 @@ fn skip(input: ParseStream<'_>) -> syn::Result<()> {
     input.step(|cursor| Ok(((), cursor.token_tree().map_or(*cursor, |(_, rest)| rest))))
 }
 
-/// `subject.happened`, in lower case.
+/// `subject.event`, in lower case.
 fn is_dotted(name: &str) -> bool {
     let parts: Vec<_> = name.split('.').collect();
     let is_word = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -143,7 +143,7 @@ fn the_service_logs_only_listed_lines_with_their_fields() {
     let mut unused: BTreeMap<_, _> = LINES.iter().map(|line| (line.name, line)).collect();
     let listed = unused.clone();
     for Call { file, name, texts, fields } in calls("common/src").into_iter().chain(calls("functions")) {
-        // The list itself, and the metrics, which are not lines for people.
+        // The list itself, and the metrics, which people do not read as lines.
         if file.starts_with("common/src/telemetry") && name != "log" {
             continue;
         }
@@ -157,7 +157,7 @@ fn the_service_logs_only_listed_lines_with_their_fields() {
     assert_eq!(unused.keys().collect::<Vec<_>>(), Vec::<&&str>::new(), "the service never writes these");
 }
 
-/// The local stack has lines of its own, which operators never see.
+/// The local stack has additional lines, which operators never see.
 #[test]
 fn the_local_stack_logs_dotted_names() {
     let calls = calls("local/src");

@@ -1,4 +1,4 @@
-//! The access to pages.
+//! Access to pages.
 
 use serde_json::json;
 use tests::{Browser, World, event, world::cookie};
@@ -24,7 +24,7 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
         let back = nobody.submit(&to, &form, "Sign in", &typed).await;
         assert_eq!((back.status, back.headers["location"].to_str().expect("a path")), (303, path));
     }
-    // A form that is sent after the session ended leads to its page.
+    // A form that is sent after the session ended leads back to its page.
     let sent = world.http.post(world.url("/console/endpoints/new")).header("accept", "text/html");
     let led = world.send(sent.header("origin", world.stack.api()).form(&[("url", "x")])).await;
     assert_eq!(led.headers["location"], "/signin?next=%2Fconsole%2Fendpoints%2Fnew");
@@ -103,7 +103,7 @@ async fn a_form_of_another_site_does_nothing() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// As by the API, members have the same rights on webhooks as owners.
+/// As in the API, members have the same rights on webhooks as owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_sees_and_changes_the_endpoints() {
     let world = World::start().await;

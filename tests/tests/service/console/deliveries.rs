@@ -119,7 +119,7 @@ async fn a_filter_that_cannot_be_read_is_marked() {
         assert_eq!(page.status, 400, "{query}");
         says(&page, &[message]);
     }
-    // A link changed by hand.
+    // A manually changed link.
     assert_eq!(browser.open("/console/deliveries?cursor=x").await.status, 400);
     assert_eq!(browser.open("/console/deliveries?status=&since=&cursor=").await.status, 200);
 }
@@ -143,7 +143,7 @@ async fn a_large_payload_makes_no_endless_page() {
     says(&page, &["Shortened: the payload has", "The API returns all of them"]);
 }
 
-/// Its endpoint was deleted while a delivery waited: no page promises another attempt.
+/// Its endpoint was deleted while a delivery waited: the page promises no further attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_of_a_deleted_endpoint_promises_no_attempt() {
     let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;

@@ -36,7 +36,7 @@ async fn saving_changes_what_was_changed_and_nothing_else() {
     let after = world.only_endpoint(&tenant).await;
     assert_eq!((&after["description"], &after["events"]), (&json!("Orders"), &json!(["job.completed"])));
 
-    // Another URL would get the headers, which are secrets.
+    // A different URL would receive the headers, which are secrets.
     let moved = [&[("url", "http://127.0.0.1:9/new"), ("description", "Orders")], &BOTH[..]].concat();
     let refused = edit(&browser, &path, &moved).await;
     assert_eq!(refused.status, 409);
@@ -161,7 +161,7 @@ async fn an_endpoint_that_is_tested_too_often_says_so() {
     says(&refused, &["Too many attempts"]);
 }
 
-/// The usual libraries throw on a secret that is no base64.
+/// The usual libraries reject a secret that is not base64.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_of_ones_own_is_shown_in_a_form_that_libraries_take() {
     let world = World::start().await;
@@ -186,7 +186,7 @@ async fn a_secret_of_ones_own_is_shown_in_a_form_that_libraries_take() {
     }
 }
 
-/// Anyone can make a link.
+/// Anyone can create such a link.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_link_claims_that_an_endpoint_was_deleted() {
     let world = World::start().await;

@@ -50,7 +50,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
     );
     let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
     says(&page, &["Recovery requested . It starts within 2 minutes", "of those missed since"]);
-    // One notice about it, and no button that would request it again.
+    // One notice about it, and no button that requests it again.
     assert_eq!(page.page().matches("Recovery").count(), 1, "{}", page.page());
     assert!(!text(&page).contains("resend 3 deliveries") && !text(&page).contains("Resend 3"), "{}", text(&page));
     says(&browser.open("/console").await, &["1 failed and 2 held deliveries since", "A recovery is resending them."]);
@@ -86,7 +86,7 @@ async fn the_bars_have_the_numbers_of_their_hours() {
     }
     let page = Browser::new(&world, &tenant.cookie).open("/console").await;
     let bars = page.page().matches("<rect class=\"delivered\"").count();
-    // The hour may have ended between the two.
+    // The hour may have ended in between.
     assert!((1..=2).contains(&bars) && page.page().contains(": 2 delivered</title>") == (bars == 1), "{}", page.page());
     assert_eq!(page.page().matches("<rect class=\"base\"").count(), 25);
 }

@@ -16,10 +16,10 @@ pub(super) async fn send_to(world: &World, url: &str) {
     assert!(world.drain("job-events").await.is_empty(), "the event was acknowledged");
 }
 
-/// The reason for which the only attempt at `url` failed, if it did.
+/// The reason for the failure of the only attempt at `url`, if it failed.
 async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
-    // An attempt that is cut off is made again with more time.
+    // An attempt that is cut off is repeated with more time.
     world.handle_all().await;
     let delivery = world.log("t").await.into_iter().next().expect("a delivery");
     assert_eq!(delivery.attempts, 1);
@@ -32,7 +32,7 @@ async fn failure(world: &World, url: &str) -> Option<String> {
     }
 }
 
-/// How the last attempt ended.
+/// The outcome of the last attempt.
 pub(super) fn reason(delivery: &Delivery) -> String {
     delivery.last_attempt.as_ref().expect("an attempt").outcome.clone().into_owned()
 }
@@ -97,7 +97,7 @@ async fn a_refused_connection_is_a_failure() {
     assert_eq!(detail(&world).await, "The connection was refused");
     assert_eq!(failure(&world, "http://no-such-host.invalid/").await, Some("dns".to_owned()));
     assert_eq!(failure(&world, "http://a..b.example/").await, Some("dns".to_owned()), "a name that cannot exist");
-    // This machine may have no name server to ask.
+    // This machine may have no name server.
     assert!(detail(&world).await.starts_with("The "));
 }
 

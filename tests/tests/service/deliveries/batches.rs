@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
-    // Of the function's 30 s, 23 are for an attempt and 6 for bookkeeping, which leaves one in which attempts can
-    // start.
+    // Of the function's 30 s, 23 are for an attempt and 6 for bookkeeping, so attempts can start within one second.
     let world = World::with(&[("DELIVERY_TIMEOUT", "23")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = Rough::start(Manner::Hangs).await;

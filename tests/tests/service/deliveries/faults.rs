@@ -40,11 +40,11 @@ async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     }
 }
 
-/// The deliveries that the workers reported as missing in the log.
+/// The deliveries that the workers logged as missing from the log.
 fn unlogged(said: File) -> HashSet<String> {
     let text = log::read(said);
     let lines = text.lines().filter(|line| line.contains("delivery.unlogged"));
-    // The workers append to the same file, and a kill may cut a line.
+    // The workers append to the same file, and a kill may truncate a line.
     let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ids = lines.filter_map(|line| Some(line["delivery_id"].as_str()?.rsplit('.').next()?.to_owned()));
     ids.map(|hex| format!("msg_{hex}")).collect()
@@ -140,7 +140,7 @@ async fn sixty_events_survive_failing_calls_and_three_kills() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; the test above is a smaller version"]
 async fn two_thousand_events_survive_failing_calls_and_ten_kills() {
-    // As in the template, messages come back only after their invocation has ended.
+    // As in the template, messages are redelivered only after their invocation has ended.
     survive(2000, 10, Duration::from_secs(3), 30, Duration::from_secs(900)).await;
 }
 
@@ -213,7 +213,7 @@ async fn running_out_of_descriptors_is_no_attempt_of_the_receivers() {
     let receiver = Receiver::everywhere().await;
     let tenants = on_many_hosts(&world, &receiver, 1, 60).await;
     world.come_back_after(5).await;
-    // Far fewer than the 200 attempts at once ask for, and not enough for the queues either.
+    // Far fewer than 200 concurrent attempts need, and not enough for the queues either.
     let _worker = worker_with(40, &world, &[("RETRY_SCHEDULE", "")]);
     enqueue(&world, &tenants[0], 1).await;
     let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_secs(60));
@@ -226,9 +226,9 @@ async fn running_out_of_descriptors_is_no_attempt_of_the_receivers() {
     assert!(world.dead_letters().await.is_empty());
 }
 
-/// Events of tenants with this many hosts each, through a worker with so many file descriptors; in every second round
-/// beside receivers that answer `100 Continue` for ever and one that closes its connection after each answer.
-/// Everything that can be delivered is, at the first and only attempt.
+/// Events of tenants with this many hosts each, through a worker with this many file descriptors; in every second
+/// round, beside receivers that answer `100 Continue` endlessly and one that closes its connection after each answer.
+/// Every possible delivery succeeds at the first and only attempt.
 async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, at_once: usize, rounds: usize) {
     let world = World::start().await;
     let (healthy, closing) = (Receiver::everywhere().await, Rough::start(Manner::ClosesAfterEach).await);
@@ -294,14 +294,14 @@ async fn rough_receivers_and_many_hosts_cost_no_attempt() {
     deliver_beside_rough_ones(4, 60, 200, 40, 2).await;
 }
 
-/// The whole of it: `cargo test --release -p tests -- --ignored thousand_hosts`.
+/// The full version: `cargo test --release -p tests -- --ignored thousand_hosts`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes half a minute; the one above is the same in small"]
 async fn rough_receivers_and_a_thousand_hosts_cost_no_attempt() {
     deliver_beside_rough_ones(10, 100, 1024, 200, 10).await;
 }
 
-/// How long after the start of the step the last of the healthy receivers had the event.
+/// The time from the start of the step until the last healthy receiver had the event.
 async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
     world.enqueue("job-events", event(&tenant.id, round)).await;
     let started = Instant::now();
@@ -333,7 +333,7 @@ async fn a_hanging_endpoint_delays_the_eight_others_under_50_ms() {
     for round in 5..10 {
         with.push(last_arrival(&world, &tenant, &healthy, round).await);
     }
-    // The best of five: what else the machine is doing only adds.
+    // The best of five: other load on the machine only adds to it.
     let (without, with) = (without.into_iter().min().expect("five"), with.into_iter().min().expect("five"));
     assert!(with < without + Duration::from_millis(50), "{with:?} with, {without:?} without");
 }

@@ -79,7 +79,7 @@ async fn every_attempt_is_shown_oldest_first() {
     assert_eq!(answer.ok(), &json!({"delivery": deliveries::Delivery::from(delivery), "attempts": shown(attempts)}));
 }
 
-/// A success counts whatever came first, so its state may also have attempts that a later state had no more room for.
+/// A success counts whatever came first, so its state may also have attempts that did not fit into a later state.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_the_log_has_in_two_places_is_shown_once() {
     let world = World::start().await;

@@ -22,7 +22,7 @@ async fn inactive(settings: &[(&str, &str)]) -> (World, Tenant, Receiver, String
     (world, tenant, receiver, endpoint)
 }
 
-/// Has the recovery of everything carried out at once.
+/// Makes a recovery of all deliveries run at once.
 async fn recover(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -> Vec<Delivery> {
     let book = Book::of(world);
     let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY), "status": status});
@@ -110,7 +110,7 @@ async fn a_due_delivery_is_held_and_keeps_its_attempts() {
     assert_eq!(held.last_attempt, pending.last_attempt);
     assert_eq!((receiver.count().await, world.left().await), (1, 0));
 
-    // Sent again while the endpoint is inactive, it is held again.
+    // Resent while the endpoint is inactive, it is held again.
     for (active, status) in [(false, Status::Held), (true, Status::Delivered)] {
         set_active(&world, &tenant, &endpoint, active).await;
         world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();
@@ -170,16 +170,16 @@ async fn an_inactive_endpoint_collects_events_for_the_set_time() {
     inactive_for(hour - 60_000).await;
     world.deliver(event(&tenant.id, "within")).await;
     inactive_for(hour).await;
-    // To make it inactive once more changes nothing.
+    // Disabling it again changes nothing.
     set_active(&world, &tenant, &endpoint, false).await;
     world.deliver(event(&tenant.id, "after")).await;
     assert_eq!(world.only_logged(&tenant.id).await.job_id, "within");
-    // Made active and inactive again, it collects anew.
+    // Enabled and disabled again, it collects anew.
     set_active(&world, &tenant, &endpoint, true).await;
     set_active(&world, &tenant, &endpoint, false).await;
     world.deliver(event(&tenant.id, "anew")).await;
     assert_eq!(world.log_of(&tenant.id, Status::Held).await.len(), 2);
-    // One that does not say since when is inactive since its last change.
+    // One without a time is inactive since its last change.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"inactive_since": null})).await;
     world.deliver(event(&tenant.id, "changed")).await;
     let long_ago = json!({"updated_at": "2026-01-31T12:00:00.000Z"});
@@ -202,7 +202,7 @@ async fn without_collection_pending_is_held_and_new_is_not_recorded() {
     assert_eq!((logged.status, logged.job_id.as_str(), world.left().await), (Status::Held, "pending", 0));
 }
 
-/// As when a tenant recovers missed deliveries before activating the endpoint.
+/// As if a tenant recovers missed deliveries before enabling the endpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resend_is_held_however_long_its_endpoint_was_inactive() {
     let (world, tenant, receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
@@ -224,7 +224,7 @@ async fn a_resend_is_held_however_long_its_endpoint_was_inactive() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
     let (world, tenant, receiver, endpoint) = inactive(&[]).await;
-    // The same events, in one batch and in two, received for the first time and again.
+    // The same events, in one batch and in two, received for the first time and redelivered.
     let batch = |job: &str, receives: &str| {
         let mut batch = records([event(&tenant.id, job), event(&tenant.id, job)]);
         for record in batch["Records"].as_array_mut().expect("records") {
@@ -288,7 +288,7 @@ async fn a_payload_of_any_size_is_held_and_comes_back_as_it_was() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 4);
 }
 
-/// One write: of a kilobyte, and of its entry in the index.
+/// One write: a kilobyte, and its index entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn to_hold_an_event_is_one_write_for_each_endpoint() {
     let world = World::metered().await;
@@ -308,7 +308,7 @@ async fn to_hold_an_event_is_one_write_for_each_endpoint() {
     }
 }
 
-/// Nothing else slows down events for an endpoint that is inactive.
+/// Nothing else slows down events for an inactive endpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn held_deliveries_spread_when_their_partition_is_throttled() {
     let throttled = Switch::default();

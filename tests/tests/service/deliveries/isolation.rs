@@ -1,5 +1,5 @@
-//! A receiver that is slow or hangs delays no other tenant, and no other receiver of its own. Its attempts in the queues that
-//! all share are cut off, and then its deliveries wait in another queue.
+//! A receiver that is slow or hangs delays no other tenant, and no other receiver of its tenant. Its attempts in the
+//! shared queues are cut off, and its deliveries then wait in another queue.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) async fn world_with(settings: &[(&str, &str)], url: &str) -> (World, 
     (world, tenant, id)
 }
 
-/// The same, whose receiver hangs, as its record has said for two hours.
+/// The same, with a receiver that has been hanging for two hours according to its item.
 pub(super) async fn silent(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
     let receiver = Rough::start(Manner::Hangs).await;
     let (world, tenant, id) = world_with(settings, receiver.url()).await;
@@ -42,7 +42,7 @@ pub(super) fn minutes_ago(minutes: u64) -> Timestamp {
     Timestamp::now().before(Duration::from_secs(minutes * 60))
 }
 
-/// Lets a delivery wait since its event, which came so long ago, and sends its message to the queue for receivers that hang.
+/// Stores a delivery that has been waiting since `at`, and sends its message to the queue for hanging receivers.
 async fn wait_since(world: &World, tenant: &Tenant, endpoint: &str, job: impl ToString, at: Timestamp) -> Delivery {
     let told = JobEvent::parse(&event(&tenant.id, job).to_string(), at).expect("an event");
     let destination = Destination::Endpoint(endpoint.parse().expect("an id"));
@@ -55,7 +55,7 @@ async fn wait_since(world: &World, tenant: &Tenant, endpoint: &str, job: impl To
     delivery
 }
 
-/// Repeats until this holds.
+/// Repeats until the condition holds.
 async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds().await {
@@ -64,8 +64,8 @@ async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     }
 }
 
-/// How many messages the queues have to hand out, now or later: that of events, that of deliveries, and those for slow receivers
-/// and for receivers that hang.
+/// The number of messages in each queue, delayed ones included: events, deliveries, slow receivers and hanging
+/// receivers.
 pub(super) async fn waiting(world: &World) -> [usize; 4] {
     let mut waiting = [0; 4];
     for (number, queue) in ["job-events", "deliveries", "slow-deliveries", "hanging-deliveries"].into_iter().enumerate()
@@ -76,7 +76,7 @@ pub(super) async fn waiting(world: &World) -> [usize; 4] {
     waiting
 }
 
-/// Handles so many messages of a queue, once they are due.
+/// Handles this many messages of a queue, once they are due.
 pub(super) async fn poll(world: &World, queue: &str, messages: usize) {
     let (mut handled, deadline) = (0, Instant::now() + Duration::from_secs(20));
     while handled < messages && Instant::now() < deadline {
@@ -85,12 +85,12 @@ pub(super) async fn poll(world: &World, queue: &str, messages: usize) {
     assert_eq!(handled, messages, "{queue}");
 }
 
-/// Handles so many messages of the queue for receivers that answer late or with errors.
+/// Handles this many messages of the queue for receivers that answer late or with errors.
 pub(super) async fn poll_slow(world: &World, messages: usize) {
     poll(world, "slow-deliveries", messages).await;
 }
 
-/// The same for receivers that hang.
+/// The same for hanging receivers.
 pub(super) async fn poll_hanging(world: &World, messages: usize) {
     poll(world, "hanging-deliveries", messages).await;
 }
@@ -125,7 +125,7 @@ async fn an_attempt_that_takes_too_long_is_cut_off_and_made_with_time() {
     assert_eq!((world.log_of(&tenant.id, Status::Delivered).await.len(), world.left().await), (2, 0));
 }
 
-/// Behind the deliveries to receivers that hang, they would wait for long.
+/// Behind the deliveries to hanging receivers, they would wait long.
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_to_a_receiver_that_slows_wait_for_its_trial() {
     let receiver = Moody::start(|before| if before < 5 { AT_ONCE } else { TOO_LATE }).await;
@@ -177,7 +177,7 @@ async fn an_attempt_at_a_slow_receiver_is_cut_off_after_three_seconds() {
     let took = started.elapsed();
     assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(10), "{took:?}");
     assert_eq!((untried(&world, &tenant.id).await.len(), waiting(&world).await), (1, [0, 0, 0, 1]));
-    // It has its four seconds there, and still hangs: they are too long for the queue of slow receivers.
+    // It gets its four seconds there, and still hangs: four seconds are too long for the queue of slow receivers.
     poll_hanging(&world, 1).await;
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
     world.deliver(event(&tenant.id, 2)).await;
@@ -193,7 +193,7 @@ async fn an_unknown_receiver_gets_one_attempt_until_it_succeeds() {
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         assert_eq!(world.poll("job-events").await, 10);
-        // The deliveries that waited until the first one was cut off may know that it hangs, or not yet.
+        // The deliveries that waited until the first one was cut off may or may not know that it hangs.
         let [_, _, slow, hangs] = waiting(&world).await;
         assert_eq!((receiver.requests(), slow + hangs, world.left().await), (requests, waits, waits));
         assert!(receiver.seen()[1..].iter().all(|(_, taken)| *taken > 0), "only the first went ahead");
@@ -201,7 +201,7 @@ async fn an_unknown_receiver_gets_one_attempt_until_it_succeeds() {
     }
 }
 
-/// While the first attempt is in progress, the others of another batch wait in another queue.
+/// While the first attempt is in progress, those of another batch wait in another queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_attempt_goes_ahead_whatever_queue_the_others_come_from() {
     let receiver = Moody::start(|_| FOREVER).await;
@@ -213,14 +213,14 @@ async fn one_attempt_goes_ahead_whatever_queue_the_others_come_from() {
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         poll(&world, "job-events", 9).await;
-        // Whether these wait in their invocation or in a queue.
+        // These wait in their invocation or in a queue.
         tokio::time::timeout(Duration::from_millis(200), world.poll_due()).await.ok();
         assert_eq!(receiver.requests(), 1, "the first one is in progress");
     };
     tokio::join!(world.poll("job-events"), others);
 }
 
-/// Another process has it from the record alone.
+/// Another process knows it only from the endpoint's item.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_processes_know_that_a_receiver_hangs_until_activation() {
     let receiver = Rough::start(Manner::Hangs).await;
@@ -250,13 +250,13 @@ async fn a_new_url_is_a_fresh_start_for_an_endpoint_that_hangs() {
     assert_eq!((receiver.count().await, waiting(&world).await), (1, [0, 0, 0, 1]));
 }
 
-/// Others wait for an invocation then, and it would wait for the receiver.
+/// Others then wait for an invocation, and it would wait for the receiver.
 #[tokio::test(flavor = "multi_thread")]
 async fn events_of_a_lingering_receiver_wait_while_others_wait() {
     for (takes, waits) in [(Duration::ZERO, 0), (Duration::from_millis(150), 1)] {
         let receiver = Moody::start(move |_| (takes, 200)).await;
         let (world, tenant, _) = world_with(&[], receiver.url()).await;
-        // Most are quick, even if the first one waits for CPU.
+        // Most are quick, even if the first waits for CPU.
         for job in 0..12 {
             world.deliver(event(&tenant.id, job)).await;
         }
@@ -293,7 +293,7 @@ async fn the_work_of_a_slow_receiver_has_a_queue_of_its_own() {
     let resend = ("deliveries/resend", json!({"delivery_id": delivery}));
     for (attempts, (route, fields)) in [(2, resend), (3, ("webhooks/test", json!({"id": id})))] {
         world.rpc(&tenant.key, route, fields).await.ok();
-        // The function that was called does not know the receiver.
+        // The invoked function does not know the receiver.
         assert_eq!(world.poll("deliveries").await, 1);
         assert_eq!((receiver.count().await, waiting(&world).await), (attempts, [0, 0, 1, 0]), "{route}");
         poll_slow(&world, 1).await;
@@ -359,7 +359,7 @@ async fn callbacks_to_an_origin_that_hangs_wait_each_for_itself() {
     assert_eq!((receiver.arrivals().await.len(), world.log_of("t", Status::Failed).await.len()), (4, 3));
 }
 
-/// A tenant could have any number of origins, and each would be tried once.
+/// A tenant could have any number of origins, each of which would be tried once.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_three_slow_origins_of_callbacks_others_wait() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "")]).await;
@@ -382,7 +382,7 @@ async fn after_three_slow_origins_of_callbacks_others_wait() {
     }
 }
 
-/// The origin of each event may be new.
+/// Each event may have a new origin.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_origins_of_callbacks_go_ahead_one_by_one_until_a_success() {
     let world = World::start().await;
@@ -412,7 +412,7 @@ async fn receivers_that_hang_have_their_time_and_hold_up_no_event() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    // More than are signed at a time: none of them may hold up another.
+    // More than are signed at a time: none of them may delay another.
     for number in 0..12 {
         let url = format!("http://{}/{number}", hanging.local_addr().expect("an address"));
         world.endpoint(&tenant, &url, "s").await;
@@ -471,7 +471,7 @@ async fn deliveries_to_a_hanging_receiver_fail_after_three_days() {
             let outcome = logged.last_attempt.map(|last| last.outcome.into_owned());
             assert_eq!(outcome.as_deref(), (status == Status::Failed).then_some("unanswered"));
         }
-        // The last minute is short enough for a message; what waits for an hour has none.
+        // The last minute is short enough for a message; a wait of an hour has none.
         assert_eq!(world.counts("hanging-deliveries").await, [0, 4, 1]);
     };
     tokio::select! {
@@ -489,7 +489,7 @@ async fn a_receiver_that_comes_back_gets_what_has_waited() {
     for job in 0..3 {
         world.enqueue("job-events", callback("t", job, receiver.url())).await;
     }
-    // The first one is cut off, and then all have their time.
+    // The first one is cut off, and then all get their full time.
     until(async || receiver.requests() >= 4).await;
     works.on();
     until(async || world.log_of("t", Status::Delivered).await.len() == 3).await;
@@ -499,22 +499,22 @@ async fn a_receiver_that_comes_back_gets_what_has_waited() {
 async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
     let world = World::live(&[]).await;
     let tenant = world.tenant("acme").await;
-    // The first one is cut off. The next ones take long, so that all others wait for them.
+    // The first one is cut off. The next ones take long, so the others wait for them.
     let receiver = Moody::start(|before| if before < 5 { TOO_LATE } else { AT_ONCE }).await;
     world.endpoint(&tenant, receiver.url(), "s").await;
     for job in 0..60 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
     }
     until(async || world.log_of(&tenant.id, Status::Delivered).await.len() == 60).await;
-    // While it hangs, it gets four at once beside its trial. Once it has answered late, it gets ten beside these, and one more for
-    // each success.
+    // While it hangs, it gets four attempts at once beside its trial. Once it has answered late, it gets ten beside
+    // these, and one more for each success.
     for (at_once, taken) in receiver.seen() {
         let most = if taken == 0 { 5 } else { 15 + taken };
         assert!(at_once <= most, "{at_once} at once, though it had taken {taken}");
     }
 }
 
-/// While the attempts hang: none ends before the test does.
+/// All attempts hang until the test ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn receivers_that_hang_hold_up_no_other_receiver() {
     let world = World::live(&[("DELIVERY_TIMEOUT", "20")]).await;
@@ -539,7 +539,7 @@ async fn receivers_that_hang_hold_up_no_other_receiver() {
             && world.log_of(&noisy.id, Status::Delivered).await.len() == 50
     })
     .await;
-    // Nothing is lost, and nothing is out of sight.
+    // Nothing is lost, and every delivery is listed.
     until(async || world.log(&noisy.id).await.len() == 50 * 21).await;
     assert_eq!(untried(&world, &noisy.id).await.len(), 50 * 20);
     for receiver in &hanging {
@@ -548,7 +548,7 @@ async fn receivers_that_hang_hold_up_no_other_receiver() {
     }
 }
 
-/// Its message is the same in both queues, and a process leaves out a message that it is working on.
+/// Its message is the same in both queues, and a process skips a message that it is working on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;

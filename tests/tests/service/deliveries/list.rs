@@ -9,8 +9,8 @@ use tests::{Tenant, World};
 
 use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, ids, newest_first, pages, read};
 
-/// Deliveries of every status and event, three at each time: to two endpoints, to one that was deleted, and to callbacks
-/// in several shards.
+/// Deliveries of every status and event, three at each time: to two endpoints, to a deleted one, and to callbacks in
+/// several shards.
 async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
     let tenant = world.tenant("acme").await;
     let mut endpoints = [const { String::new() }; 3];
@@ -137,7 +137,7 @@ async fn a_job_is_found_whatever_the_status_and_the_length_of_its_id() {
         assert_eq!(pages(&world, &tenant, both).await.concat(), found);
     }
     assert!(pages(&world, &tenant, json!({"job_id": "unknown"})).await.concat().is_empty());
-    // The log keeps at most 1,024 bytes of it, and no half characters.
+    // The log keeps at most 1,024 bytes of it, cut between characters.
     let long = format!("{}🦀", "j".repeat(1023));
     for (status, job) in STATUSES.into_iter().flat_map(|status| [(status, long.as_str()), (status, "")]) {
         let at = book.ago(HOUR + SECOND * status as u32);

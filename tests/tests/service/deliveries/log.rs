@@ -1,4 +1,4 @@
-//! The delivery log is written as deliveries happen.
+//! The delivery log as deliveries happen.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -61,7 +61,7 @@ async fn a_log_that_cannot_be_written_repeats_no_delivery() {
     assert_eq!(tests::log::of_this_test().metric("LogWriteFailed").len(), 1, "and that is counted");
 }
 
-/// Text of so many bytes that no compression makes smaller.
+/// Text of this many bytes that no compression makes smaller.
 fn noise(length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(7);
     std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()
@@ -97,7 +97,7 @@ async fn the_largest_event_that_its_queue_takes_fits_into_the_log() {
 async fn a_failed_delivery_stays_queued_while_the_log_fails() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
-    // Larger than the queue takes, and than an item of DynamoDB may be.
+    // Larger than a message may be, and than an item of DynamoDB may be.
     let mut event = callback("t", "j", receiver.url("/"));
     event["result"] = json!(noise(420_000));
     let batch = records([event]);
@@ -112,7 +112,7 @@ async fn a_failed_delivery_stays_queued_while_the_log_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
-    // The first partition of the endpoint takes nothing: all that would go there is left out of each batch.
+    // The first partition of the endpoint accepts no writes: they are left out of each batch.
     let world = World::answering(&[], |call| {
         let writes = call["RequestItems"]["deliveries"].as_array().filter(|_| call.operation == "BatchWriteItem")?;
         let is_first = |write: &&Value| {
@@ -132,7 +132,7 @@ async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
     let spread: HashSet<u8> = logged.iter().map(|delivery| delivery.id.shard).collect();
     assert!(spread.len() > 1 && logged.len() == 20, "{spread:?}");
     assert_eq!(receiver.count().await, 20);
-    // From now on, they are spread before they are written.
+    // From now on, rows are spread before they are written.
     let answer = world.stack.invoke("webhooks-deliver", events(20)).await.expect("an answer");
     assert_eq!(answer, json!({"batchItemFailures": []}));
     assert_eq!(world.log(&tenant.id).await.len(), logged.len() + 20);

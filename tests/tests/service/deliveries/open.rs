@@ -1,5 +1,5 @@
-//! The deliveries that are not delivered, with 10,000 successes before them: the first page of the console, the page of the
-//! endpoint, `stats` and `list` say the same.
+//! Undelivered deliveries, with 10,000 successes before them: the first page of the console, the page of the endpoint,
+//! `stats` and `list` agree.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn the_pages_and_stats_count_what_the_list_has() {
     };
     let behind = [successes(&retrying, 10_000), successes(&disabled, 100), successes(&inactive, 100)];
     let drafts = behind.into_iter().chain([successes(&healthy, 20)]).flatten();
-    // All are newer than the deliveries that were not delivered.
+    // All are newer than the undelivered deliveries.
     let at = |job: u32| book.now.after(SECOND * 5).before(Duration::from_micros(400) * job);
     let delivered = |(endpoint, job): (String, u32)| Draft::to(&endpoint, at(job), format!("ok {job}"));
     book.write(&tenant, drafts.map(delivered)).await;
@@ -110,7 +110,7 @@ async fn the_pages_and_stats_count_what_the_list_has() {
             assert!(stats.get("last_error").is_none(), "{name}: {stats}");
         }
     }
-    // The part of the chart that was not read says so.
+    // The unread part of the chart is marked.
     let (retrying_row, _) = row(&page, "/retrying");
     assert!(retrying_row.contains("Older successes were not read."), "{retrying_row}");
     assert!(row(&page, "/healthy").0.contains("20 delivered, 3 failed in 24 hours"), "{page}");

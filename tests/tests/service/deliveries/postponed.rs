@@ -1,4 +1,4 @@
-//! Deliveries whose first attempt is postponed: they are in the log at once, and each call does to them what it says.
+//! Deliveries whose first attempt is postponed: they are in the log at once, and each call works on them.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn park(world: &World, told: &JobEvent, parked: impl ToString, [place, end
     world.enqueue("slow-deliveries", message).await;
 }
 
-/// How many deliveries of a tenant have this status, as the API counts them.
+/// The number of a tenant's deliveries with this status, as the API counts them.
 async fn counted(world: &World, tenant: &Tenant, status: Status) -> Value {
     let since = Timestamp::now().before(DAY);
     read(world, tenant, "stats", json!({"since": since})).await.ok()["total"][status.to_string()].clone()
@@ -47,7 +47,7 @@ fn small_or_large(tenant: &str, job: usize) -> Value {
     event
 }
 
-/// Fifty events of both sizes for an endpoint that hangs.
+/// Fifty events of both sizes for a hanging endpoint.
 async fn fifty_wait(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
     let receiver = Rough::start(Manner::Hangs).await;
     let (world, tenant, id) = world_with(settings, receiver.url()).await;
@@ -106,7 +106,7 @@ async fn events_for_a_receiver_that_hangs_are_listed_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
-    // Deliveries from before the endpoint became inactive are held, even if inactive endpoints collect nothing.
+    // Deliveries from before the endpoint became inactive are held, even if inactive endpoints do not collect events.
     for (route, mut fields, status, hold_for) in [
         ("delete", json!({}), Status::Ended, "604800"),
         ("update", json!({"active": false}), Status::Held, "604800"),
@@ -123,7 +123,7 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
         if status == Status::Ended {
             continue;
         }
-        // Sent again at a new URL, they are what they were.
+        // Resent to a new URL, they are unchanged.
         let receiver = Receiver::start().await;
         let fields = json!({"id": id, "active": true, "url": receiver.url("/")});
         world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
@@ -165,7 +165,7 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
         assert_eq!(self::payload(&world, &tenant, delivery).await, *payload);
     }
     assert_eq!(waiting(&world).await, [0, 2, 0, 50]);
-    // The function that was called does not know the receiver.
+    // The invoked function does not know the receiver.
     poll(&world, "deliveries", 2).await;
     assert_eq!((waiting(&world).await, hanging.arrivals().await.len()), ([0, 0, 0, 52], 0));
     let receiver = Receiver::start().await;
@@ -180,7 +180,7 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
     }
 }
 
-/// A payload is written once, and is gone with a delivery that may not keep it.
+/// A payload is written once, and deleted with a delivery that may not keep it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
     for (kept, answer, payloads) in [("0", 500, 1), ("0", 200, 0), ("350000", 200, 1)] {
@@ -210,7 +210,7 @@ async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
     }
 }
 
-/// Whether an attempt follows at once is in its message alone. A wait that is longer is in the log, and the sweep wakes it.
+/// A short wait is only in the message. A longer wait is in the log, and the sweep wakes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_attempt_that_waits_has_no_due_row() {
     let (world, tenant, id, _hanging) = silent(&[]).await;

@@ -17,7 +17,7 @@ use tests::{Receiver, Tenant, World, event, records};
 
 use super::{Book, DAY, Draft, HOUR, id, read, recover::run};
 
-/// A pull endpoint of `tenant`, with a secret of its own choice.
+/// A pull endpoint of `tenant`, with a secret chosen by the tenant.
 async fn pull_endpoint(world: &World, tenant: &Tenant, secret: &str) -> String {
     let fields = json!({"kind": "pull", "signing_secret": secret});
     let answer = world.rpc(&tenant.key, "webhooks/create", fields).await;
@@ -37,7 +37,7 @@ async fn receive(world: &World, tenant: &Tenant, endpoint: &str, limit: u32) -> 
     world.rpc(&tenant.key, "deliveries/receive", fields).await.ok().clone()
 }
 
-/// Receives once, and returns the deliveries, which must be all that were available.
+/// Receives once, and returns the deliveries, which must be all available ones.
 async fn take(world: &World, tenant: &Tenant, endpoint: &str) -> Vec<Value> {
     receive(world, tenant, endpoint, 100).await["deliveries"].as_array().expect("deliveries").clone()
 }
@@ -386,10 +386,10 @@ async fn a_410_disables_a_pull_endpoint_and_is_counted_once() {
 async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     let book = Book::of(&world);
-    // The sweep looks at the minute in which its time is over.
+    // The sweep checks the minute in which its time ends.
     over_age(&world, &tenant, &endpoint).await;
     world.sweep(Timestamp::now()).await;
-    // The check comes later: this one has no message to be waited for.
+    // The check comes later, without a message: this delivery has none.
     world.sweep(Timestamp::now().after(HOUR)).await;
     world.handle_all().await;
     let failed = world.only_logged(&tenant.id).await;
@@ -405,7 +405,7 @@ async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     assert_eq!(settled["status"], "delivered");
 }
 
-/// A delivery to a pull endpoint whose three days are over, with the due row for that.
+/// A delivery to a pull endpoint that is past its deadline, with the due row for that.
 async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
     let book = Book::of(world);
     let (mut old, payload) = Draft::to(endpoint, book.ago(DAY * 3), "old").delivery(&id(tenant));
@@ -427,7 +427,7 @@ async fn a_leased_delivery_fails_only_when_its_lease_ends() {
     world.enqueue("deliveries", json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 0})).await;
     world.poll_all("deliveries").await;
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
-    // The sweep wakes it when the lease ends, for which no message can wait.
+    // The sweep wakes it when the lease ends, which is too late for a message.
     world.put_cursors(&json!({})).await;
     world.sweep(lease.after(Duration::from_secs(60))).await;
     let woken = world.drain("deliveries").await;
@@ -535,7 +535,7 @@ async fn every_problem_of_a_settlement_is_an_issue_with_its_path() {
     }
 }
 
-/// Deliveries to a pull endpoint, stored as `webhooks-deliver` does: some to be taken, and others settled long ago.
+/// Deliveries to a pull endpoint, stored as by `webhooks-deliver`: some available, and others settled long ago.
 async fn fill(book: &Book, tenant: &Tenant, endpoint: &str, settled: u32, waiting: u32) {
     let tenant_id = id(tenant);
     book.write(tenant, (0..settled).map(|number| Draft::to(endpoint, book.ago(HOUR * 2), number))).await;

@@ -33,7 +33,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     answer.ok()["recovery_id"].clone()
 }
 
-/// Runs all recoveries to their end, and returns what they resent.
+/// Runs all recoveries to their end, and returns the deliveries that they resent.
 pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     let mut resent = Vec::new();
     for (tenant, mut recovery) in book.log.open_recoveries(|_| true).await.expect("the recoveries") {
@@ -123,7 +123,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
     // Without `until`, up to now.
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
 
-    // The process dies before it saves how far it is.
+    // The process dies before it saves its progress.
     let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
     let now = Timestamp::now();
     let (first, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
@@ -134,7 +134,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_throttled_page_is_completed_in_the_same_sweep() {
-    // A batched write with the due row of one of them is left out, until the caller gives up.
+    // A batched write skips the due row of one of them until the caller gives up.
     let left_out = AtomicUsize::new(0);
     let world = World::answering(&[], move |call| {
         let is_it = call.operation == "BatchWriteItem" && call.body.to_string().contains("deadbeef");
@@ -197,7 +197,7 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
     assert_eq!((good[0].resent, good[0].done), (500, true));
 }
 
-/// The recoveries of a tenant that are not done, oldest first.
+/// The unfinished recoveries of a tenant, oldest first.
 async fn unfinished(book: &Book, tenant: &Tenant) -> Vec<Recovery> {
     let mut recoveries = book.log.recoveries(&id(tenant), None).await.expect("the recoveries");
     recoveries.retain(|recovery| !recovery.done);
@@ -211,11 +211,11 @@ async fn fifty_concurrent_calls_start_one_recovery() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
-    // With a connection for each, none has a lead.
+    // With a connection for each, none has a head start.
     join_all((0..50).map(|_| read(&world, &tenant, "recover", json!({})))).await;
     let mut begun = Vec::new();
     for _ in 0..2 {
-        // Each of them takes what came before it, and they come one after the other.
+        // Each of them covers the deliveries before it, and they run one after another.
         let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
         let ids = join_all((0..50).map(|_| recover(&world, &tenant, fields.clone()))).await;
         let last = Timestamp::now();
@@ -260,7 +260,7 @@ async fn a_call_joins_only_an_overlapping_recovery_of_its_endpoint() {
     assert_eq!(ranges, [[7, 4], [6, 4], [3, 2]].map(|hours| hours.map(|hours| book.ago(HOUR * hours)).into()));
 }
 
-/// Failures behind it would be lost.
+/// Failures after it would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_that_has_begun_is_not_joined() {
     let world = World::start().await;
@@ -272,14 +272,14 @@ async fn a_recovery_that_has_begun_is_not_joined() {
     let early = book.write(&tenant, [failed(9), failed(4)]).await;
     let first = recover(&world, &tenant, since(5)).await;
 
-    // A call that comes while a sweep has it in hand is not lost either.
+    // A call during a sweep of the recovery is not lost either.
     let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
     assert_eq!(recover(&world, &tenant, since(10)).await, first);
     let now = Timestamp::now();
     let (resent, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
     assert_eq!(sorted(&resent), sorted(&early));
 
-    // The page is not saved yet, and the recovery is past these.
+    // The page is not saved yet, and the recovery is past these deliveries.
     let late = book.write(&tenant, [failed(8), failed(3)]).await;
     let second = recover(&world, &tenant, since(10)).await;
     assert_ne!(second, first);
@@ -311,7 +311,7 @@ async fn a_tenant_has_a_hundred_unfinished_recoveries_at_most() {
     recover(&world, &tenant, fields(&endpoint, 50)).await;
     let foreign = world.endpoint(&stranger, "https://example.com/1", "s").await;
     recover(&world, &stranger, fields(&foreign, 100)).await;
-    // One of each tenant is carried out at a time.
+    // One recovery of each tenant runs at a time.
     run(&book).await;
     recover(&world, &tenant, fields(&endpoint, 100)).await;
 }
@@ -326,7 +326,7 @@ async fn a_deleted_endpoint_cannot_be_recovered() {
     assert_eq!(read(&world, &tenant, "recover", fields).await.error(), (404, "NOT_FOUND", ""));
 }
 
-/// As docs/operating.md has it, for an operator without a key of the tenant.
+/// As in docs/operating.md, for an operator without a key of the tenant.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_can_store_a_recovery() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;

@@ -19,7 +19,7 @@ async fn get(world: &World, tenant: &Tenant, delivery: &Delivery) -> Value {
     read(world, tenant, "get", json!({"delivery_id": delivery.id})).await.ok().clone()
 }
 
-/// The attempts due since `from`, by the due rows.
+/// The attempts due since `from`, according to the due rows.
 async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
     for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
@@ -54,7 +54,7 @@ async fn whatever_its_status_a_delivery_is_due_again() {
             expected["delivery"]["status"] = json!("pending");
             expected["delivery"]["next_attempt_at"] = json!(next);
             assert_eq!(after, expected);
-            // The whole schedule is ahead, with its three days.
+            // The whole schedule starts over, with its three days.
             assert_eq!(known[&delivery.id].tries, 0);
             assert!(known[&delivery.id].fails_at.as_millisecond() >= start + 3 * 24 * 60 * 60 * 1000);
 

@@ -216,7 +216,7 @@ async fn the_last_attempt_is_within_three_days_despite_retry_after() {
     let day = 24 * 3600 * 1000;
     let now = common::timestamp::Timestamp::now().as_millisecond();
     let asks: [(i64, Scripted, bool); 4] = [
-        // A day, and no jitter is below nothing.
+        // A day's wait would end after the deadline, so it is shortened.
         (2 * day + 10_000, (503, &[("retry-after", "86400")]), true),
         (2 * day, (503, &[("retry-after", "3600")]), true),
         // The last four hours have begun.

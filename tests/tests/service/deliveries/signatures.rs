@@ -7,7 +7,7 @@ use serde_json::json;
 use standardwebhooks::Webhook;
 use tests::{Receiver, World, callback, event};
 
-/// `Webhook::new` of the library takes the secret as base64.
+/// The library's `Webhook::new` decodes the secret from base64.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_library_verifies_by_the_secrets_text_and_bytes() {
     let world = World::start().await;
@@ -41,7 +41,7 @@ async fn the_library_verifies_by_the_secrets_text_and_bytes() {
     }
 }
 
-/// An endpoint can no longer be given such a secret. Its text is a key anyway.
+/// An endpoint can no longer be given such a secret. Its text works as a key anyway.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_decodes_to_an_empty_key_signs_with_its_text() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! The sweep wakes deliveries that wait for long, and deliveries whose message was lost.
+//! The sweep wakes deliveries with long waits, and deliveries whose message was lost.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,7 +27,7 @@ fn in_minutes(minutes: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + minutes * 60_000)
 }
 
-/// A world with a delivery whose first attempt has failed, and the endpoint's receiver, which takes the next one.
+/// A world with a delivery whose first attempt has failed, and the endpoint's receiver, which accepts the next one.
 async fn failed_once(schedule: &str) -> (World, Tenant, Receiver) {
     let world = World::with(&[("RETRY_SCHEDULE", schedule)]).await;
     let tenant = world.tenant("acme").await;
@@ -42,13 +42,13 @@ async fn fail_once(world: &World, tenant: &Tenant, receiver: &Receiver) {
     assert_eq!(receiver.count().await, 1);
 }
 
-/// Makes the attempt whose message comes within seconds.
+/// Makes the attempt whose message is due within seconds.
 async fn attempt(world: &World) {
     let attempted = async { while world.poll("deliveries").await == 0 {} };
     tokio::time::timeout(Duration::from_secs(5), attempted).await.expect("a message");
 }
 
-/// Removes the message that comes within seconds.
+/// Removes the message that is due within seconds.
 async fn lose_message(world: &World) {
     let lost = async { while world.drain("deliveries").await.is_empty() {} };
     tokio::time::timeout(Duration::from_secs(5), lost).await.expect("a message");
@@ -57,7 +57,7 @@ async fn lose_message(world: &World) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_wait_has_no_message_until_its_minute_comes() {
     let (world, tenant, receiver) = failed_once("1000").await;
-    // A message that comes early is dropped: the log has the wait.
+    // An early message is dropped: the log has the wait.
     let delivery = world.only_logged(&tenant.id).await;
     world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
     attempt(&world).await;
@@ -72,7 +72,7 @@ async fn a_long_wait_has_no_message_until_its_minute_comes() {
     assert!(world.drain("deliveries").await.is_empty(), "nobody wakes what is delivered");
 }
 
-/// A sweep comes somewhere in its minute. All attempts due in that minute before it would come at once.
+/// A sweep runs at some second of its minute. All attempts due in that minute before it would be made at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_due_before_the_sweep_come_a_minute_late() {
     let (world, tenant, _) = failed_once("1000").await;
@@ -116,7 +116,7 @@ async fn a_delivery_woken_twice_is_attempted_once() {
     world.make_due(&tenant.id, &world.only_logged(&tenant.id).await, Timestamp::now()).await;
     for _ in 0..2 {
         world.sweep(in_minutes(21)).await;
-        // As if the first one had died before it saved how far it was.
+        // As if the first one had died before it saved its progress.
         world.put_cursors(&json!({})).await;
     }
     world.poll_all("deliveries").await;
@@ -188,7 +188,7 @@ async fn one_sweep_runs_at_a_time() {
     assert_eq!(world.drain("deliveries").await.len(), 1, "one that died is followed");
 }
 
-/// Each has a schedule, and sweeps what the others do not.
+/// Each has a schedule, and sweeps the partitions that the others do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweepers_share_what_is_due() {
     let (world, tenant, _) = failed_once("1000").await;
@@ -236,7 +236,7 @@ async fn a_sweeper_whose_lease_answer_was_lost_still_sweeps() {
     assert_eq!(world.drain("deliveries").await.len(), 1);
 }
 
-/// The due rows of a minute are in partitions, in which the tenants are mixed.
+/// The due rows of a minute are in several partitions, with all tenants mixed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
     let broken = Arc::new(Mutex::new(None));
@@ -266,9 +266,9 @@ async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
     assert_eq!(world.only_logged(&first.id).await.status, Status::Delivered);
 }
 
-/// Two tenants with a delivery each, whose messages got lost, and whose due rows are in the same partition.
+/// Two tenants with a delivery each, whose messages were lost and whose due rows are in the same partition.
 async fn two_in_a_partition(world: &World, receiver: &Receiver) -> (Tenant, Tenant) {
-    // Tenants are looked at in the order of their ids, which is that of their sign-ups.
+    // Tenants are checked in the order of their ids, which is that of their sign-ups.
     let (first, second) = (world.tenant("first").await, world.tenant("second").await);
     for tenant in [&first, &second] {
         world.endpoint(tenant, &receiver.url("/"), "s").await;
@@ -309,7 +309,7 @@ async fn an_unreadable_delivery_does_not_block_its_partition() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn throttled_deliveries_are_checked_in_the_same_sweep() {
-    // States of a partition that is throttled are left out of each read, for as long as one read asks for them.
+    // States in a throttled partition are left out of each read, for as long as a read requests them.
     let (throttled, left_out) = (Switch::default(), AtomicUsize::new(0));
     let is_on = throttled.clone();
     let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {
@@ -328,7 +328,7 @@ async fn throttled_deliveries_are_checked_in_the_same_sweep() {
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
 }
 
-/// A call of SQS that has failed for every message.
+/// A call to SQS that failed for every message.
 fn refused(call: &Call) -> (u16, Value) {
     let entries = call["Entries"].as_array().expect("entries").iter();
     let failed = entries.map(|entry| json!({"Id": entry["Id"], "Code": "InternalError", "SenderFault": false}));

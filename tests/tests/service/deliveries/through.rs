@@ -38,7 +38,7 @@ async fn a_delivery_that_failed_is_resent_twice_in_one_chain() {
         }
         assert_eq!(world.poll("deliveries").await, 2, "both messages");
         let received = receiver.received().await;
-        // Two that are handled at the same moment may both post, but only one of them counts and goes on.
+        // Two messages handled at the same moment may both post, but only one of them counts and continues.
         assert!((2..=3).contains(&received.len()), "{}", received.len());
         assert!(world.drain("deliveries").await.is_empty());
         for one in &received {

@@ -1,4 +1,5 @@
-//! An endpoint that is switched off and on while events come: nothing is lost, and nothing goes out while it is off.
+//! An endpoint that is disabled and enabled while events arrive: nothing is lost, and nothing is sent while it is
+//! inactive.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,7 +36,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
         let (switched, ()) = tokio::join!(switch, send(share));
         switched.ok();
         if toggle % 10 == 5 {
-            // Attempts in progress at the switch have ended.
+            // Attempts that were in progress at the switch have ended.
             quiet(&world).await;
             let before = receiver.count().await;
             let some = jobs.by_ref().take(events / toggles / 2).collect();
@@ -63,7 +64,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
     let book = Book::of(&world);
     let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
     world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
-    // As the sweep does, which may come meanwhile; but without a minute between.
+    // As the sweep does, which may run at the same time; but without a minute in between.
     let deadline = Instant::now() + Duration::from_secs(180);
     let resent = run(&book).await;
     // A few at a time: there may be thousands.

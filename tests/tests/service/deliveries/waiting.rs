@@ -1,4 +1,4 @@
-//! The running service while 500 deliveries wait for a receiver that hangs: each call and page does its work at once.
+//! The running service while 500 deliveries wait for a hanging receiver: each call and page works at once.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,8 +11,8 @@ use super::{DAY, pages};
 
 const WAITING: usize = 500;
 
-/// Waits until the endpoint has so many deliveries with each of these statuses, as the API counts them. Statuses that are
-/// not named count none.
+/// Waits until the endpoint has this many deliveries with each of these statuses, as the API counts them. Other
+/// statuses must have none.
 async fn counts(world: &World, tenant: &Tenant, endpoint: &str, expected: &[(&str, usize)]) {
     let all = ["pending", "delivered", "failed", "held", "ended"].map(|status| (status.to_owned(), 0));
     let mut totals = BTreeMap::from(all);
@@ -56,16 +56,16 @@ async fn every_call_works_while_500_deliveries_wait() {
     let one = world.rpc(&tenant.key, "deliveries/get", json!({"delivery_id": listed[7]})).await.ok().clone();
     assert!(one["payload"].as_str().is_some_and(|payload| payload.contains("job_id")), "{one}");
 
-    // A resend answers at once, and the delivery goes on waiting, once.
+    // A resend responds at once, and the delivery is still pending once.
     world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
     counts(&world, &tenant, &endpoint, &[("pending", WAITING)]).await;
 
-    // Deactivation holds new events at once, and the waiting ones as their messages come.
+    // Disabling the endpoint holds new events at once, and the waiting ones when their messages are due.
     update(&world, &tenant, &endpoint, json!({"active": false})).await;
     world.enqueue("job-events", event(&tenant.id, "while inactive")).await;
     counts(&world, &tenant, &endpoint, &[("held", WAITING + 1)]).await;
 
-    // A rotated secret and a new URL count for deliveries from before: the resent one comes, signed with the new secret.
+    // A rotated secret and a new URL apply to older deliveries: the resent one is signed with the new secret.
     let receiver = Receiver::start().await;
     let fields = json!({"url": receiver.url("/"), "signing_secret": "the-second-secret", "active": true});
     update(&world, &tenant, &endpoint, fields).await;
@@ -73,14 +73,14 @@ async fn every_call_works_while_500_deliveries_wait() {
     receiver.wait_for(1).await[0].verify("the-second-secret");
     counts(&world, &tenant, &endpoint, &[("delivered", 1), ("held", WAITING)]).await;
 
-    // A recovery takes up all others with the next sweep.
+    // A recovery resends all others with the next sweep.
     let fields = json!({"webhook_endpoint_id": endpoint, "since": Timestamp::now().before(DAY)});
     world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
     world.sweep(Timestamp::now().after(Duration::from_secs(60))).await;
     let held = pages(&world, &tenant, json!({"status": "held", "limit": 100})).await.concat();
     assert_eq!(held.len(), 0);
 
-    // After the deletion, every delivery that still waits ends, and the log keeps them all.
+    // After the deletion, every waiting delivery ends, and the log keeps them all.
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     world.enqueue("job-events", event(&tenant.id, "deleted")).await;
     let kept: Vec<_> = pages(&world, &tenant, json!({"limit": 100})).await.concat();

@@ -1,4 +1,4 @@
-//! The commands of docs/operating.md have the described effect on the API and on deliveries.
+//! The commands in docs/operating.md have the described effect on the API and on deliveries.
 //!
 //! They run as written, in a shell whose `aws` is `tests/bin/aws`.
 
@@ -50,7 +50,7 @@ async fn shell(world: &World, command: &[&str]) -> Output {
         .expect("a shell")
 }
 
-/// The outputs of the template: the tables and queues of this world.
+/// The template's outputs: the tables and queues of this world.
 fn outputs(world: &World) -> Value {
     let template = template(&LEAST);
     let outputs = template["Outputs"].as_object().expect("outputs").iter();
@@ -119,7 +119,7 @@ async fn the_activate_command_equals_activation_by_the_tenant() {
     }
     world.deliver(event(&tenant.id, "2")).await;
     assert_eq!(receiver.count().await, 4);
-    // It also hung, and was tried and mailed about, so that each thing that a fresh start ends is there.
+    // It also hung and was probed, and emails about it were sent, so every attribute that enabling removes is present.
     for id in &ids {
         let id = id.parse().expect("an id");
         endpoints.note_unanswered(&owner, id, now, true).await.expect("it is noted");
@@ -276,7 +276,7 @@ async fn letters_and_deleted_print_what_there_is() {
     assert_eq!(run(&world, &["deleted"]).await, [[tenant.id]]);
 }
 
-/// The functions that only the others call.
+/// The functions that only others call.
 const WITHIN: [&str; 2] = ["output", "uuid7"];
 
 #[test]

@@ -47,7 +47,7 @@ async fn run(path: &str) {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // So that the receivers of a page end with it, also where it fails.
+        // Ends the receivers of a page with it, even if it fails.
         .process_group(0)
         .spawn()
         .expect("a shell");
@@ -66,14 +66,14 @@ async fn run(path: &str) {
     stack.stop().await;
 }
 
-/// The output of an example, as its page quotes it.
+/// The output of an example, as quoted on its page.
 pub(super) enum Answer {
     Json(Value),
     /// A request, with its headers and its body.
     Request(String),
 }
 
-/// The blocks of a page that run, as one script, and what the page says that they print.
+/// The runnable blocks of a page, as one script, and the output that the page shows.
 pub(super) fn examples(page: &str) -> (String, Vec<Answer>) {
     let (mut script, mut answers, mut block) = (String::new(), Vec::new(), None);
     // In a list, the parser cuts a block into lines.
@@ -96,7 +96,7 @@ pub(super) fn examples(page: &str) -> (String, Vec<Answer>) {
     (script, answers)
 }
 
-/// The script with the addresses of this stack, and free ports for its receivers, instead of the usual ones.
+/// The script with the addresses of this stack, and with free ports for its receivers.
 fn elsewhere(mut script: String, stack: &Stack) -> String {
     for (usual, here) in [("9000", stack.api()), ("8025", stack.mail()), ("9324", stack.sqs())] {
         script = script.replace(&format!("http://127.0.0.1:{usual}"), here);
@@ -109,7 +109,7 @@ fn elsewhere(mut script: String, stack: &Stack) -> String {
 }
 
 impl Answer {
-    /// Whether the examples printed something like this; if not, what is missing.
+    /// Whether the examples printed something like this; if not, the missing part.
     fn is_in(&self, printed: &str) -> Result<(), String> {
         let found = match self {
             Self::Json(answer) => printed.lines().any(|line| is_like(line, answer)),
@@ -134,7 +134,7 @@ fn is_like(line: &str, answer: &Value) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|printed| shape(&printed) == shape(answer))
 }
 
-/// The value without its texts, most of which are others every time.
+/// The value without its strings, most of which differ each time.
 fn shape(value: &Value) -> Value {
     match value {
         Value::String(_) => json!("text"),
@@ -146,7 +146,7 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-/// The names of the headers of a request, up to the blank line.
+/// The names of a request's headers, up to the blank line.
 fn head(request: &str) -> Vec<&str> {
     request.lines().take_while(|line| !line.is_empty()).map(|line| line.split(':').next().unwrap_or_default()).collect()
 }

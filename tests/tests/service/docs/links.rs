@@ -10,7 +10,7 @@ use pulldown_cmark::{Event, Tag, TagEnd};
 
 use super::{parser, root};
 
-/// Every file of the repository, by its path in it: all but what Git ignores.
+/// Every file of the repository that Git does not ignore, by its path.
 pub(super) fn files() -> Vec<PathBuf> {
     let ignored = fs::read_to_string(root().join(".gitignore")).expect("a list of folders in the root");
     let mut ignored: BTreeSet<&str> = ignored.lines().map(|line| line.trim_start_matches('/')).collect();
@@ -58,7 +58,7 @@ fn read(source: &str) -> Page {
     page
 }
 
-/// The anchor that GitHub makes of a heading.
+/// The anchor that GitHub gives to a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -87,7 +87,7 @@ fn every_link_and_every_anchor_exists() {
     assert!(broken.is_empty(), "broken links: {broken:#?}");
 }
 
-/// The file that a link leads to: from the folder of its page.
+/// The target file of a link, relative to the folder of its page.
 fn resolve(page: &Path, link: &str) -> PathBuf {
     let mut target = page.parent().unwrap_or(Path::new("")).to_path_buf();
     for part in Path::new(link) {

@@ -1,4 +1,4 @@
-//! docs/reference.md names the routes, who may call them, their fields and how they refuse, as the description of the API does.
+//! docs/reference.md has the routes, their callers, fields and errors, as the description of the API does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use tests::description;
 use super::{codes, page, root, rows};
 
 const PAGE: &str = "docs/reference.md";
-/// The statuses of every route, which the page lists once for all of them.
+/// The statuses that every route can return, which the page lists once.
 const EVERYWHERE: [&str; 6] = ["200", "303", "400", "413", "500", "503"];
 
 /// The description of the API.
@@ -30,10 +30,10 @@ fn described() -> BTreeMap<String, Value> {
     resolved.collect()
 }
 
-/// Prints a part of the page from the routes.
+/// Renders a part of the page from the routes.
 type Print = fn(&BTreeMap<String, Value>) -> String;
 
-/// The parts of the page that are printed, each after a mark of its name.
+/// The generated parts of the page, each after a marker with its name.
 const PARTS: [(&str, Print); 6] = [
     ("contents", contents),
     ("v1", |described| of(described, is_v1).map(|(name, route)| section(name, route)).collect()),
@@ -68,7 +68,7 @@ fn the_page_is_printed_from_the_routes() {
     }
 }
 
-/// The routes whose tag is one of these, in the order of the tags.
+/// The routes with one of these tags, in the order of the tags.
 fn of(described: &BTreeMap<String, Value>, is_one: fn(&str) -> bool) -> impl Iterator<Item = (&str, &Value)> {
     let tags = DOCUMENT["tags"].as_array().expect("tags").iter().map(|tag| tag["name"].as_str().expect("a name"));
     tags.filter(move |tag| is_one(tag)).flat_map(|tag| {
@@ -95,7 +95,7 @@ fn contents(described: &BTreeMap<String, Value>) -> String {
     tags.into_iter().map(|(_, links)| wrapped(&format!("- {}", links.join(", ")), "  ")).collect()
 }
 
-/// `webhooks/create`, the name of a route under `/v1`.
+/// The name of a route under `/v1`, such as `webhooks/create`.
 fn title(name: &str) -> &str {
     name.rsplit("/v1/").next().expect("a path")
 }
@@ -115,7 +115,7 @@ fn section(name: &str, route: &Value) -> String {
     let (answer, shared) = match answer_of(route) {
         answer if SHARED.contains(name_of(answer)) => (String::new(), format!(" Answers {}.", kind(answer))),
         answer => {
-            // The page says once what these are.
+            // The page explains these once.
             let is_said = |row: &&str| ["| `message` |", "| `success` |"].iter().any(|start| row.starts_with(start));
             let rows = rows_of("", answer, false);
             let rows: String = rows.lines().filter(|row| !is_said(row)).map(|row| format!("{row}\n")).collect();
@@ -147,7 +147,7 @@ fn section(name: &str, route: &Value) -> String {
     )
 }
 
-/// The names of the objects that the answers of several routes have. They have sections of their own.
+/// The names of the objects in the responses of several routes. They have sections of their own.
 static SHARED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for (_, route) in of(&described(), is_v1) {
@@ -156,7 +156,7 @@ static SHARED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     shared
 });
 
-/// The objects that a schema refers to, also by others.
+/// The objects that a schema refers to, directly or indirectly.
 fn references(schema: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     if schema["$ref"].is_string() {
@@ -175,7 +175,7 @@ fn name_of(reference: &Value) -> &str {
     reference["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default()
 }
 
-/// The section of an object that the answers of several routes have.
+/// The section of an object in the responses of several routes.
 fn object(name: &str) -> String {
     let schema = &DOCUMENT["components"]["schemas"][name];
     let about = wrapped(schema["description"].as_str().unwrap_or_default(), "");
@@ -207,7 +207,7 @@ fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
     rows.collect()
 }
 
-/// The members of an object: name, schema, and whether it is required. Those of alternatives are put together.
+/// The members of an object: name, schema, and whether it is required. The members of alternatives are merged.
 fn members_of(schema: &Value) -> Vec<(String, Value, bool)> {
     let schema = description::resolved(schema, &DOCUMENT);
     let alternatives = schema["oneOf"].as_array().map_or(std::slice::from_ref(schema), Vec::as_slice);
@@ -283,13 +283,13 @@ fn kind(schema: &Value) -> String {
     types.iter().map(of_type).collect::<Vec<_>>().join(", or ")
 }
 
-/// The answer of a route.
+/// The response of a route.
 fn answer_of(route: &Value) -> &Value {
     let schema = &responses(route)["200"]["content"]["application/json"]["schema"];
     schema.pointer("/properties/json").unwrap_or(schema)
 }
 
-/// A text in lines of the usual length, those after the first behind `indent`.
+/// A text in lines of the usual length, indented from the second line on.
 fn wrapped(text: &str, indent: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in text.split(' ') {
@@ -319,7 +319,7 @@ fn compact(value: &Value, depth: usize) -> String {
         other => return other.to_string(),
     };
     let line = parts.join(", ");
-    // One element alone takes no more lines than it has.
+    // A single element takes no extra lines.
     if (line.len() + 2 * depth < 118 && !line.contains('\n'))
         || matches!(value, Value::Array(items) if items.len() == 1)
     {
@@ -362,7 +362,7 @@ fn fields_of(routes: &[(&str, &Value)]) -> String {
     table("field", &rows.into_iter().map(|row| row + "\n").collect::<String>())
 }
 
-/// Each reason of a conflict, where it can come from, and what to do.
+/// Each reason for a conflict, with its routes and its remedy.
 fn reasons(described: &BTreeMap<String, Value>) -> String {
     let mut reasons: BTreeMap<&str, (&str, Vec<String>)> = BTreeMap::new();
     for (name, route) in of(described, |tag| tag != "pages") {
@@ -378,7 +378,7 @@ fn reasons(described: &BTreeMap<String, Value>) -> String {
     format!("| `reason` of a 409 | from | meaning |\n|---|---|---|\n{}", rows.collect::<String>())
 }
 
-/// The credentials that a route takes.
+/// The credentials that a route accepts.
 fn credentials(route: &Value) -> Vec<&str> {
     let all = route["security"].as_array().expect("a list").iter();
     all.map(|one| one.as_object().expect("an object").keys().next().map_or("anyone", |name| name)).collect()
@@ -409,7 +409,7 @@ fn row(name: &str, route: &Value) -> String {
     format!("| `{name}` | {credentials} | {summary} | {fields} | {answers}{redirects} | {refusals} |\n")
 }
 
-/// The members of an answer.
+/// The members of a response.
 fn members(schema: &Value) -> String {
     let schema = description::resolved(schema, &DOCUMENT);
     if schema["type"] == "null" {
@@ -452,7 +452,7 @@ fn every_error_code_is_listed_with_its_status() {
             assert!(listed.insert((row[0], code, after.starts_with(" *"))), "{code} is there twice");
         }
     }
-    // A method that a path does not have is no route, so no route describes it.
+    // A method that a path does not have is not a route, so no route describes it.
     assert!(listed.remove(&("405", "METHOD_NOT_SUPPORTED", false)));
     let described = described();
     let mut enveloped = BTreeSet::new();

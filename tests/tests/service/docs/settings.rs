@@ -1,5 +1,5 @@
-//! docs/settings.md has every variable and every parameter, with the default and the range that the template and the
-//! functions have.
+//! docs/settings.md has every variable and every parameter, with the defaults and ranges of the template and the
+//! functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ fn every_variable_is_listed_with_its_parameter() {
     for row in rows(&source, &VARIABLES) {
         assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
     }
-    // Where the value of every parameter is its name, a variable shows which one it refers to.
+    // If the value of every parameter is its name, a variable shows the parameter that it refers to.
     let least = template(&LEAST);
     let names: Vec<_> = least["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
     let template = template(&names.iter().map(|name| (*name, *name)).collect::<Vec<_>>());
@@ -37,12 +37,12 @@ fn every_variable_is_listed_with_its_parameter() {
     assert_eq!(listed, given);
 }
 
-/// The end of the name of a variable for a resource.
+/// The suffix of a resource's variable.
 fn suffix(value: &str) -> &str {
     if value.contains('/') { "URL" } else { "" }
 }
 
-/// The table of this local name, or the queue of this URL: `api-keys` is `ApiKeysTable`.
+/// The table with this local name, or the queue with this URL: `api-keys` is `ApiKeysTable`.
 fn resource(template: &Value, value: &str) -> String {
     let (kind, suffix) =
         if value.contains('/') { ("AWS::SQS::Queue", "queue") } else { ("AWS::DynamoDB::Table", "table") };
@@ -76,7 +76,8 @@ fn every_parameter_is_listed_with_its_default_and_range() {
             };
             assert!(fits, "{name} is one of {allowed:?}, not {range}");
         } else if parameter["Type"] == "Number" {
-            // The template can be stricter than the function, which is then said: `A to B; in the template C at least`.
+            // The template can be stricter than the function, which the page words as `A to B; in the template C at
+            // least`.
             let (least, most) = match numbers(range)[..] {
                 [_, high, least] if range.ends_with("at least") => (least, high),
                 [low, _, most] if range.ends_with("at most") => (low, most),
@@ -93,7 +94,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
     assert_eq!(listed, parameters.keys().map(String::as_str).collect());
 }
 
-/// A default as the page words it: None where there is none, empty where the words say what that means.
+/// A default as the page words it: `None` if there is none, and empty if words describe it.
 fn default(cell: &str) -> Option<String> {
     match codes(cell)[..] {
         [(value, "")] => Some(value.to_owned()),
@@ -139,7 +140,7 @@ fn a_function_accepts_the_ends_of_a_range_and_no_more() {
             _ => {}
         }
         match name {
-            // Which senders there are, only SES knows.
+            // Only SES knows the valid senders.
             "MAIL_FROM" => {}
             // The header of an email could not contain this.
             "SERVICE_NAME" => refused(name, "a \"b\"", ""),
@@ -162,7 +163,7 @@ fn refused(variable: &str, value: &str, problem: &str) {
     }
 }
 
-/// Starts every function that has this variable with this value, and otherwise with what the template gives it.
+/// Starts every function that has this variable with this value, and otherwise with the template's values.
 fn start(variable: &str, value: &str) -> Vec<(String, anyhow::Result<Handler>)> {
     let template = template(&LEAST);
     let users = functions(&template).filter(|(_, function)| variables(function).contains_key(variable));

@@ -1,10 +1,10 @@
-//! Texts for people keep to docs/style.md: docs, strings of the code, comments, the template and the names of tests.
+//! Texts for people follow docs/style.md: docs, strings of the code, comments, the template and the names of tests.
 
 use std::fs;
 
 use super::{links::files, root};
 
-/// Words that are refused, in lower case, and their replacement.
+/// Refused words, in lower case, and their replacement.
 const WORDS: [(&str, &str); 10] = [
     ("nobody", "name the actor, or say it without a negation: \"Not signed in\""),
     ("somebody", "name the actor: the owner, the caller, a client"),
@@ -56,7 +56,7 @@ const SPELLINGS: [(&str, &str); 34] = [
     ("vectoris", "vectoriz"),
 ];
 
-/// Words with which only questions begin.
+/// Words that may only begin questions.
 const OPENINGS: [&[&str]; 3] = [&["What"], &["Who"], &["How", "so"]];
 
 const LONGEST_TEST_NAME: usize = 60;
@@ -67,7 +67,7 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
     ("common/src/accounts/invitations.rs", "cancelled", "stored items have this status"),
 ];
 
-/// Stands between two texts of a file.
+/// Separates two texts of a file.
 const BREAK: u8 = 0;
 
 /// The text for people in a file, at the same lines: everything else is blank.
@@ -140,7 +140,7 @@ fn rust(source: &str, has_texts: bool) -> String {
     String::from_utf8(prose).expect("texts are copied whole")
 }
 
-/// A text without fenced blocks and what is between backticks.
+/// A text without fenced blocks and code spans.
 fn without_code(text: &str) -> String {
     let (mut kept, mut is_fenced, mut is_code) = (String::with_capacity(text.len()), false, false);
     for line in text.lines() {
@@ -176,7 +176,7 @@ fn is_question(text: &str) -> bool {
     end.is_some_and(|(at, sign)| sign == "?" && at < paragraph)
 }
 
-/// The faults of a text by docs/style.md, each with its line and a remedy.
+/// The violations of docs/style.md in a text, each with its line and a remedy.
 fn faults(path: &str, source: &str) -> Vec<String> {
     let Some(text) = prose(path, source) else { return Vec::new() };
     let words = words(&text);
@@ -248,7 +248,7 @@ fn texts_and_test_names_keep_to_the_style() {
     assert!(found.is_empty(), "{} texts are not in the style of docs/style.md:\n{}", found.len(), found.join("\n"));
 }
 
-/// Lines of version 0.1.0, each with its file and the word that is refused.
+/// Lines of version 0.1.0, each with its file and the refused word.
 const REFUSED: [(&str, &str, &str); 13] = [
     ("README.md", "Receivers that hang, fail or take long hold up nobody else, however many", "nobody"),
     (

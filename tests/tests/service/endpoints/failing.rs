@@ -90,7 +90,7 @@ async fn five_days_of_failing_disable_it_and_activation_starts_anew() {
     world.deliver(event(&tenant.id, "4")).await;
     assert_eq!(receiver.count().await, 3, "it gets no more events");
 
-    // An update without `active: true` starts nothing.
+    // An update without `active: true` enables nothing.
     for change in [json!({"id": id, "description": "ours"}), json!({"id": id, "active": false})] {
         world.rpc(&tenant.key, "webhooks/update", change).await.ok();
         assert_eq!(world.only_endpoint(&tenant).await["disabled_at"], disabled["disabled_at"]);
@@ -168,7 +168,7 @@ async fn a_410_of_a_former_url_does_not_disable_the_endpoint() {
     assert_eq!(gone(after).await, Some(Consequence::Disabled(DisabledReason::Gone)));
 }
 
-/// As when a record comes back long after its attempt.
+/// As if a record is redelivered long after its attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let world = World::start().await;
@@ -206,7 +206,7 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     assert_eq!(note(&failed(Timestamp::now().after(Duration::from_secs(1)), 500)).await, Some(Consequence::Failing));
 }
 
-/// The error that an endpoint's item has, with its time.
+/// The error in an endpoint's item, with its time.
 async fn noted(world: &World, tenant: &Tenant, endpoint: &str) -> Option<serde_json::Value> {
     let fields = json!({"webhook_endpoint_id": endpoint});
     world.rpc(&tenant.key, "deliveries/stats", fields).await.ok().get("last_error").cloned()
@@ -240,12 +240,12 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     assert_eq!(receiver.count().await, 5);
     let kept = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!((&kept["status_code"], &kept["at"]), (&json!(502), &json!(Timestamp::from_millisecond(before))));
-    // Errors of another receiver are not those of the new one.
+    // Errors of the previous receiver do not count for the new one.
     world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "url": receiver.url("/new")})).await.ok();
     assert_eq!(noted(&world, &tenant, &endpoint).await, None);
 }
 
-/// A failed test is in the list, and no missed event: it raises no banner, and no recovery resends it.
+/// A failed test is listed but is not a missed event: it raises no banner, and no recovery resends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_test_is_listed_but_neither_counted_nor_recovered() {
     let (world, tenant) = impatient().await;

@@ -14,7 +14,7 @@ async fn create(world: &World, tenant: &Tenant, url: &str, headers: Value) -> St
     created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
 }
 
-/// The header names that a tenant sees of its only endpoint.
+/// The header names of its only endpoint that a tenant sees.
 async fn names(world: &World, tenant: &Tenant) -> Option<Value> {
     world.only_endpoint(tenant).await.get("header_names").cloned()
 }
@@ -41,7 +41,7 @@ async fn only_attempts_to_the_endpoint_have_its_headers() {
     let others = other.received().await;
     assert_eq!(others.len(), 2);
     for attempt in &others {
-        // The headers that every delivery has.
+        // The headers of every delivery.
         let ours: Vec<_> = attempt.headers.keys().collect();
         assert_eq!(ours.len(), attempt.headers.len());
         assert_eq!(attempt.headers.len() + 2, received[0].headers.len(), "{ours:?}");
@@ -157,7 +157,7 @@ async fn every_bad_header_has_an_issue_without_its_value() {
     assert_eq!(names(&world, &tenant).await, None);
 }
 
-/// Otherwise a finder of a key could change the URL and receive the values.
+/// Otherwise the finder of a key could change the URL and receive the values.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_url_gets_no_headers_that_were_not_given_with_it() {
     let world = World::start().await;
@@ -187,7 +187,7 @@ async fn another_url_gets_no_headers_that_were_not_given_with_it() {
     world.deliver(event(&tenant.id, "j")).await;
     update(json!({"url": receiver.url("/nowhere"), "headers": null})).await.ok();
     world.deliver(event(&tenant.id, "j")).await;
-    // Without headers, nothing is to be given.
+    // Without headers, nothing needs to be given.
     update(json!({"url": here})).await.ok();
     let received = receiver.received().await;
     let got: Vec<_> = received.iter().map(|one| (one.path.as_str(), one.header("authorization"))).collect();
@@ -197,7 +197,7 @@ async fn another_url_gets_no_headers_that_were_not_given_with_it() {
     assert_eq!(world.rpc(&tenant.key, "webhooks/update", unknown).await.error(), (404, "NOT_FOUND", ""));
 }
 
-/// The condition is part of the write, so it holds for writes at once as well.
+/// The condition is part of the write, so it also holds for concurrent writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_url_change_does_not_receive_the_headers() {
     let world = World::start().await;
@@ -221,7 +221,7 @@ async fn a_concurrent_url_change_does_not_receive_the_headers() {
             assert!(url.status == 200 || url.error() == (409, "CONFLICT", "headers_needed"), "{url:?}");
         }
         let endpoint = world.only_endpoint(&tenant).await;
-        // Once the headers are there, no other URL follows.
+        // Once the headers are stored, the URL can no longer be changed alone.
         assert_eq!(
             (&endpoint["description"], &endpoint["url"]),
             (&json!("headers"), &json!("https://example.com/here"))
@@ -241,7 +241,7 @@ async fn a_create_that_is_repeated_with_other_values_is_another_call() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// Checks every output for tenants and operators, after each event in the life of a header.
+/// Checks every output to tenants and operators, after each event in the life of a header.
 #[tokio::test(flavor = "multi_thread")]
 async fn header_values_appear_in_no_answer_log_email_or_item() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
@@ -309,7 +309,7 @@ async fn header_values_appear_in_no_answer_log_email_or_item() {
     let mut stored = 0;
     for table in world.stack.tables().keys() {
         for mut item in world.items(table).await {
-            // Only an endpoint's own record has them, in this attribute.
+            // Only the endpoint's item has them, in this attribute.
             if table == "webhook-endpoints" && item.remove("headers").is_some() {
                 stored += 1;
             }

@@ -43,7 +43,7 @@ fn is_signed_with(received: &Received, secret: &str) -> bool {
     webhook.verify(&received.body, &received.headers).is_ok()
 }
 
-/// Secrets that are no base64, so that each gives one signature.
+/// Secrets that are not base64, so each gives one signature.
 const SECRETS: [&str; 3] = ["secret-one--------", "secret-two--------", "secret-six--------"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn rotating_again_keeps_the_two_newest() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
-/// Also when it comes with other changes, and after the overlap.
+/// Also together with other changes, and after the overlap.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_secret_again_is_no_rotation() {
     let world = World::start().await;
@@ -169,7 +169,7 @@ async fn without_an_overlap_the_previous_secret_is_forgotten_at_once() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
-/// 0.1.0 took secrets of any length, and white space around them.
+/// 0.1.0 accepted secrets of any length, and with surrounding white space.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_secret_of_0_1_0_signs_and_is_rotated_away() {
     let world = World::start().await;
@@ -188,7 +188,7 @@ async fn a_stored_secret_of_0_1_0_signs_and_is_rotated_away() {
     }
 }
 
-/// Each rotation takes over the secret that it replaces: only the first one of them can find the original.
+/// Each rotation keeps the secret that it replaces: only the first of them can find the original.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_rotations_keep_the_previous_secret() {
     let world = World::start().await;
@@ -203,11 +203,11 @@ async fn concurrent_rotations_keep_the_previous_secret() {
     assert!([current, previous].iter().all(|one| secrets.contains(one)), "{current:?} after {previous:?}");
 }
 
-/// The receiver knows a new secret just before it is set, and then no longer the last but one. Even the older of the two
-/// verifies everything: the receiver need not change over yet.
+/// The receiver learns a new secret just before it is set, and then forgets the second to last. Even the older of the
+/// two verifies every request: the receiver can switch later.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_secrets_verify_1000_deliveries_during_three_rotations() {
-    // However the failed attempts are spread, no delivery fails.
+    // However the failed attempts are distributed, no delivery fails.
     let world = World::with(&[("RETRY_SCHEDULE", &["0"; 20].join(","))]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 20]).await;
@@ -248,7 +248,7 @@ async fn two_secrets_verify_1000_deliveries_during_three_rotations() {
     }
 
     let received = receiver.received().await;
-    // 980 events, 20 attempts that failed, and 15 resends.
+    // 980 events, 20 failed attempts, and 15 resends.
     assert_eq!(received.len(), 1015);
     for (number, attempt) in received.iter().enumerate() {
         let newest = known_since.iter().filter(|since| **since <= attempt.at).count();

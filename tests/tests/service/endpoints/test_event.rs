@@ -72,7 +72,7 @@ async fn every_test_is_a_delivery_of_its_own() {
     let received = receiver.received().await;
     let ids: BTreeSet<_> = received.iter().map(|one| one.header("webhook-id").to_owned()).collect();
     assert_eq!((received.len(), ids.len()), (3, 3));
-    // The messages come again, as after a crash: nothing is posted twice.
+    // The messages are redelivered, as after a crash: nothing is posted twice.
     for test in world.log(&tenant.id).await {
         let message = json!({"tenant_id": tenant.id, "delivery_id": test.id, "attempt": 1});
         world.enqueue("deliveries", message).await;
@@ -149,10 +149,10 @@ async fn ten_of_many_concurrent_tests_are_sent() {
     }
     assert_eq!(world.log(&tenant.id).await.len(), 10);
     assert_eq!(world.drain("deliveries").await.len(), 10);
-    // Another endpoint has a limit of its own.
+    // Another endpoint has a separate limit.
     let other = world.endpoint(&tenant, "https://example.com/", "s").await;
     test(&world, &tenant, &other).await;
-    // The endpoint has not been changed, as far as its tenant can see.
+    // For its tenant, the endpoint has not changed.
     let listed = &world.endpoints(&tenant).await[0];
     assert_eq!(listed["updated_at"], listed["created_at"]);
     assert_eq!(listed.get("tested_at"), None);
@@ -211,7 +211,7 @@ async fn a_test_stands_even_if_its_message_cannot_be_sent() {
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Pending);
 }
 
-/// A call fails three times, which is as often as it is tried.
+/// A call fails three times, the maximum number of tries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_of_its_writes() {
     let lives = (0..5).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
@@ -222,19 +222,19 @@ async fn a_process_may_die_at_any_of_its_writes() {
         cut_off.fail(call..call + 3, takes_effect);
         let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
         world.drain("deliveries").await;
-        // Until no call fails any more.
+        // Until no call fails.
         while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
         let items = world.items("webhook-endpoints").await;
         let times = items.iter().find_map(|item| item.get("tested_at")?.as_l().ok()).map_or(0, Vec::len);
         let begun = world.log(&tenant.id).await.len();
-        // Its message is lost: what was begun is made once the sweep has found it.
+        // Its message is lost: the sweep finds the test and makes its attempt.
         world.sweep(Timestamp::now().after(Duration::from_secs(17 * 60))).await;
-        // On a machine that is busy, the attempt may be cut off, and made again.
+        // On a busy machine, the attempt may be cut off and repeated.
         world.handle_all().await;
         (answer.status, begun, times, receiver.count().await.min(1))
     });
     let mut expected = [(500, 0, 0, 0); 10];
-    // Writes that are batched may be tried again later.
+    // Batched writes may be retried later.
     expected[6..8].fill((503, 0, 0, 0));
     // The last write, the transaction, took effect.
     expected[9] = (500, 1, 1, 1);

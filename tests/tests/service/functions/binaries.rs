@@ -1,5 +1,4 @@
-//! Every function's own binary, run with its sample event against a Lambda Runtime API and the
-//! local services.
+//! Every function's binary, run with its sample event against a Lambda Runtime API and the local services.
 
 use std::{
     env,
@@ -14,7 +13,7 @@ use tests::{Lambda, Receiver, World};
 use tokio::{process::Command, time::timeout};
 
 const SIGTERM: i32 = 15;
-/// Longer than the start and a call of an unoptimized binary on a busy machine.
+/// Longer than starting and calling an unoptimized binary takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +36,7 @@ async fn every_binary_starts_answers_and_ends() {
         let answer: Value = serde_json::from_str(&lambda.invoke(event.to_string()).await).expect("JSON");
         let cold = started.elapsed();
         let started = Instant::now();
-        // Once more: the same process takes the next event.
+        // Again: the same process handles the next event.
         lambda.invoke(event.to_string()).await;
         eprintln!("{name}: first answer after {cold:?}, the second after {:?}", started.elapsed());
         let body = answer["body"].as_str().unwrap_or("null");
@@ -48,7 +47,7 @@ async fn every_binary_starts_answers_and_ends() {
             "auth-request-password-reset" => (200, body["json"]["status"] == "sent"),
             "auth-cli" => (200, body.is_null()),
             "auth-organization" => (401, body["code"] == "UNAUTHORIZED"),
-            // The sample event is of another base URL.
+            // The sample event has a different base URL.
             "auth-delete-user" => (403, body["code"] == "INVALID_ORIGIN"),
             "console" => (200, text(&body).starts_with("<!DOCTYPE html>")),
             "console-webhooks" => (303, answer["headers"]["location"] == "/signin?next=%2Fconsole"),
@@ -72,14 +71,14 @@ async fn every_binary_starts_answers_and_ends() {
         assert!(expected, "{name}: {answer}");
         let (status, log) = lambda.end().await;
         assert!(status.signal() == Some(SIGTERM) || status.success(), "{name}: {status}");
-        // A purge with nothing to do says nothing.
+        // A purge without work logs nothing.
         assert!(
             (name == "accounts-purge" || !log.is_empty())
                 && log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()),
             "{log}"
         );
     }
-    // The sample event is long past, so the second one is a late copy, which the log knows.
+    // The sample event is old, so the second one is a late copy, which the log recognizes.
     assert_eq!(receiver.received().await.len(), 1);
 }
 
@@ -96,9 +95,10 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(said.contains("_TABLE"), "{said}");
 }
 
-/// The folder of the functions' binaries: `FUNCTIONS_DIR`, where CI has them in their release profile, or else this test's
-/// target directory. There they get the features that the whole workspace asks for, like everything that `cargo test`
-/// builds: little more than linking is left to do. Only the first call has to do it; Cargo makes the others wait.
+/// The folder of the functions' binaries: `FUNCTIONS_DIR`, where CI has them in their release profile, or else this
+/// test's target directory. There, like everything that `cargo test` builds, they get the features that the whole
+/// workspace enables, so little more than linking is left to do. Only the first call builds them; Cargo makes the
+/// others wait.
 pub(crate) async fn build() -> PathBuf {
     if let Some(directory) = env::var_os("FUNCTIONS_DIR") {
         return directory.into();
@@ -113,7 +113,7 @@ pub(crate) async fn build() -> PathBuf {
     for name in local::function_names() {
         cargo.args(["--bin", name]);
     }
-    // In the root: in the folder of a package, its features alone would count.
+    // Runs in the root: in a package's folder, Cargo would enable only that package's features.
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     assert!(cargo.current_dir(root).status().await.expect("cargo runs").success());
     profile.to_owned()

@@ -1,4 +1,4 @@
-//! Events of API Gateway, taken by the functions in the local runner and by their binaries.
+//! Events of API Gateway, handled by the functions in the local runner and by their binaries.
 
 use std::{collections::BTreeSet, fs};
 
@@ -10,12 +10,12 @@ use tests::{Lambda, Tenant, World, log};
 use super::{ROUTES, query, route, run, spoil, text};
 use crate::functions::binaries::build;
 
-/// The function that a case is for.
+/// The function under test.
 fn function(seed: u64) -> &'static str {
     route(&mut Rng::with_seed(seed)).0
 }
 
-/// The event of API Gateway for a call by `tenant`, with a fault in it.
+/// The API Gateway event for a call by `tenant`, with a fault in it.
 fn event(seed: u64, tenant: &Tenant, origin: &str) -> Value {
     let rng = &mut Rng::with_seed(seed);
     let (function, method, path, body) = route(rng);
@@ -51,7 +51,7 @@ fn event(seed: u64, tenant: &Tenant, origin: &str) -> Value {
     event
 }
 
-/// An event that is no object is an error of the invocation: API Gateway never sends it.
+/// An event that is not an object is an error of the invocation: API Gateway never sends it.
 fn check(seed: u64, event: &Value, answer: &str) {
     let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
     let answered = parsed["statusCode"].as_u64().is_some_and(|status| (200..500).contains(&status));
@@ -81,7 +81,7 @@ fn every_event_gets_an_answer_from_the_binaries() {
         let functions: BTreeSet<_> = ROUTES.iter().map(|(function, ..)| function).collect();
         let each = functions.into_iter().map(async |name| {
             let mut environment = world.stack.environment(name).expect("a function").clone();
-            // As in a deployment: then the domain of the event counts.
+            // As in a deployment, where the domain of the event counts.
             environment.insert("BASE_URL".to_owned(), String::new());
             let mut lambda = Lambda::start_logged(&directory.join(name), &environment, &log).await;
             for seed in seeds.clone().filter(|seed| function(*seed) == *name) {

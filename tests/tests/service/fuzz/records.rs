@@ -1,4 +1,4 @@
-//! Events of SQS, taken by the delivery function in the local runner and by its binary.
+//! Events of SQS, handled by the delivery function in the local runner and by its binary.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn sample(receiver: &Receiver) -> Value {
     serde_json::from_str(&SAMPLE.replace("https://example.com/hook", &receiver.url("/hook"))).expect("an event")
 }
 
-/// The same with something wrong in it.
+/// The same with a fault in it.
 fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
     let mut event = sample(receiver);
     let index = rng.usize(..2);
@@ -48,14 +48,14 @@ fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
     event
 }
 
-/// A message of the deliveries queue.
+/// A message in the queue `deliveries`.
 fn due_attempt() -> Value {
     json!({
         "tenant_id": "t", "delivery_id": "callback.3.1769860800999.0123456789abcdef0123456789abcdef", "attempt": 2,
     })
 }
 
-/// One of an event that version 0.1.0 has parked.
+/// A message for an event that version 0.1.0 parked.
 fn due_event() -> Value {
     json!({"tenant_id": "t", "parked": "msg_0123456789abcdef0123456789abcdef"})
 }
@@ -66,7 +66,7 @@ fn number(rng: &mut Rng) -> i64 {
     rng.choice(numbers).unwrap_or_default()
 }
 
-/// The answer names records, or reports that the event cannot be read.
+/// The response names records, or reports that the event cannot be read.
 fn check(seed: u64, event: &Value, answer: &str) {
     let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
     let answered = parsed["batchItemFailures"].is_array() || !answer.contains("panicked");

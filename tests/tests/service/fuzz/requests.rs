@@ -14,18 +14,18 @@ use tokio::{
 
 use super::{query, route, run, spoil, text};
 
-/// A request that waits longer is taken for incomplete.
+/// A request that takes longer is considered incomplete.
 const QUIET: Duration = Duration::from_secs(1);
 /// The time limit for a request, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `usual`, but now and then something else. Of all parts of a request one or two should be odd: then what comes behind
-/// the first parser is tried too.
+/// `usual`, or occasionally something else. One or two parts of a request should be odd, so that code behind the first
+/// parser is tested, too.
 fn mostly(rng: &mut Rng, usual: &str) -> String {
     if rng.u8(..24) > 0 { usual.to_owned() } else { text(rng) }
 }
 
-/// A request to one of the routes, by the grammar of HTTP but for some of its parts, and some of its bytes.
+/// A request to one of the routes, by the grammar of HTTP except for some of its parts and bytes.
 fn request(rng: &mut Rng, tenant: &Tenant, api: &str) -> Vec<u8> {
     let (_, method, path, body) = route(rng);
     let mut line = format!("{} {}", mostly(rng, method), mostly(rng, path));
@@ -35,7 +35,7 @@ fn request(rng: &mut Rng, tenant: &Tenant, api: &str) -> Vec<u8> {
     let host = api.trim_start_matches("http://");
     let mut headers = vec![format!("{line} {}", mostly(rng, "HTTP/1.1")), "connection: close".to_owned()];
     for (name, usual) in [("host", host), ("x-api-key", &tenant.key), ("cookie", &tenant.cookie), ("origin", api)] {
-        // Some twice, some not at all.
+        // Some twice, some missing.
         for _ in 0..rng.choice([0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]).unwrap_or_default() {
             headers.push(format!("{}: {}", mostly(rng, name), mostly(rng, usual)));
         }
@@ -71,7 +71,7 @@ fn content(rng: &mut Rng, usual: &str) -> Vec<u8> {
     }
 }
 
-/// The body as it goes over the wire, and the headers that say how; or lie.
+/// The body as sent, and the headers that describe it, truthfully or not.
 fn framed(rng: &mut Rng, headers: &mut Vec<String>, body: Vec<u8>) -> Vec<u8> {
     match rng.u8(..16) {
         0 => headers.push(format!("content-length: {}", text(rng))),
@@ -105,7 +105,8 @@ fn noise(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The answer up to the end of the connection. `None` is fine, too, if the service may close it or did not read everything.
+/// The response up to the end of the connection. `None` is valid, too, if the service may close the connection or did
+/// not read everything.
 async fn exchange(address: &str, request: &[u8]) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.expect("the API takes connections");
     drop(stream.write_all(request).await);

@@ -49,7 +49,7 @@ async fn a_session_acts_for_the_users_organization() {
     let theirs = by_session("webhooks/list", json!({})).await;
     assert_eq!(listed(&theirs), [id]);
     assert_eq!(theirs.ok()["webhook_endpoints"][0]["active"], false);
-    // It is the tenant of the key, too.
+    // It is also the key's tenant.
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.body, theirs.body);
     by_session("webhooks/delete", json!({"id": id})).await.ok();
     assert!(listed(&by_session("webhooks/list", json!({})).await).is_empty());
@@ -125,7 +125,7 @@ async fn a_key_takes_precedence_over_a_session() {
     }
 }
 
-/// A client with a key in its environment sends that key with every call, also once its user has signed in.
+/// A client with a key in its environment sends that key with every call, even after its user has signed in.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_acts_on_account_routes_next_to_any_key() {
     let world = World::start().await;
@@ -233,7 +233,7 @@ async fn every_bad_session_gets_the_same_answer() {
         for cookie in &cookies {
             bodies.push(call(&world, route, &[("cookie", cookie), own], json!({})).await);
         }
-        // Without a session there is nothing that a foreign page could use.
+        // Without a session, a foreign page has nothing to exploit.
         bodies.push(call(&world, route, &[("origin", FOREIGN)], json!({})).await);
         bodies.push(call(&world, route, &[("cookie", "other=1")], json!({})).await);
         bodies.push(call(&world, route, &[], json!({})).await);

@@ -1,9 +1,10 @@
-//! Where the cookies of a request are: API Gateway's events have them apart from the headers, others have them there.
+//! The places of a request's cookies: API Gateway's events have them apart from the headers, other events among the
+//! headers.
 
 use serde_json::{Value, json};
 use tests::{Tenant, World, sample_event};
 
-/// The answer of a function of `/api/auth` to an event with these cookies and headers: its status and body.
+/// The response of a function of `/api/auth` to an event with these cookies and headers: its status and body.
 async fn call(world: &World, method: &str, route: &str, cookies: Value, headers: Value) -> (u64, Value) {
     let mut event = sample_event("auth-cli");
     event["rawPath"] = json!(format!("/api/auth/{route}"));
@@ -42,7 +43,7 @@ async fn a_session_is_found_wherever_the_event_has_the_cookie() {
         (json!([own]), json!({"cookie": own})),
         (json!(["a=b"]), json!({"cookie": own})),
         (json!(["session_token=x", ""]), json!({"cookie": own})),
-        // Of two, the first counts, and the headers are last.
+        // The first of two counts, and the headers come last.
         (json!([own]), json!({"cookie": others})),
         (json!([own, others]), json!({})),
         (json!([]), json!({"cookie": format!("{own}; {others}")})),
@@ -56,12 +57,12 @@ async fn a_cookie_in_the_headers_is_no_more_than_one_apart_from_them() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let own = cookie(&jo);
-    // The value of another cookie, which other sites may set, is not the session cookie.
+    // Other cookies, which other sites may set, are not the session cookie.
     for header in [format!("a=1,{own}"), format!("a=\"{own}\""), format!("a={own}"), format!("x{own}"), "é".to_owned()]
     {
         assert_eq!(who(&world, json!([]), json!({"cookie": header})).await, Value::Null, "{header}");
     }
-    // Without an `Origin`, a call with a cookie may come from any page, wherever the cookie is.
+    // Without an `Origin`, a call with a cookie may come from any page, wherever the cookie is in the event.
     for (cookies, headers) in
         [(json!([own]), json!({})), (json!([]), json!({"cookie": own})), (json!([]), json!({"cookie": "a=b"}))]
     {
@@ -69,7 +70,7 @@ async fn a_cookie_in_the_headers_is_no_more_than_one_apart_from_them() {
         assert_eq!((status, &body["code"]), (403, &json!("INVALID_ORIGIN")));
     }
     assert_eq!(who(&world, json!([own]), json!({})).await, json!(jo.email), "nobody was signed out");
-    // An empty one is none.
+    // An empty one does not count.
     assert_eq!(call(&world, "POST", "sign-out", json!([""]), json!({"cookie": " "})).await.0, 200);
     let signed_out = json!({"cookie": own, "origin": world.stack.api()});
     assert_eq!(call(&world, "POST", "sign-out", json!([]), signed_out).await.0, 200);

@@ -6,7 +6,7 @@ use tests::{Answer, World, world::cookie};
 
 const FOREIGN: &str = "https://evil.example.com";
 
-/// The service under its other name, which is a different origin for a browser.
+/// The service under its other name, which is a different origin to a browser.
 fn localhost(world: &World) -> String {
     world.stack.api().replace("127.0.0.1", "localhost")
 }
@@ -54,7 +54,7 @@ async fn a_preflight_is_answered_by_the_templates_configuration() {
         let values = configured[name].as_array().expect("a list").iter();
         values.map(|value| value.as_str().expect("a text")).collect::<Vec<_>>().join(",")
     };
-    // One path that accepts only POST, one that accepts every method, and one that is not mapped.
+    // A path that accepts only POST, one that accepts every method, and one without a function.
     for path in ["/v1/webhooks/create", "/api/auth/sign-in/email", "/nothing"] {
         let answer = preflight(&world, path, &origin).await;
         assert_eq!((answer.status, &answer.body), (204, &json!("")), "{path}");

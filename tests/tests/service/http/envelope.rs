@@ -185,7 +185,7 @@ async fn unmapped_paths_are_answered_by_the_gateway() {
         let answer = world.send(request).await;
         assert_eq!((answer.status, answer.body), (404, json!({"message": "Not Found"})));
     }
-    // A function has the page that a browser gets there.
+    // A function serves the page that a browser gets there.
     for path in [LIST, "/unknown"] {
         let answer = world.send(world.http.get(world.url(path))).await;
         assert_eq!((answer.status, answer.body), (404, json!({"code": "NOT_FOUND", "message": "Not Found"})));

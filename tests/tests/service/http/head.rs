@@ -15,7 +15,7 @@ async fn ask(world: &World, method: Method, path: &str, accept: &str, cookie: &s
     world.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
 }
 
-/// The headers that do not differ from one request to the next.
+/// The headers that are the same in every response.
 fn lasting(mut headers: HeaderMap) -> HeaderMap {
     for name in ["content-length", "date", "x-request-id"] {
         headers.remove(name);

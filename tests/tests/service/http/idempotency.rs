@@ -36,13 +36,13 @@ impl Setup {
         }
     }
 
-    /// How often a route has done something since, counted where it does it. Messages that are there are handled.
+    /// The number of times a route has taken effect, counted at the effect. Existing messages are handled.
     async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
         world.poll_all("deliveries").await;
         match route {
             "webhooks/create" => world.endpoints(tenant).await.len() - 1,
             "deliveries/recover" => {
-                // Until it has begun, another call would join it.
+                // Before it begins, another call would join it.
                 world.sweep(Timestamp::now()).await;
                 let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
                 stats.ok()["recoveries"].as_array().expect("a list").len()
@@ -74,7 +74,7 @@ async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
         // Its effect has changed meanwhile, and is not repeated.
         assert_eq!(call().await.ok(), &first, "{route}");
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
-        // Another key makes another call, and so does a call without a key.
+        // A different key makes a new call, and so does a call without a key.
         world.rpc_once(&tenant.key, route, "retry-2", setup.fields(route)).await.ok();
         assert_eq!(setup.effects(&world, &tenant, route).await, 2, "{route}");
         world.rpc(&tenant.key, route, setup.fields(route)).await.ok();
@@ -99,7 +99,7 @@ async fn a_repeated_create_answers_the_secret_that_the_first_made() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_concurrent_calls_acts_and_all_answer_alike() {
     for route in ROUTES {
-        // The limit leaves room for one more endpoint only.
+        // The limit leaves room for only one more endpoint.
         let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "2")]).await;
         let tenant = world.tenant("acme").await;
         let setup = Setup::new(&world, &tenant).await;
@@ -182,7 +182,7 @@ async fn a_bad_key_is_an_issue_like_the_others() {
         assert_eq!(good.issues(), required.issues(), "{route}");
     }
     assert_eq!(remembered(&world).await.len(), 0);
-    // Other routes do not look at it.
+    // Other routes ignore it.
     world.rpc_once(&tenant.key, "webhooks/list", "a b", json!({})).await.ok();
 }
 
@@ -213,7 +213,7 @@ async fn a_call_is_remembered_for_a_day() {
     let until: i64 = record["delete_at"].as_n().expect("a number").parse().expect("seconds");
     let now = Timestamp::now().as_second();
     assert!((now + DAY - 60..=now + DAY + 1).contains(&until), "{until}");
-    // It is over, and TTL has not deleted it yet.
+    // It has expired, and TTL has not deleted it yet.
     let id = record["webhook_endpoint_id"].as_s().expect("a text");
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), json!({"delete_at": now})).await;
     let second = create().await.ok().clone();
@@ -222,11 +222,11 @@ async fn a_call_is_remembered_for_a_day() {
     assert_eq!(setup.effects(&world, &tenant, "webhooks/create").await, 2);
 }
 
-/// The transaction that does the call, and the read after it, fail as often as they are tried.
+/// The transaction of the call, and the read after it, fail at every try.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
-    // The key and its user, which are one call for the first two, whose processes know the key; the record; and what else each
-    // reads and writes first.
+    // The key and its user (one call for the first two, whose processes know the key), the stored answer, and the first
+    // reads and writes of each route.
     let transactions = ROUTES.into_iter().zip([2, 4, 5, 6]);
     let lives = transactions.flat_map(|(route, call)| [(route, call, false), (route, call, true)]);
     join_all(lives.map(async |(route, call, takes_effect)| {
@@ -237,13 +237,13 @@ async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
         let call = async || world.rpc_once(&tenant.key, route, "k", setup.fields(route)).await;
         let lost = call().await;
         assert!(lost.status >= 500, "{route}: {}", lost.body);
-        // Until no call fails any more.
+        // Until no call fails.
         while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
         assert_eq!(remembered(&world).await.len(), usize::from(takes_effect), "{route}");
         let first = call().await.ok().clone();
         assert_eq!(call().await.ok(), &first, "{route}");
         if takes_effect && matches!(route, "webhooks/test" | "deliveries/resend") {
-            // It was not sent, so the sweep does it.
+            // Its message was not sent, so the sweep sends it.
             assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 1, "{route}");
             world.sweep(Timestamp::now().after(std::time::Duration::from_secs(17 * 60))).await;
         }

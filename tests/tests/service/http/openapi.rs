@@ -28,7 +28,7 @@ fn the_openapi_file_is_up_to_date() {
     assert!(written == document(), "docs/openapi.json is stale: run `cargo local openapi > docs/openapi.json`");
 }
 
-/// A function parses fields under the names of the crate; here, it parses all of them and no others.
+/// A function reads its fields by the names in the crate `api`: all of them and no others.
 #[test]
 fn the_client_knows_exactly_the_fields_of_each_input() {
     let document = document();
@@ -71,7 +71,7 @@ fn a_server_is_any_deployment() {
     assert_eq!(servers[0]["variables"]["base_url"]["default"], "http://127.0.0.1:9000");
 }
 
-/// Receivers must not need credentials of the API.
+/// Receivers must not need the API's credentials.
 #[test]
 fn a_webhook_demands_no_credential() {
     let document = document();
@@ -82,7 +82,7 @@ fn a_webhook_demands_no_credential() {
     assert_eq!(webhooks.len(), 3);
 }
 
-/// Generators make a type of each schema that has no name.
+/// Generators create a type for each schema without a name.
 #[test]
 fn an_error_refers_to_what_it_shares() {
     let document = document();
@@ -100,7 +100,7 @@ fn an_error_refers_to_what_it_shares() {
     }
 }
 
-/// The most usual generator finds that each of them fits.
+/// The most common generator would find that several alternatives match.
 #[test]
 fn names_are_not_alternatives() {
     let document = document();
@@ -188,7 +188,7 @@ fn every_example_is_as_described() {
     assert!(seen > 300, "{seen}");
 }
 
-/// The texts in a value.
+/// The strings in a value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -248,7 +248,7 @@ async fn the_message_of_an_example_is_the_one_answered() {
     assert_eq!(attributes(example), format!("{}; Secure", attributes(&cookie)), "a deployment has TLS");
 }
 
-/// Whether a request is as described: its body, or the parameters of its query.
+/// Whether a request matches its description: its body, or the parameters of its query.
 fn is_described(document: &Value, method: &str, path: &str, input: &Value) -> bool {
     let operation = &document["paths"][path][method];
     if method == "post" {

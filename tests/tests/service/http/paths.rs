@@ -1,4 +1,4 @@
-//! Paths with needless slashes, such as a client makes that joins `/v1/...` to a base URL that ends in `/`.
+//! Paths with needless slashes, such as those of a client that joins `/v1/...` to a base URL that ends in `/`.
 
 use serde_json::json;
 use tests::{World, sample_event, world::BROWSER};
@@ -50,7 +50,7 @@ async fn needless_slashes_pass_no_check() {
             "{path}"
         );
     }
-    // The browser returns to a path of ours, not to another host.
+    // The browser returns to a path of the service, not to another host.
     for path in spellings("/console") {
         let page = world.open(&world.url(&path)).await;
         assert_eq!(page.headers["location"], "/signin?next=%2Fconsole", "{path}");

@@ -21,7 +21,7 @@ fn is_note(call: &Call) -> bool {
     call["Key"]["webhook_endpoint_id"]["S"].as_str().is_some_and(|key| key.starts_with("#failing#"))
 }
 
-/// The process that handles a failed job dies at this call. Returns whether it came to that.
+/// The process that handles a failed job dies at this call. Returns whether it reached that call.
 async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) {
     let case = format!("call {call}, takes effect: {takes_effect}, skips: {skips}");
     let world = World::start().await;
@@ -36,7 +36,7 @@ async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) 
     // The call may fail, as intended.
     while matches!(doomed.process.poll("job-events").await, Ok(0)) && !doomed.has_died() {}
     let has_died = doomed.has_died();
-    // A mail may be sent before the event comes back.
+    // An email may be sent before the event is redelivered.
     sweep(&world, later(0)).await;
     while world.left().await > 0 {
         world.poll_each().await;
@@ -61,7 +61,7 @@ async fn a_process_that_handles_a_failed_job_may_die_at_any_call() {
     }
 }
 
-/// A sweep dies at this call. Returns whether it came to that, and how many mails there are after the next sweeps.
+/// A sweep dies at this call. Returns whether it reached that call, and the number of emails after the next sweeps.
 async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -84,8 +84,8 @@ async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
         let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 12, "{lives:?}");
         assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
-        // The mail service has accepted the email, and the process could not record that.
-        // The sweep makes other calls at the same time, one of which may come in between in one life and not in the next.
+        // SES has accepted the email, and the process could not record that. The sweep makes other calls at the same
+        // time, one of which may come in between in one run and not in the next.
         assert!(lives.iter().filter(|(_, mails)| *mails == 2).count() <= 2, "{lives:?}");
     }
 }
@@ -127,7 +127,7 @@ async fn an_unsendable_email_is_retried_and_blocks_no_other() {
     assert_eq!(told(&world).await, [said("a", "1"), said("a", "1")]);
 }
 
-/// A job fails after the sweep has read what it tells.
+/// A job fails after the sweep has read the failures that it reports.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_during_an_email_is_in_the_next_one() {
     let world = World::start().await;
@@ -155,7 +155,7 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
     }
 }
 
-/// So many jobs of a workflow fail, each event comes twice, and five processes die meanwhile.
+/// This many jobs of a workflow fail, each event arrives twice, and five processes die at the same time.
 async fn survive(events: usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -172,7 +172,7 @@ async fn survive(events: usize) {
     }
     while world.left().await > 0 {
         world.poll_each().await;
-        // Some four hours of sweeps.
+        // About four hours of sweeps.
         if minute < 240 {
             sweep(&world, began.after(std::time::Duration::from_secs(60 * minute))).await;
             minute += 1;

@@ -50,7 +50,7 @@ async fn an_organization_gets_fifty_emails_a_day() {
     assert_eq!(workflows.len(), 62, "each once");
 }
 
-/// The calls of tables by the function that delivers.
+/// The calls that the delivery function makes to tables.
 async fn counting() -> (World, impl AsyncFn() -> Vec<String>) {
     let calls = Arc::<Mutex<Vec<String>>>::default();
     let seen = Arc::clone(&calls);

@@ -75,13 +75,13 @@ async fn an_email_names_the_job_the_time_and_the_error() {
     for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a.ts:1)\n  at run (b.ts:2)</pre>"] {
         assert!(html.contains(part), "{part} is missing in {html}");
     }
-    // The links lead where they say.
+    // The links lead to the deliveries that they name.
     for path in text.lines().filter_map(|line| line.strip_prefix(world.stack.api())) {
         assert_eq!(Browser::new(&world, &tenant.cookie).open(path).await.status, 200, "{path}");
     }
 }
 
-/// A mail has the beginning of a long id, which finds nothing.
+/// An email has the beginning of a long id, which finds nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_job_ids_deliveries_are_found_by_their_time() {
     let world = World::start().await;
@@ -171,7 +171,7 @@ async fn a_failed_job_is_told_once_however_often_its_event_comes() {
     assert_eq!(told(&world).await.len(), 1);
 }
 
-/// Whether a failure of the tenant is reported now.
+/// Whether a new failure of the tenant is reported.
 async fn is_told(world: &World, tenant: &Tenant, job: i64) -> bool {
     let before = mails(world).await.len();
     world.deliver(failed(&tenant.id, &format!("workflow {job}"), job)).await;

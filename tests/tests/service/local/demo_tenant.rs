@@ -6,7 +6,7 @@ use ::local::Data;
 use serde_json::{Value, json};
 use tests::{Answer, World, text};
 
-/// Follows the link as a browser does whose user opened it, and returns the session cookie.
+/// Follows the link as a browser does if its user opened it, and returns the session cookie.
 async fn signed_in(world: &World) -> String {
     let answer = open(world, &[("sec-fetch-site", "none")]).await;
     assert_eq!((answer.status, &answer.headers["location"]), (303, &"/console".parse().expect("a path")));
@@ -107,7 +107,7 @@ async fn its_hours_differ_and_what_ends_now_comes_to_the_inbox() {
     assert!(hours.len() >= 20, "{hours:?}");
     assert!(hours.iter().map(sum).collect::<BTreeSet<_>>().len() > 5, "{hours:?}");
 
-    // The inbox has no emails of the past, only new ones.
+    // The mail page has no emails of the past, only new ones.
     let inbox = || async { world.open(world.stack.inbox()).await.page().to_owned() };
     let mut page = inbox().await;
     assert!(page.contains("No requests yet."));

@@ -91,7 +91,7 @@ async fn a_failing_path_leaves_a_delivery_pending_until_it_answers() {
     world.endpoint(&tenant, &format!("{}/hook", world.stack.inbox()), SECRET).await;
     submit(&world, "answer", &[("path", "/hook"), ("answer", "500")]).await;
     world.enqueue("job-events", event(&tenant.id, "job-1")).await;
-    // On a machine that is busy, the first attempt may be cut off, and made again.
+    // On a busy machine, the first attempt may be cut off and repeated.
     while world.log_of(&tenant.id, Status::Pending).await.is_empty() {
         world.poll_each().await;
     }

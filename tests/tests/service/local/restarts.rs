@@ -295,7 +295,7 @@ async fn an_undeleted_event_is_not_delivered_again() {
     assert_eq!(receiver.count().await, 1);
     drop(before);
 
-    // The log knows it by the time at which it was sent, and is asked because it was received before.
+    // The log recognizes it by the time at which it was sent, and is read because it was received before.
     let after = directory.start().await;
     assert_eq!(after.poll("job-events").await.expect("a step"), 1);
     assert_eq!(receiver.count().await, 1);
@@ -328,7 +328,7 @@ impl Process {
         Self::of(command).await
     }
 
-    /// The same, but it cannot write files of more than two megabytes, as on a disk that is full.
+    /// The same, but it cannot write files of more than two megabytes, as on a full disk.
     async fn without_room(directory: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_worker")]);
@@ -388,8 +388,8 @@ async fn a_message_that_cannot_be_written_is_not_acknowledged() {
     process.kill().await;
 }
 
-/// Sends `events` to a process that is killed `kills` times meanwhile, and waits until all that it has acknowledged have
-/// arrived. On a busy machine, `limit` must let a message come back whose batch ran out of time: that takes three minutes.
+/// Sends `events` to a process that is killed `kills` times, and waits until all acknowledged events have arrived. On a
+/// busy machine, `limit` must suffice for a message whose batch timed out to become visible again: three minutes.
 async fn survive(events: usize, kills: usize, limit: Duration) {
     let (directory, receiver, started) = (Directory::new(), Receiver::start().await, Instant::now());
     let mut process = Process::start(&directory.0).await;
@@ -423,7 +423,8 @@ async fn survive(events: usize, kills: usize, limit: Duration) {
     let process = tokio::join!(send, kill).1;
 
     let client = process.sqs();
-    // On a busy machine, the receiver takes longer than half a second now and then, and its attempts are made again later.
+    // On a busy machine, the receiver occasionally takes longer than half a second, and its attempts are repeated
+    // later.
     let left = async || {
         let queues =
             ["job-events", "slow-deliveries", "hanging-deliveries", "deliveries"].map(|queue| process.queue(queue));

@@ -116,7 +116,7 @@ async fn impatient(head: u64, answer: u64) -> Stack {
     Stack::start(options).await.expect("the service starts")
 }
 
-/// Longer than a busy machine needs, and shorter than the limits that a test does not set.
+/// Longer than a busy machine needs, and shorter than the limits that tests leave at their defaults.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: u64 = 3_600_000;
 
@@ -125,7 +125,7 @@ fn doors(stack: &Stack) -> [&str; 3] {
     [stack.api(), stack.mail(), stack.sqs()].map(|url| url.trim_start_matches("http://"))
 }
 
-/// Sends this over a new connection, and returns what comes until it is closed.
+/// Sends this over a new connection, and returns the response until it is closed.
 async fn answer_until_closed(door: &str, sent: &str) -> String {
     let mut connection = TcpStream::connect(door).await.expect("a connection");
     connection.write_all(sent.as_bytes()).await.expect("it is sent");
@@ -167,7 +167,7 @@ async fn a_request_without_its_body_is_answered_and_closed() {
     }
 }
 
-/// The limits apply to clients that keep the runner waiting, not to clients that wait for it.
+/// The limits apply to clients that the runner waits for, not to clients that wait for the runner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_lasts_longer_than_a_connection_may_be_idle() {
     let stack = impatient(200, LONG).await;

@@ -1,4 +1,4 @@
-//! A process dies, and the email is still sent: nearly always once.
+//! A process dies, and the email is still sent: nearly always only once.
 
 use serde_json::json;
 use tests::{Doomed, at_each_call, context, event};
@@ -48,7 +48,7 @@ async fn a_process_that_makes_the_last_attempt_may_die_at_any_call() {
     }
 }
 
-/// A sweep dies at this call. Returns whether it came to that, and how many mails there are after the next sweeps.
+/// A sweep dies at this call. Returns whether it reached that call, and the number of emails after the next sweeps.
 async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
     // No minutes are left to sweep, so only the notices remain.
@@ -71,13 +71,13 @@ async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
         let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 8, "{lives:?}");
         assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
-        // The mail service has accepted the email, and the process could not record that.
-        // The sweep makes other calls at the same time, one of which may come in between in one life and not in the next.
+        // SES has accepted the email, and the process could not record that. The sweep makes other calls at the same
+        // time, one of which may come in between in one run and not in the next.
         assert!(lives.iter().filter(|(_, mails)| *mails == 2).count() <= 2, "{lives:?}");
     }
 }
 
-/// A thousand failures and more, some events twice, while ten processes die.
+/// Over a thousand failures, some events twice, while ten processes die.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_failures_cost_two_emails() {
     let (world, tenant) = impatient().await;

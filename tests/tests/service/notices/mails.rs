@@ -46,7 +46,7 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
         assert!(!text.contains(secret) && !html.contains(secret), "{text}");
     }
 
-    // The call in the email works.
+    // The command in the email works.
     let recover = text.lines().find(|line| line.contains("since\"")).expect("the fields");
     let fields: Value = serde_json::from_str(recover).expect("JSON");
     world.rpc(&tenant.key, "deliveries/recover", fields["json"].clone()).await.ok();
@@ -201,7 +201,7 @@ async fn a_repeatedly_sent_email_is_sent_ever_more_rarely() {
     assert_eq!(mails, [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5]);
 }
 
-/// The endpoint could not be deleted with the organization yet.
+/// The endpoint has not been deleted with the organization yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_gets_no_email() {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
@@ -232,7 +232,7 @@ async fn the_email_about_a_disabled_endpoint_explains_recovery() {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
 
-    // The call in the email works.
+    // The command in the email works.
     let fields = |name: &str| {
         let line = text.lines().find(|line| line.contains(name)).expect("the fields");
         serde_json::from_str::<Value>(line).expect("JSON")["json"].clone()

@@ -114,7 +114,7 @@ async fn the_users_own_organization_is_always_the_active_one() {
         let active = set_active(&world, &jo, fields.clone()).await;
         assert_eq!((active.status, active.body), (200, organization.clone()), "{fields}");
     }
-    // Another one's and an unknown one get the same answer.
+    // Another organization and an unknown one get the same answer.
     for fields in [
         json!({"organizationId": other.id}),
         json!({"organizationSlug": other.slug}),
@@ -126,7 +126,7 @@ async fn the_users_own_organization_is_always_the_active_one() {
         assert_eq!(answer.refused(), (403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION"), "{fields}");
         assert_eq!(answer.body["message"], "You are not a member of this organization");
     }
-    // An organization is always active, so the call must not claim the opposite.
+    // An organization is always active, so the response must not claim the opposite.
     for fields in [json!({"organizationId": null}), json!({"organizationId": 7}), json!({"organizationSlug": "A"})] {
         assert_eq!(set_active(&world, &jo, fields.clone()).await.refused(), (400, "BAD_REQUEST"), "{fields}");
     }
@@ -145,7 +145,7 @@ async fn a_call_without_credentials_has_no_active_organization() {
     assert_eq!(world.cli("", "organization/set-active", json!({})).await.refused(), (401, "UNAUTHORIZED"));
 }
 
-/// Sessions are neither cached in cookies nor made longer by a call, so what clients ask for here always holds.
+/// Sessions are neither cached in cookies nor extended by a call, so these parameters of clients are always satisfied.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_may_bypass_the_session_cache_and_refresh() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! Invitations into the organization.
+//! Invitations to the organization.
 
 use serde_json::{Value, json};
 use tests::{Answer, Call, Tenant, World, world::link};
@@ -138,13 +138,13 @@ async fn a_list_of_one_role_is_that_role() {
         assert_eq!(invite(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
         assert_eq!(change(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
     }
-    // A key invites no owners in this form either.
+    // A key cannot invite owners in this form either.
     let by_key = world.http.post(world.url("/api/auth/organization/invite-member")).header("x-api-key", &tenant.key);
     let refused = world.send(by_key.json(&json!({"email": "bo@example.com", "role": ["owner"]}))).await;
     assert_eq!(refused.refused(), (403, "FORBIDDEN"));
 }
 
-/// With a key of an owner that has leaked, its thief could invite themselves.
+/// With an owner's leaked key, a thief could invite themselves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_invites_members_and_a_session_owners_too() {
     let world = World::start().await;
@@ -159,7 +159,7 @@ async fn a_key_invites_members_and_a_session_owners_too() {
         assert_eq!(refused.body["message"], "An API key cannot make a user an owner. Sign in to do that");
     }
     assert!(world.items("invitations").await.is_empty(), "nobody was invited");
-    // Had those counted, the address would be over its limit.
+    // If those had counted, the address would be over its limit.
     let member = by_key(&tenant.key, "member").await;
     assert_eq!((member.status, &member.body["role"]), (200, &json!("member")));
     let owner = invite(&world, &tenant, "al@example.com", "owner").await;
@@ -317,7 +317,7 @@ async fn cancel(world: &World, by: &Tenant, id: &Value) -> Answer {
     world.cli(&by.cookie, "organization/cancel-invitation", json!({"invitationId": id})).await
 }
 
-/// Email and status of each invitation, newest first.
+/// The email and status of each invitation, newest first.
 async fn listed(world: &World, by: &Tenant) -> Vec<(Value, Value)> {
     let listed = world.cli_get(&by.cookie, "organization/list-invitations").await;
     assert_eq!(listed.status, 200, "{listed:?}");

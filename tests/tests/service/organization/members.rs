@@ -23,7 +23,7 @@ async fn leave(world: &World, who: &Tenant) -> Answer {
     world.cli(&who.cookie, "organization/leave", json!({"organizationId": who.id})).await
 }
 
-/// Email and role of each member, as a member sees them.
+/// The email and role of each member, as a member sees them.
 async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
     let listed = world.cli_get(&who.cookie, "organization/list-members").await;
     assert_eq!(listed.status, 200, "{listed:?}");
@@ -32,7 +32,7 @@ async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
     listed.iter().map(|member| (text(&member["user"]["email"]), text(&member["role"]))).collect()
 }
 
-/// How many owners the table has.
+/// The number of owners in the table.
 async fn owners(world: &World, organization: &str) -> usize {
     let is =
         |item: &Item, name, value| item.get(name).is_some_and(|found| found.as_s().is_ok_and(|found| found == value));
@@ -138,7 +138,7 @@ async fn more_members_than_one_read_takes_are_listed_in_pages() {
     assert_eq!((first.len(), second.len()), (100, 50));
     assert_eq!(first[0]["id"], json!(tenant.user));
     assert_eq!(second[49]["user"]["email"], "al148@example.com");
-    // The only other owner is the last of them all.
+    // The only other owner is the last one.
     assert_eq!(leave(&world, &tenant).await.status, 200);
     assert_eq!(owners(&world, &tenant.id).await, 1);
 }
@@ -238,7 +238,7 @@ async fn an_organization_keeps_an_owner() {
             "An organization must have an owner: make another member an owner first, or delete your account if you are the only member"
         );
     }
-    // Only one can be meant.
+    // Only one user can be meant.
     assert_eq!(world.cli(&jo.cookie, "organization/leave", json!({})).await.refused(), (409, "LAST_OWNER"));
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
     assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
@@ -267,7 +267,7 @@ async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
     assert_eq!(remove(&world, &jo, &al.email).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(remove(&world, &jo, &al.user).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(members(&world, &jo).await, [(jo.email.clone(), "owner".to_owned())]);
-    // Their keys are gone, from the list and from what is counted.
+    // Their keys are gone, from the list and from the count.
     let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1));
     // After a new invitation, they are a new member: their earlier sessions and keys stay invalid.
@@ -295,7 +295,7 @@ async fn one_of_several_concurrent_removals_succeeds() {
     assert!(matches!(statuses, [200, 401 | 404]), "{statuses:?}");
 }
 
-/// Each pair or ring of owners does at once what would leave no owner, if all of it were done.
+/// Each pair or ring of owners makes calls at once that together would leave no owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_who_remove_each_other_or_leave_at_once_leave_an_owner() {
     let world = World::start().await;
@@ -395,7 +395,7 @@ async fn undeleted_keys_of_a_removed_member_are_refused() {
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
 }
 
-/// The process dies, or the table refuses, before the removal: nothing of it happened, not even to their keys.
+/// The process dies, or the table refuses, before the removal: nothing has changed, including their keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_that_fails_changes_nothing() {
     let (world, fails) = World::failing(is_removal).await;

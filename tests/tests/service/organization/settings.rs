@@ -10,7 +10,7 @@ use tests::{
 };
 
 const ROUTE: &str = "tenant/settings";
-/// The address that every sign-up of a [`World`] gives.
+/// The address in every sign-up of a [`World`].
 const FIRST: &str = "ops@example.com";
 const SUBJECT: &str = "Webhooks: The email address for notifications has changed";
 const TO_OLD: &str = "instead of this address";
@@ -36,12 +36,12 @@ fn settings(address: &str, is_disabled: bool) -> Value {
     })
 }
 
-/// The settings as each member of the organization reads them.
+/// The settings as each member of the organization sees them.
 async fn read(world: &World, who: &Tenant) -> Value {
     by_key(world, who, json!({})).await.ok().clone()
 }
 
-/// The mails about changes, oldest first: to whom, and whether it says that the address was chosen.
+/// The emails about changes, oldest first: the recipient, and whether it says that the address was chosen.
 async fn told(world: &World) -> Vec<(String, bool)> {
     let mails = world.mails().await.into_iter().filter(|mail| mail["subject"] == SUBJECT);
     let told = mails.map(|mail| {
@@ -268,7 +268,7 @@ async fn an_organization_has_its_own_settings() {
     assert_eq!(told(&world).await.len(), 2);
 }
 
-/// Each address that is replaced learns that, however close the changes are.
+/// Each replaced address is notified, however close the changes are.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_concurrent_change_remains_and_every_address_knows() {
     let world = World::start().await;
@@ -337,7 +337,7 @@ async fn a_deleted_organization_stays_deleted() {
     let marked = organizations(&world).await.remove(0);
     assert_eq!(marked["debug_notification_email"], AttributeValue::S(FIRST.to_owned()));
     assert!(marked.contains_key("deleted_at") && !marked.contains_key("disable_job_failure_notifications"));
-    // After the purge, it does not return.
+    // After the purge, the item does not return.
     let purge = world.stack.dynamodb_client().delete_item().table_name("organizations");
     purge.key("pk", stored["pk"].clone()).send().await.expect("it is deleted");
     assert_eq!(by_key(&world, &owner, other.clone()).await.error(), (401, "UNAUTHORIZED", ""));
@@ -377,7 +377,7 @@ async fn an_address_is_chosen_ten_times_a_day_over_all_organizations() {
     }
     for number in 0..10 {
         let tenant = &tenants[number % 2];
-        // The previous address gets an email without being counted.
+        // The previous address gets an uncounted email.
         notify(&world, tenant, "busy@example.com").await.ok();
         if number < 8 {
             notify(&world, tenant, &format!("{number}@example.com")).await.ok();

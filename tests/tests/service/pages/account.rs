@@ -35,7 +35,7 @@ async fn the_account_page_shows_the_user_and_the_verification() {
     assert_eq!(world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await.status, 200);
     let page = open(&world, &cookie, PAGE).await;
     assert!(page.page().contains("✓ Confirmed") && !page.page().contains("Resend confirmation email"));
-    // From a page that is still open.
+    // From a page that was opened before.
     assert_eq!(location(&submit(&world, &cookie, PAGE, &again).await), "/console/account?did=confirmed");
     assert_eq!(world.mails().await.len(), 2);
 }
@@ -91,7 +91,7 @@ async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     for typed in ["wrong horse", NEW, PASSWORD] {
         assert!(!wrong.page().contains(typed) && !short.page().contains(typed));
     }
-    // Together with those of the API and of other forms.
+    // They share the limit with those of the API and of other forms.
     for round in 0..9 {
         let status = match round % 3 {
             0 => change("wrong horse", NEW).await.status,
@@ -104,7 +104,7 @@ async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     assert!(world.is_signed_in(&tenant.cookie).await);
 }
 
-/// The name of a client is a stranger's text.
+/// The name of a client is untrusted text.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_are_shown_and_ended() {
     let world = World::start().await;
@@ -188,7 +188,7 @@ async fn an_account_is_deleted_with_its_password_and_a_tick() {
     let deleted = submit(&world, &tenant.cookie, PAGE, &form).await;
     assert_eq!((location(&deleted), set(&deleted).as_str()), ("/signin?did=gone", "session_token="));
     world.is_shut_out(&tenant).await;
-    // They were the last, so the name is free again.
+    // They were the last member, so the name is free again.
     world.sign_up("acme").await;
     assert_eq!(location(&submit(&world, &tenant.cookie, PAGE, &form).await), "/signin?next=%2Fconsole%2Faccount");
 }

@@ -17,7 +17,7 @@ const PAGES: [&str; 8] = [
     "/api/auth/verify-email",
 ];
 
-/// The pages of the console that a new organization has.
+/// The console's pages for a new organization.
 const CONSOLE: [&str; 7] = [
     "/console",
     "/console/deliveries",
@@ -28,7 +28,7 @@ const CONSOLE: [&str; 7] = [
     "/console/account",
 ];
 
-/// All of them, as they are for an owner.
+/// All pages, as an owner sees them.
 async fn every_page(world: &World) -> Vec<(&'static str, Answer)> {
     let (cookie, mut pages) = (world.tenant("acme").await.cookie, Vec::new());
     for path in PAGES {
@@ -79,7 +79,7 @@ async fn a_page_insists_on_tls_where_the_base_url_is_https() {
     }
 }
 
-/// Browsers compare the hash with exactly what is between the tags.
+/// Browsers compare the hash with exactly the text between the tags.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
     use base64::{Engine, engine::general_purpose::STANDARD};
@@ -111,7 +111,7 @@ async fn a_page_has_one_heading_and_every_field_has_a_label() {
             let is_typed = !html.contains(&format!("<select id=\"{id}\"")) && !input.contains("type=\"checkbox\"");
             assert!(!is_typed || input.contains(" autocomplete=\""), "{path}: {id}");
         }
-        // Buttons of one kind are told apart by their names.
+        // Buttons of one kind have different accessible names.
         let buttons: Vec<_> =
             html.split("<button").skip(1).filter_map(|button| button.split("</button>").next()).collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The page behind the link in an invitation mail.
+//! The page behind the link in an invitation email.
 
 use serde_json::json;
 use tests::{
@@ -8,7 +8,7 @@ use tests::{
 
 const PASSWORD: &str = "another long password";
 
-/// Invites Al, and returns the link in the mail.
+/// Invites Al, and returns the link in the email.
 async fn invite(world: &World, by: &Tenant) -> String {
     let fields = json!({"email": "al@example.com", "role": "member", "organizationId": by.id});
     assert_eq!(world.cli(&by.cookie, "organization/invite-member", fields).await.status, 200);
@@ -36,7 +36,7 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
         for says in ["<dd>Doe &amp; Co</dd>", "<dd>al@example.com</dd>"] {
             assert!(page.page().contains(says), "{says}");
         }
-        // Clients come and go, and so do their commands.
+        // The page names no client's commands, which change.
         assert!(!page.page().contains("<code") && !page.page().contains("command"), "{page:?}");
     }
     assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");

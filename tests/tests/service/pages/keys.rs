@@ -10,13 +10,13 @@ use super::{SCRIPT, filled, follow, harmless, location, open, set, submit};
 
 const PAGE: &str = "/console/keys";
 
-/// Fills in the form that issues a key, as it is on a page that was just opened.
+/// Fills in the form that issues a key, as on a page that was just opened.
 async fn form(world: &World, who: &Tenant, name: &str, expires: &str) -> Vec<(String, String)> {
     let page = open(world, &who.cookie, PAGE).await;
     filled(&page, "Create API key", &[("name", name), ("expires", expires)])
 }
 
-/// The key that a page shows.
+/// The key on a page.
 fn shown(page: &Answer) -> String {
     assert_eq!(page.status, 200, "{page:?}");
     let key = page.page().split("<code id=\"key\">").nth(1).expect("a key");
@@ -39,7 +39,7 @@ async fn a_key_is_issued_shown_once_and_works() {
     let issued = submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", "30").await).await;
     let key = shown(&issued);
     assert!(world.key_works(&key).await);
-    // As a browser shows it.
+    // As a browser displays it.
     let line =
         issued.page().split("<pre id=\"try\">").nth(1).and_then(|rest| rest.split("</pre>").next()).expect("a line");
     let expected = format!("curl {}/v1/webhooks/list -H 'x-api-key: {key}' -d '{{}}'", world.stack.api());
@@ -75,7 +75,7 @@ async fn a_reload_of_the_page_with_the_key_issues_no_other_key() {
     let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: ci", &[])).await;
     assert_eq!(location(&deleted), "/console/keys?did=deleted");
     assert_eq!(location(&submit(&world, &tenant.cookie, PAGE, &sent).await), "/console/keys?did=known");
-    // The form of a page that is opened again is another one.
+    // A page that is opened again has a new form.
     shown(&submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", "never").await).await);
     assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
 }
@@ -137,14 +137,14 @@ async fn mistakes_get_the_form_again_with_what_was_typed() {
         assert_eq!(refused.status, 400, "{expires}");
         assert!(refused.page().contains("id=\"issue-expires-error\">Choose one of the options."), "{expires}");
     }
-    // Requests that no browser sends.
+    // Requests that browsers do not send.
     for (fields, status) in
         [(vec![], 404), (vec![("action", "x")], 404), (vec![("action", "delete"), ("keyId", "x")], 400)]
     {
         let fields: Vec<_> = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         assert_eq!(submit(&world, &tenant.cookie, PAGE, &fields).await.status, status, "{fields:?}");
     }
-    // A link fills in no form.
+    // A link does not fill in the form.
     let page = open(&world, &tenant.cookie, "/console/keys?action=issue&name=evil&expires=365").await;
     assert!(!page.page().contains("evil") && !page.page().contains("selected"));
 }
@@ -206,7 +206,7 @@ async fn a_form_of_another_site_does_nothing() {
     assert_eq!(names(&keys(&world, &tenant).await), ["test"]);
 }
 
-/// The header of each page of the console has it.
+/// The header of each page of the console contains it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_frame_names_the_organization_and_signs_out() {
     let world = World::start().await;

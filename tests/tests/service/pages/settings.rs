@@ -15,7 +15,7 @@ async fn save(world: &World, who: &Tenant, address: &str, mails: &str) -> Answer
     submit(world, &who.cookie, PAGE, &filled(&page, "Save settings", &typed)).await
 }
 
-/// The address, and whether mails about jobs are off, as the API answers them.
+/// The address, and whether emails about jobs are disabled, according to the API.
 async fn settings(world: &World, who: &Tenant) -> (String, bool) {
     let settings = world.rpc(&who.key, "tenant/settings", serde_json::json!({})).await.ok().clone();
     let address = settings["debug_notification_email"].as_str().expect("an address").to_owned();

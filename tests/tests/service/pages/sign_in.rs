@@ -12,7 +12,7 @@ const EMAIL: &str = "jo@acme.example.com";
 const RIGHT: &str = "correct horse battery";
 const WRONG: &str = "wrong horse battery";
 
-/// The tick without which nothing is approved.
+/// The checkbox without which nothing is approved.
 const SURE: &[(&str, &str)] = &[("sure", "yes")];
 
 async fn get(world: &World, cookie: &str, query: &str) -> Answer {
@@ -20,7 +20,7 @@ async fn get(world: &World, cookie: &str, query: &str) -> Answer {
     world.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
 }
 
-/// Sends a form of the page from our origin.
+/// Sends a form of the page from the service's origin.
 async fn post(world: &World, cookie: &str, fields: &[(String, String)]) -> Answer {
     let request = world.http.post(world.url("/signin")).header("origin", world.stack.api()).form(fields);
     world.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
@@ -31,7 +31,7 @@ async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Ans
     post(world, "", &filled(&page, "Sign in", &[("email", email), ("password", password)])).await
 }
 
-/// A login request of a client with this name: the query of the page, and the fields of its poll.
+/// A login request of a client with this name: the query of the page, and the fields of the poll.
 async fn ask(world: &World, agent: &str) -> (String, Value) {
     let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
     let made = world.send(request.json(&json!({"json": {}}))).await.ok().clone();
@@ -89,7 +89,7 @@ async fn wrong_credentials_return_the_same_form_for_any_address() {
     }
     pages.dedup();
     assert_eq!(pages.len(), 1);
-    // Requests that no browser sends.
+    // Requests that browsers do not send.
     for fields in [vec![], vec![("action".to_owned(), "x".to_owned())]] {
         assert_eq!(post(&world, "", &fields).await.status, 401);
     }
@@ -166,7 +166,7 @@ async fn signing_in_returns_to_the_requested_page() {
         let form = world.send(form.header("origin", world.stack.api()).form(&[("action", "x")])).await;
         assert_eq!(location(&form), format!("/signin?next={}", next.split("%3F").next().unwrap_or_default()));
     }
-    // Also through a sign-up.
+    // The same through a sign-up.
     let page = get(&world, "", "?next=%2Fconsole%2Fkeys").await;
     let link = page.page().split("<a href=\"").find(|link| link.contains("mode=signup")).expect("a link");
     let query = link.split('"').next().expect("an address").replace("&amp;", "&");
@@ -427,7 +427,7 @@ async fn an_approval_before_verification_sends_a_fresh_link() {
     let approved = post(&world, &cookie, &filled(&page, "Approve sign-in", SURE)).await;
     assert!(approved.page().contains("We sent an email to <strong>jo@acme.example.com</strong>"), "{approved:?}");
     assert_eq!((mails(&world).await, poll(&world, &login).await), (before + 1, "pending".to_owned()));
-    // The email can get lost, too.
+    // The email can be lost, too.
     let again = post(&world, &cookie, &filled(&approved, "Resend confirmation email", &[])).await;
     assert_eq!((again.status, mails(&world).await), (200, before + 2));
     assert!(again.page().contains("the command line continues by itself"));
@@ -449,7 +449,7 @@ async fn confirmation_emails_of_the_sign_in_page_are_limited() {
         let sent = post(&world, &cookie, &resend).await;
         assert!(sent.status == 200 && !sent.page().contains("command line"), "{sent:?}");
     }
-    // An approval counts with them, and still approves.
+    // An approval counts toward the limit, and still succeeds.
     let (query, login) = ask(&world, "a client").await;
     let approve = filled(&get(&world, &cookie, &query).await, "Approve sign-in", SURE);
     for (form, says) in [(&resend, ""), (&approve, "the command line continues by itself")] {

@@ -41,7 +41,7 @@ async fn owners_change_roles_and_remove_members() {
     assert!(follow(&world, &owner.cookie, &changed).await.page().contains("Role changed."));
     let both = [("jo@acme.example.com", "owner"), ("al@example.com", "owner")];
     assert_eq!(members(&world, &owner).await, both.map(|(email, role)| (email.to_owned(), role.to_owned())));
-    // The other owner may change it back, and remove.
+    // The other owner may change it back, and remove members.
     assert_eq!(press(&world, &al, "Change role: jo@acme.example.com", &[]).await.status, 303);
     let removed = press(&world, &al, "Remove member: jo@acme.example.com", &[]).await;
     assert_eq!(location(&removed), "/console/team?did=removed");
@@ -140,7 +140,7 @@ async fn refused_invitations_get_the_form_again() {
         assert!(harmless(&refused).contains(says), "{says} in {refused:?}");
         assert_eq!(refused.page().contains("<option value=\"owner\" selected>"), role == "owner");
     }
-    // Three to an address, wherever they are sent from.
+    // Three to an address, whatever their sender.
     for round in 0..4 {
         let api = json!({"email": "al@example.com", "role": "member"});
         let status = match round % 2 {
@@ -208,7 +208,7 @@ async fn names_stay_text_and_forms_of_other_sites_do_nothing() {
     assert!(world.is_signed_in(&member.cookie).await);
 }
 
-/// As many as the API lists at once.
+/// The number that the API lists at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_team_is_shown_in_parts() {
     let world = World::start().await;

@@ -32,7 +32,7 @@ async fn revoke_others(world: &World, cookie: &str) -> Answer {
     world.cli(cookie, "revoke-other-sessions", json!({})).await
 }
 
-/// The beginning of this day, as it is answered.
+/// The beginning of this day, as in responses.
 fn today() -> Value {
     json!(format!("{}T00:00:00.000Z", &common::timestamp::Timestamp::now().to_string()[..10]))
 }
@@ -82,7 +82,7 @@ async fn the_last_use_is_written_once_a_day_and_never_fails_a_call() {
     }
     assert_eq!(writes.load(Ordering::SeqCst), 1);
     assert_eq!(listed(&world, &tenant.cookie).await[0]["updatedAt"], today());
-    // It brings no session back that has ended.
+    // It does not bring back an ended session.
     world.forget_uses().await;
     let (_, ended) = tokio::join!(world.session(&tenant.cookie), world.cli(&tenant.cookie, "sign-out", json!({})));
     assert_eq!(ended.status, 200);
@@ -107,14 +107,14 @@ async fn a_revoked_session_ends_at_once() {
     assert!(!world.is_signed_in(&one).await);
     assert_eq!(world.rpc_by_session(&one, "webhooks/list", json!({})).await.status, 401);
     assert_eq!(revoke(&world, &tenant.cookie, &id).await.status, 404, "twice");
-    // A client that has the secret may send that.
+    // A client that has the secret may send it.
     assert_eq!(revoke(&world, &tenant.cookie, &secret).await.status, 200);
     assert!(!world.is_signed_in(&two).await);
     assert_eq!(listed(&world, &tenant.cookie).await.len(), 1);
     for bad in [json!("x"), json!(7), Value::Null] {
         assert_eq!(revoke(&world, &tenant.cookie, &bad).await.status, 400, "{bad}");
     }
-    // The current one, too.
+    // The current session, too.
     let id = world.session(&tenant.cookie).await.body["session"]["id"].clone();
     assert_eq!(revoke(&world, &tenant.cookie, &id).await.status, 200);
     assert_eq!(world.cli_get(&tenant.cookie, "list-sessions").await.status, 401);
@@ -194,7 +194,7 @@ async fn only_a_session_sees_and_ends_sessions() {
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
 }
 
-/// It is one transaction, so a process that dies leaves all sessions, or only the one.
+/// It is one transaction, so a process that dies leaves all sessions or only the current one.
 #[tokio::test(flavor = "multi_thread")]
 async fn ending_the_others_happens_as_a_whole_or_not_at_all() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;

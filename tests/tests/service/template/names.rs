@@ -82,7 +82,7 @@ fn every_route_is_mapped_to_its_function() {
     for route in throttled.keys() {
         assert!(mapped.contains(route), "{route} is not a route");
     }
-    // Otherwise a caller could exceed the limit of a page by `HEAD`.
+    // Otherwise a caller could exceed the limit of a page with `HEAD`.
     let twins = mapped.iter().filter_map(|route| Some((route, format!("HEAD {}", route.strip_prefix("GET ")?))));
     for (get, head) in twins {
         assert_eq!(throttled.get(get), throttled.get(&head), "{head}");

@@ -64,7 +64,7 @@ fn nothing_is_permitted_by_a_wildcard() {
                     assert!(!action.contains(['*', '?']), "{name}: {action}");
                 }
                 for resource in texts(&statement["Resource"]) {
-                    // CloudFormation gives the ARN of a log group with this suffix, which stands for its streams.
+                    // CloudFormation returns the ARN of a log group with this suffix, which stands for its streams.
                     let resource = resource.strip_suffix("-logs:*").unwrap_or(resource);
                     let is_named = !resource.contains(['*', '?']);
                     assert!(
@@ -122,7 +122,7 @@ fn only_named_origins_and_headers_are_allowed() {
     assert_eq!(cors["AllowHeaders"], json!(["content-type", "idempotency-key", "x-api-key"]));
 }
 
-/// Every role has the shared policies, and only what makes attempts may connect to a VPC.
+/// Every role has the shared policies, and only the function that makes attempts may connect to a VPC.
 #[test]
 fn every_role_has_the_shared_policies() {
     for (parameters, shared, vpc) in [(&LEAST[..], 0, 0), (&ALL[..], 2, 1)] {
@@ -216,7 +216,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     everybody_is_looked_up(world, &tenant).await;
-    // One delivery arrives in the end, and is too large to be kept, and one fails.
+    // One delivery arrives after a retry and is too large to be kept, and one fails.
     for (job, status) in [("late", Status::Delivered), ("failed", Status::Failed)] {
         world.deliver(event(&tenant.id, job)).await;
         assert_eq!(world.poll("deliveries").await, 1);
@@ -233,7 +233,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     world.deliver(failed).await;
     a_delivery_waits_for_a_receiver_that_hangs(world).await;
     a_slow_receiver_asks_for_an_hour(world, &tenant).await;
-    // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stay in it anyway.
+    // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stays in it anyway.
     throttles.on();
     for job in 0..10 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
@@ -268,7 +268,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
-/// It has not answered for so long that the delivery waits for longer than a message can, and is woken by the next sweep.
+/// It has not answered for so long that the delivery waits longer than a message can, and the next sweep wakes it.
 async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     let tenant = world.tenant("hangs").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
@@ -281,7 +281,8 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     while world.poll("hanging-deliveries").await == 0 {}
 }
 
-/// It has failed three times in a row, so its work is in the queue for slow receivers, also what is sent there after the hour.
+/// It has failed three times in a row, so its deliveries are in the queue for slow receivers, including those sent
+/// there after the hour.
 async fn a_slow_receiver_asks_for_an_hour(world: &World, tenant: &tests::Tenant) {
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (503, &[("retry-after", "3600")])]).await;
     for job in 0..4 {
@@ -302,13 +303,13 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("it is purged");
 }
 
-/// Here, too, the caller is looked up first, and a key is not enough.
+/// Here, too, the caller is identified first, and a key is not enough.
 async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Tenant) {
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     for route in ["auth/cliLoginApprove", "auth/status"] {
         world.forget_uses().await;
         assert_eq!(world.rpc_by_session(&tenant.cookie, route, login.clone()).await.status, 200, "{route}");
-        // Once more: a process that knows a key reads it and its user together.
+        // Again: a process that knows a key reads it and its user together.
         for _ in 0..2 {
             assert_eq!(world.rpc(&tenant.key, route, json!({})).await.status, 401, "{route}");
         }
@@ -317,7 +318,7 @@ async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Ten
     assert_eq!(world.cli(text(&fetched["cookieHeader"]), "sign-out", json!({})).await.status, 200);
 }
 
-/// The caller is looked up before the fields are read. Once a day, that is noted.
+/// The caller is identified before the fields are read. Once a day, the use is recorded.
 async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     let webhooks = ["create", "list", "update", "delete", "test"].map(|route| format!("webhooks/{route}"));
     let deliveries =
@@ -357,7 +358,7 @@ async fn the_pages_are_used(world: &World) {
     assert_eq!(form("/invite", accepting).await.status, 303);
 }
 
-/// As an owner who invites, manages and removes a member, and is the last to leave.
+/// As an owner who invites, manages and removes a member, and leaves last.
 async fn the_console_is_used(world: &World) {
     let owner = world.tenant("console").await;
     let act = async |cookie: &str, page: &str, fields: Value| {
@@ -394,7 +395,7 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
         let answer = world.rpc(&tenant.key, &format!("deliveries/{route}"), fields).await;
         answer.ok().clone()
     };
-    // Nothing that was delivered is kept here, so that could not be sent again.
+    // Delivered payloads are not kept here, so they could not be resent.
     let listed = read("list", json!({"webhook_endpoint_id": endpoint, "status": "failed"})).await;
     let id = &listed["deliveries"][0]["delivery_id"];
     read("get", json!({"delivery_id": id})).await;
@@ -434,7 +435,8 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": created["webhook_endpoint_id"]})).await.ok();
 }
 
-/// Uses the console's pages of endpoints. No function polls meanwhile, so each page waits for its attempt in vain.
+/// Uses the console's pages of endpoints. No function polls at the same time, so each page waits for its attempt in
+/// vain.
 async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant, endpoint: &str) {
     world.forget_uses().await;
     let browser = Browser::new(world, &tenant.cookie);
@@ -505,7 +507,8 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
     }
 }
 
-/// Code with the permissions to create network interfaces must not get into the VPC, and no other function may be there.
+/// The function's code must not be able to use the permissions to create network interfaces, and no other function may
+/// be in the VPC.
 #[test]
 fn only_deliver_is_in_a_vpc_and_cannot_use_its_permissions() {
     let within = template(&ALL);

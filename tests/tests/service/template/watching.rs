@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};
 
-/// All metrics that the functions emit, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
+/// All metrics of the functions, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
 pub(crate) const METRICS: [&str; 22] = [
     "AgeAtDelivery",
     "AttemptLatency",
@@ -92,7 +92,7 @@ fn every_queue_and_every_function_has_its_alarms() {
     let functions: BTreeSet<_> = super::functions(&template).map(|(name, _)| name).collect();
     assert_eq!(watched("Errors"), functions);
     assert_eq!(watched("Throttles"), functions);
-    // CloudWatch takes no more metrics in one alarm.
+    // CloudWatch accepts no more metrics in one alarm.
     let retrieved = |alarm: &Value| {
         let metrics = alarm["Metrics"].as_array().into_iter().flatten();
         metrics.filter(|part| part.get("MetricStat").is_some()).count()
@@ -113,7 +113,7 @@ fn every_queue_and_every_function_has_its_alarms() {
     }
 }
 
-/// The period in which the alarm sums up is long enough for some sweeps, and one sweep ends before the next begins.
+/// The alarm's period is long enough for several sweeps, and one sweep ends before the next begins.
 #[test]
 fn deliveries_are_swept_every_minute() {
     let template = template(&LEAST);
