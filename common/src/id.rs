@@ -53,7 +53,7 @@ macro_rules! uuid_id {
 uuid_id! {
     /// Identifies a user.
     UserId
-    /// Identifies an invitation into an organization.
+    /// Identifies an invitation to an organization.
     InvitationId
     /// Identifies a session. Unlike the session's token, it is not secret.
     SessionId

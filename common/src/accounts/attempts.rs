@@ -70,7 +70,7 @@ pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_second
 
 /// Invitations sent by one user.
 const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 3600 };
-/// Invitations to one address, from any user and into any organization.
+/// Invitations to one address, from any user and to any organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
 /// Changes of the notification address by one organization. Each sends two emails.

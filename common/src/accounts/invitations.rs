@@ -1,4 +1,4 @@
-//! Invitations into an organization: an owner creates one, and its recipient signs up with it.
+//! Invitations to an organization: an owner creates one, and its recipient signs up with it.
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
@@ -110,8 +110,8 @@ impl Invitations {
         })
     }
 
-    /// Invites `email` into the organization of `inviter`. A pending invitation of the same address is canceled, so
-    /// that at most one can be accepted at any time.
+    /// Invites `email` to the organization of `inviter`. A pending invitation of the same address is canceled, so that
+    /// at most one can be accepted at any time.
     ///
     /// # Errors
     /// The email has an account; or a call fails.
@@ -151,7 +151,7 @@ impl Invitations {
         Ok(listed)
     }
 
-    /// Cancels an invitation into `organization`. Of a concurrent cancellation and acceptance, one succeeds.
+    /// Cancels an invitation to `organization`. Of a concurrent cancellation and acceptance, one succeeds.
     ///
     /// # Errors
     /// The organization has no such invitation, or it was accepted; or a call fails.
@@ -178,7 +178,7 @@ impl Invitations {
         }
     }
 
-    /// The latest invitation of the same address into the same organization.
+    /// The latest invitation of the same address to the same organization.
     async fn previous(&self, invitation: &Invitation) -> Result<Option<Previous>> {
         let doing = "looking for an earlier invitation";
         let keys = [
@@ -215,8 +215,8 @@ impl Invitations {
         }
     }
 
-    /// The invitation `id` into the organization with `slug`, if it can be accepted at `now`. A wrong slug and an
-    /// unknown id give the same error, so that callers cannot probe for ids.
+    /// The invitation `id` to the organization with `slug`, if it can be accepted at `now`. A wrong slug and an unknown
+    /// id give the same error, so that callers cannot probe for ids.
     ///
     /// # Errors
     /// It does not exist, has expired or was used; or the read fails.
@@ -277,7 +277,7 @@ impl Invitations {
     }
 }
 
-/// Deletes all invitations into `organization`, and the pointers to them. An interrupted call can be repeated.
+/// Deletes all invitations to `organization`, and the pointers to them. An interrupted call can be repeated.
 pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &TenantId) -> Result<()> {
     let doing = "deleting invitations";
     let found = query_all(of_organization(dynamodb, table, organization), doing).await?;
@@ -349,7 +349,7 @@ struct Previous {
     pending: bool,
 }
 
-/// The key of the item that points to the latest invitation of an address into an organization.
+/// The key of the item that points to the latest invitation of an address to an organization.
 fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
 }

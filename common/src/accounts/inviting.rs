@@ -1,4 +1,4 @@
-//! Invites people into an organization, by email.
+//! Invites people to an organization, by email.
 
 use crate::{
     accounts::{
@@ -35,8 +35,8 @@ impl Inviting {
         })
     }
 
-    /// Invites `email` into the organization of `inviter` and sends the email. The caller has checked that `inviter`
-    /// may invite. Each try is counted.
+    /// Invites `email` to the organization of `inviter` and sends the email. The caller has checked that `inviter` may
+    /// invite. Each try is counted.
     ///
     /// # Errors
     /// Too many invitations: `Error::TooMany`; the email has an account; or a call fails.

@@ -36,7 +36,7 @@ impl Password {
     /// # Errors
     /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        // Not even prepared: preparation would take long.
+        // Longer texts are not even prepared, since that would take long.
         if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
             return Err(vec![problem]);
         }
@@ -51,7 +51,7 @@ impl Password {
         let spaces = CodePointMapData::<GeneralCategory>::new();
         let is_space = |c: char| spaces.get(c) == GeneralCategory::SpaceSeparator;
         let spaced = text.chars().map(|c| if is_space(c) { ' ' } else { c });
-        // With room for the longest form: a string that grows leaves copies behind.
+        // Reserves room for the longest form: a string that grows leaves copies behind.
         let mut prepared = Zeroizing::new(String::with_capacity(3 * text.len()));
         prepared.extend(ComposingNormalizerBorrowed::new_nfc().normalize_iter(spaced));
         let typed = (*prepared != *text).then(|| Zeroizing::new(text.to_owned()));
@@ -119,9 +119,9 @@ pub enum Checked {
     Outdated(PasswordHash),
 }
 
-/// The least and the most characters of a prepared password.
+/// The minimum and maximum number of characters of a prepared password.
 const LENGTH: (usize, usize) = (8, 128);
-/// The most characters that are prepared. Preparation joins up to four into one.
+/// The maximum number of characters that are prepared. Preparation joins up to four into one.
 const LONGEST_TYPED: usize = 4 * LENGTH.1;
 
 const SALT_LENGTH: usize = 16;
@@ -270,7 +270,8 @@ mod tests {
             let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
             assert!(matches!(check(other, &hash), Checked::Right), "{one:?} {other:?}");
         }
-        // Only what is written in several ways is one text: letters that look alike, cases and trailing spaces are not.
+        // Only different encodings of one text are equal: letters that look alike, cases and trailing spaces still
+        // differ.
         for [one, other] in [
             ["password-\u{fb01}", "password-fi"],
             ["Password-1", "password-1"],
@@ -288,7 +289,7 @@ mod tests {
         let hasher = hasher(64, 1);
         for typed in SPELLINGS.iter().flatten().chain(&["e\u{301}e\u{301}e\u{301}e\u{301}"]) {
             let guess = || Guess::new(typed).password().expect("a password");
-            // As 0.1.0 made it.
+            // As hashed by 0.1.0.
             let salt: [u8; SALT_LENGTH] = random::bytes();
             let hash = hasher.argon2(&hasher.params, typed, &salt).expect("hashed");
             let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));

@@ -1,7 +1,7 @@
 //! Batched reads and writes of a table.
 //!
-//! DynamoDB leaves out the items of throttled partitions. They are sent again, later each time; items that are left in
-//! the end are returned with the reason.
+//! DynamoDB leaves out the items of throttled partitions. They are resent with growing delays, and items that are never
+//! accepted are returned with the reason.
 
 use std::time::Duration;
 
@@ -69,8 +69,8 @@ pub(crate) async fn batch_write(
     written.map_err(|left| left.into_error(doing)).try_collect().await
 }
 
-/// As [`batch_write`], with a label for each write. The results are those of the batches. `is_of` tells whether a label
-/// is that of a write which DynamoDB left out.
+/// As [`batch_write`], with a label for each write. The results are those of the batches. `is_of` returns whether a
+/// label belongs to a write that DynamoDB left out.
 pub(crate) fn write_all<L>(
     dynamodb: &Client,
     table: &str,

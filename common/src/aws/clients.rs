@@ -72,7 +72,7 @@ impl<'env> Aws<'env> {
         })
     }
 
-    /// The DynamoDB client, which also retries writes that met a transaction.
+    /// The DynamoDB client, which also retries writes that conflicted with a transaction.
     #[must_use]
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         let client = || config!(aws_sdk_dynamodb, self, "AWS_ENDPOINT_URL_DYNAMODB", retry_classifier(MetTransaction));
@@ -174,7 +174,7 @@ mod tests {
         format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
-    /// A client whose calls get these answers, each on a connection of its own.
+    /// A client whose calls get these answers, each on a separate connection.
     async fn client_of(answers: [String; 2]) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));

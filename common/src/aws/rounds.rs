@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 /// The number of times that a conditional write starts over because other writes came first.
 const STARTS: u32 = 10;
 
-/// Repeats a round, which writes conditionally on what it has read, until one breaks. Each round gets the state with which
-/// the round before it continues, the first one `state`. (An async closure could change its own state, but its future is
-/// not known to be `Send`.)
+/// Repeats a round, which writes conditionally on what it has read, until one breaks. Each round gets the state that
+/// the previous one returned, and the first one `state`. (An async closure could change its own state, but its future
+/// is not known to be `Send`.)
 ///
 /// # Errors
 /// A round failed; or other writes came first in every round: [`Error::Busy`].

@@ -145,7 +145,7 @@ impl<W: Sync> Access<W> for Public {
 /// those of deleted users, all get the same answer.
 ///
 /// A key takes precedence: browsers add cookies automatically, but a key is sent on purpose and names the organization
-/// to act for. It may do all that a session may on these routes.
+/// to act for. It may do everything that a session may on these routes.
 pub struct Verified;
 
 impl Access<Callers> for Verified {
@@ -208,7 +208,7 @@ impl Caller {
 /// A user with a session or a key, or an anonymous caller.
 ///
 /// A session takes precedence: it may do more than a key on these routes, and a client with a key in its environment
-/// sends that key with every call, also once its user has signed in.
+/// sends that key with every call, even after its user has signed in.
 pub struct AnyCaller;
 
 impl Access<Callers> for AnyCaller {

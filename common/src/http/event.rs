@@ -112,8 +112,9 @@ impl Request {
     }
 }
 
-/// The path that a request means: without repeated slashes, which joining `/v1/...` to a base URL that ends in `/` makes,
-/// and without slashes at its end. Routes are found by this path alone, so that their checks apply to every spelling.
+/// The path that a request means: without repeated slashes, which result from joining `/v1/...` to a base URL that ends
+/// in `/`, and without slashes at its end. Routes are found by this path alone, so that their checks apply to every
+/// spelling.
 #[must_use]
 pub fn canonical(path: &str) -> String {
     let mut canonical = String::with_capacity(path.len());

@@ -96,8 +96,7 @@ impl Fields {
         }
     }
 
-    /// Reads a required text that may also come as the only element of an array, as clients send it that could name
-    /// several.
+    /// Reads a required text that may also be the only element of an array, because some clients send an array here.
     ///
     /// # Errors
     /// It is missing, neither a string nor an array of one, or `parse` rejects it.

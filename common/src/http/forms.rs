@@ -1,4 +1,4 @@
-//! The domain's values in the API: their forms as texts, and the answers made of them.
+//! The domain's values in the API: their text forms, and the responses made of them.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// The forms of values in answers. As fields of an input, values have the schemas of their forms.
+/// The forms of values in answers. As fields of an input, values have the schemas of these forms.
 macro_rules! forms {
     ($($type:ident $(: $text:ident)?,)*) => {$(
         $(impl From<$type> for api::$type {
@@ -232,8 +232,8 @@ schemas! {
         "minLength": 16,
         "maxLength": 256,
         "pattern": r"^\S(\s*\S){15,}$",
-        // After the prefix too few characters or at most one base64 symbol; without it, only ASCII characters other than
-        // base64 symbols.
+        // After the prefix, too few characters or at most one base64 symbol; without it, only ASCII characters other
+        // than base64 symbols.
         "not": { "pattern": r"^(whsec_((\s*\S){0,15}\s*|[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*)|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
         "writeOnly": true,
         "examples": ["correct-horse-battery-staple"],

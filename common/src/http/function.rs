@@ -160,8 +160,8 @@ impl Function {
     }
 }
 
-/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`; without a
-/// confirmed address, to the page that says where the link was sent.
+/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`; without
+/// a confirmed address, to the page that names the recipient of the link.
 fn answer_of(error: HttpError, back: &str) -> Reply {
     match error {
         HttpError::Domain(Error::Unauthorized) => {

@@ -3,7 +3,8 @@
 use api::error::Reason;
 use lambda_http::http::Method;
 
-/// A value that says which other fields are required: the value, a name for the input that has it, and the fields.
+/// A value that determines which other fields are required: the value, a name for the input that has it, and the
+/// fields.
 pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
 /// The header of an API key.
@@ -20,7 +21,7 @@ pub struct RouteInfo {
     pub credentials: &'static [Credential],
     /// The purpose of the route in one sentence, for the OpenAPI description. A route without it is not part of the API.
     pub summary: &'static str,
-    /// More for callers than the summary says, in Markdown; may be empty.
+    /// Details for callers beyond the summary, in Markdown; may be empty.
     pub description: &'static str,
     /// The errors that it can return, in addition to those of every route of its kind.
     pub faults: &'static [Fault],
@@ -29,15 +30,16 @@ pub struct RouteInfo {
 }
 
 impl RouteInfo {
-    /// The methods that the route serves: with `GET` also `HEAD`, by which monitors and link checkers look at a page.
+    /// The methods that the route serves: with `GET` also `HEAD`, which monitors and link checkers use.
     #[must_use]
     pub fn methods(&self) -> &'static [&'static str] {
         if self.method == Method::GET { &["GET", "HEAD"] } else { &["POST"] }
     }
 }
 
-/// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request. The variable
-/// `{proxy+}` takes slashes as well. `Some(None)` if the route has no variable; `None` if the path does not match the route.
+/// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request. The
+/// variable `{proxy+}` also matches slashes. `Some(None)` if the route has no variable; `None` if the path does not
+/// match the route.
 pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<(&'static str, &'a str)>> {
     let Some((before, name)) = route.split_once('{') else { return (path == route).then_some(None) };
     let takes = |value: &&str| !value.is_empty() && (name.ends_with("+}") || !value.contains('/'));

@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// They are JSON, which is all that an unknown member has to be.
+    /// They are JSON, and unknown members need nothing more.
     #[test]
     fn half_a_surrogate_pair_and_any_number_are_json() {
         for value in [r#""\ud800""#, r#"["\udc00\ud800"]"#, r#"{"\ud800":{"a":1e999}}"#, "-1e400", r#"[[1e400]]"#] {
@@ -222,8 +222,8 @@ mod tests {
         assert_eq!(object(r#"{"a":["\ud800","b"]}"#)["a"], Json::List(vec![Json::Garbled, Json::Text("b".to_owned())]));
     }
 
-    /// Parsed into a `Value`, this overflows the stack of a thread: the marker makes serde_json parse the string's text
-    /// as JSON again, each time with a new nesting limit.
+    /// Parsed into a `Value`, this overflows the stack of a thread: serde_json's marker makes it parse the string's
+    /// text as JSON again, each time with a new nesting limit.
     #[test]
     fn a_bomb_of_nested_strings_is_only_a_string() {
         let mut bomb = "0".to_owned();

@@ -150,8 +150,9 @@ fn idempotency_key() -> Value {
     })
 }
 
-/// `webhooksCreate`, `getVerifyEmail`, `getResetPasswordPage`: the words of the path, with the method where paths alone
-/// are not unique. The suffix `Page` separates pages from routes of the same name under `/api/auth`.
+/// The words of the path, such as `webhooksCreate`, with the method if paths alone are not unique, such as
+/// `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` separates pages from routes of the same name under
+/// `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");
     let words = path.split(['/', '-']).map(|word| word.trim_matches(['{', '}']));
@@ -226,7 +227,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     responses.into()
 }
 
-/// Describes the member that tells alternatives apart as the alternative that it stands for.
+/// Describes the member that distinguishes alternatives as a constant of its alternative.
 fn with_tags_described(mut schema: Schema) -> Schema {
     for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let description = variant["description"].clone();

@@ -120,7 +120,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Adds more for callers than the summary says, in Markdown.
+    /// Adds details for callers beyond the summary, in Markdown.
     #[must_use]
     pub fn description(mut self, description: &'static str) -> Self {
         self.info.description = description;

@@ -39,8 +39,8 @@ impl Generators {
     }
 }
 
-/// Joins names that are described one by one into one `enum`: in clients of openapi-generator, each of those
-/// alternatives would match any text.
+/// Joins names that are described one by one into one `enum`: in clients of openapi-generator, each alternative would
+/// match any text.
 fn join_names(schema: &mut Value) {
     let variants = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
     let named: Option<Vec<_>> = variants.iter().map(|one| one["const"].as_str().map(|name| (name, one))).collect();
@@ -64,9 +64,9 @@ pub(super) struct FieldDescriptions {
     pub(super) fields: Vec<(&'static str, bool, Schema)>,
     /// Whether the input includes an idempotency key.
     pub(super) takes_key: bool,
-    /// The field that says which others are required, and its values.
+    /// The field that determines which others are required, and its values.
     pub(super) cases: Option<(&'static str, &'static [Case])>,
-    /// Fields of which only one can be there.
+    /// Fields of which only one can be present.
     pub(super) either: Option<[&'static str; 2]>,
 }
 
@@ -80,7 +80,7 @@ impl FieldDescriptions {
         self.push(name, is_required, schema);
     }
 
-    /// Adds a field with what was said about it, and what its type says about its form.
+    /// Adds a field with its description, and with the form that its type describes.
     fn push(&mut self, name: &'static str, is_required: bool, mut schema: Schema) {
         let (about, example) = (std::mem::take(&mut self.about), std::mem::take(&mut self.example));
         let form = schema.get("description").and_then(Value::as_str).unwrap_or_default();
@@ -152,7 +152,7 @@ impl FieldDescriptions {
     }
 }
 
-/// An object that has all of these properties. Each is declared, as linters of OpenAPI demand.
+/// An object that has all of these properties. Each is declared, as OpenAPI linters require.
 fn with_all(names: &[&str]) -> Value {
     let declared: Map<_, _> =
         names.iter().map(|name| ((*name).to_owned(), json!({ "description": "Any value." }))).collect();

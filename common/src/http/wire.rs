@@ -27,8 +27,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The fields in a body, which is a form for pages and JSON otherwise. An empty body has no fields, and neither has
-    /// a JSON `null`, which many clients send for no input.
+    /// The fields in a body, which is a form for pages and JSON otherwise. An empty body has no fields, and neither
+    /// does a JSON `null`, which many clients send instead of an empty input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());

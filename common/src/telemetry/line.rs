@@ -1,6 +1,7 @@
-//! The lines of the service's log. A line is a stable dotted name with fields: filters, queries and alarms of operators
-//! refer to names, which a sentence would not survive. [`log!`](crate::log) writes a line, and takes only names of this
-//! list. The table in docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service -- docs::operating`.
+//! The lines of the service's log. A line is a stable dotted name with fields: operators' filters, queries and alarms
+//! refer to names, and would break if a sentence changed. [`log!`](crate::log) writes a line, and takes only names of
+//! this list. The table in docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service --
+//! docs::operating`.
 
 use tracing::Level;
 

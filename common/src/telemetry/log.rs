@@ -27,8 +27,8 @@ pub fn init(env: &Env) {
     panic::set_hook(Box::new(|panic| crate::log!("function.panicked", %panic)));
 }
 
-/// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: no line of the service is below
-/// it, and the lines of libraries there have whole requests with their secrets.
+/// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: the service writes no line
+/// below it, and those of libraries contain whole requests with their secrets.
 pub fn subscriber<W>(level: LevelFilter, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -113,7 +113,7 @@ mod tests {
     fn written(level: LevelFilter, log: impl FnOnce()) -> Vec<Value> {
         let written = Written::default();
         let writer = written.clone();
-        // A second subscriber, so that `tracing` does not switch off lines at the first thread that comes to them.
+        // A second subscriber, so that `tracing` does not disable lines at the first thread that reaches them.
         let _other = tracing::Dispatch::new(subscriber(LevelFilter::OFF, io::sink));
         tracing::subscriber::with_default(subscriber(level, move || writer.clone()), log);
         let bytes = written.0.lock().expect("no panic");

@@ -266,7 +266,7 @@ fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     } else if connection.is_spent() {
         "The headers of the response exceed 64 KiB"
     } else if error.is_parse() {
-        // Without its code for servers, `hyper` does not tell one from the other.
+        // `hyper` does not distinguish them without its server code.
         "The response is not valid HTTP/1.1, or has more than 1,024 header lines"
     } else if connection.is_unanswered() {
         "The receiver closed the connection without a response"

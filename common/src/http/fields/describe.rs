@@ -26,8 +26,8 @@ impl Fields {
         description
     }
 
-    /// Describes the field that is read next, for the reference of the API: its purpose and its default. The type of the field
-    /// says what form it has.
+    /// Describes the field that is read next, for the reference of the API: its purpose and its default. The type of
+    /// the field describes its form.
     pub fn about(&mut self, _text: &'static str) -> &mut Self {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -45,8 +45,8 @@ impl Fields {
         self
     }
 
-    /// Describes that the value of a field says which others are required: with each value those that are named beside it,
-    /// which are refused with other values. The first value is the default. Reading the fields checks it.
+    /// Describes that the value of a field determines which others are required: each value requires the fields named
+    /// beside it, which are refused with other values. The first value is the default. Reading the fields checks it.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
         #[cfg(feature = "openapi")]
@@ -55,7 +55,7 @@ impl Fields {
         }
     }
 
-    /// Describes that of two optional fields only one can be there. Reading the fields checks it.
+    /// Describes that only one of two optional fields can be present. Reading the fields checks it.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn either(&mut self, _fields: [&'static str; 2]) {
         #[cfg(feature = "openapi")]

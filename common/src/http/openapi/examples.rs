@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Numbers that say more than the least allowed one, by the names of their members.
+/// More realistic numbers than the smallest allowed one, by the names of their members.
 const NUMBERS: [(&str, u64); 6] = [
     ("duration_ms", 85),
     ("expiresIn", 2_592_000),
@@ -64,7 +64,7 @@ fn example(schema: &Value, schemas: &Value) -> Value {
     let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));
     match kind {
         Some("object") => {
-            // Of fields that exclude each other, the first.
+            // Only the first of fields that exclude each other.
             let excluded = schema.pointer("/not/required/1").and_then(Value::as_str);
             let properties = schema["properties"].as_object().into_iter().flatten();
             let properties = properties.filter(|(name, _)| Some(name.as_str()) != excluded);

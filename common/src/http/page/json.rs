@@ -4,7 +4,7 @@
 const DEEPEST: usize = 24;
 
 /// Puts the members and elements of `text` on lines of their own, up to about `most` bytes, and returns whether that is
-/// the whole text. Text that is not JSON gets odd line breaks, and loses only white space.
+/// the whole text. Text that is not JSON gets odd line breaks, but loses only white space.
 #[must_use]
 pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);

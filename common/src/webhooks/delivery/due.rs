@@ -19,7 +19,7 @@ pub struct DueAttempt {
     pub attempt: u32,
 }
 
-/// The queue that brings an attempt, chosen by the response time of the receiver. Each queue has its own invocations,
+/// The queue that carries an attempt, chosen by the response time of the receiver. Each queue has its own invocations,
 /// so an attempt never waits for a slower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {

@@ -70,7 +70,7 @@ pub enum Step {
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// An attempt that would come after [`MAX_AGE`] is moved forward to within this time before the end, so that a delivery
+/// An attempt that would come after [`MAX_AGE`] is moved forward to this period before the end, so that a delivery
 /// still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
 /// The maximum share by which delays are extended, so that deliveries that failed together are not retried together.

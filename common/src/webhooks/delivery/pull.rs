@@ -14,7 +14,7 @@ pub struct Pull {
 /// The right to settle a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Tells the lease from every other lease.
+    /// Distinguishes the lease from every other lease.
     pub id: LeaseId,
     /// The end of the lease. `None` once it has been settled.
     pub ends: Option<Timestamp>,

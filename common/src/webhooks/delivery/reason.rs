@@ -1,10 +1,10 @@
-//! How people read the reason of a failed attempt. Programs read the reason itself: see [`Failure::reason`].
+//! The reason of a failed attempt, in words for people. Programs read the reason itself: see [`Failure::reason`].
 //!
 //! [`Failure::reason`]: super::Failure::reason
 
 use super::detail::Detail;
 
-/// A short name for a failure: `HTTP 500` where the receiver sent a status, otherwise a few words.
+/// A short name for a failure: `HTTP 500` if the receiver sent a status, otherwise a few words.
 #[must_use]
 pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
     if let Some(status) = status_code {
@@ -29,7 +29,7 @@ pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
     name.to_owned()
 }
 
-/// The meaning of a failure, in sentences: its detail, or what the reason means.
+/// The meaning of a failure, in sentences: its detail, or an explanation of the reason.
 #[must_use]
 pub fn error_meaning(reason: &str, detail: Option<&Detail>) -> String {
     if let Some(detail) = detail {

@@ -207,7 +207,7 @@ impl Delivery {
             tries: 0,
             trigger,
             fails_at: fails_at(now),
-            // The lease ends, since its holder was to deliver the event that is now delivered again.
+            // The lease ends, since its holder was to deliver the event that is now resent.
             pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),
             ..self
         }

@@ -20,7 +20,8 @@ use crate::{
 /// Marks a text as a webhook secret. It is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// The fewest visible characters of a secret that a tenant chooses. Sixteen random letters and digits have 95 bits.
+/// The minimum number of visible characters of a secret that a tenant chooses. Sixteen random letters and digits have
+/// 95 bits.
 const FEWEST_CHOSEN: usize = 16;
 
 /// 1 to 256 characters, not blank. The text is an HMAC key; its decoding by Standard Webhooks libraries can be another.
@@ -44,8 +45,8 @@ impl SigningSecret {
     ///
     /// - It has 16 visible characters, apart from the prefix: a reader of one delivery can try short secrets until one
     ///   gives its signature.
-    /// - It begins and ends with a visible character. Text that is pasted often does not, and then the receiver's copy
-    ///   is another key, and no library decodes it as base64.
+    /// - It begins and ends with a visible character. Pasted text often does not, and then the receiver's copy is
+    ///   another key, and no library decodes it as base64.
     /// - It does not decode to an empty key, which some libraries accept: anyone could sign with it.
     ///
     /// A secret that is stored or comes with a job is only parsed, so that no delivery is lost for these rules.
@@ -68,8 +69,8 @@ impl SigningSecret {
         if problems.is_empty() { Ok(secret) } else { Err(problems) }
     }
 
-    /// Whether base64 decoders make an empty key of the text. Without the prefix, which promises base64, the key counts
-    /// as empty only if decoders skip every character of the text.
+    /// Whether base64 decoders decode the text to an empty key. Without the prefix, which promises base64, the key
+    /// counts as empty only if decoders skip every character of the text.
     fn is_empty_key(&self) -> bool {
         match self.0.strip_prefix(PREFIX) {
             Some(text) => text.matches(is_symbol).count() < 2,

@@ -33,7 +33,7 @@ pub struct Health {
     pub hangs: bool,
     /// The time at which a hanging receiver last answered again.
     pub replied_at: Option<Timestamp>,
-    /// The time at which it was cut off for the first time, which a trial follows: it may be merely slow.
+    /// The time at which it was first cut off, which starts a trial: it may be merely slow.
     pub suspected_at: Option<Timestamp>,
     /// The time since which deliveries have failed without a success.
     pub failing_since: Option<Timestamp>,

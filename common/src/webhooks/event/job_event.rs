@@ -122,8 +122,8 @@ impl JobEvent {
 struct Message<'a>(Members<'a>);
 
 impl<'a> Message<'a> {
-    /// A member that is only passed on. Of several, the last counts, as for nearly every parser of JSON, and so for the
-    /// tests of the producer.
+    /// A member that is only passed on. The last of several counts, as in nearly every JSON parser, and so in the
+    /// producer's tests.
     fn last(&self, name: &str) -> Option<&'a RawValue> {
         let mut members = self.0.0.iter().rev();
         let (_, value) = members.find(|(other, _)| other == name)?;
@@ -380,7 +380,7 @@ mod tests {
         ] {
             assert_eq!(problem(&more), format!("{name} occurs several times, with different values"));
         }
-        // As a library writes that flattens one object into another.
+        // As written by a library that flattens one object into another.
         let same = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","job_id":"j","tenant_id":"t"}"#;
         assert!(body(same).contains(r#""job_id":"j""#));
         let skipped = format!(

@@ -1,4 +1,4 @@
-//! A failing workflow, and the time at which its organization is told.
+//! A failing workflow, and the time at which its organization is notified.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -19,19 +19,19 @@ const APART: Duration = Duration::from_secs(60 * 60);
 /// The time for which sending a notice is tried. A notice may have to wait for the next day's quota.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
-/// A workflow with failures that its organization may have to be told about.
+/// A workflow with failures that may have to be reported to its organization.
 pub struct Failing {
     /// The name that its producer uses.
     pub workflow: Option<String>,
-    /// The newest failures. Some may be duplicates, or may have been told already.
+    /// The newest failures. Some may be duplicates, or may have been reported already.
     pub(super) newest: Vec<JobFailure>,
     /// The failures since the last email.
     pub(super) failed: Vec<FailureId>,
     /// The number of further failures, which have no ids.
     pub(super) more: u64,
-    /// The latest failures that have been told.
+    /// The latest failures that have been reported.
     pub(super) told: Vec<FailureId>,
-    /// The time up to which the ids of told failures are incomplete, since there were too many.
+    /// The time up to which the ids of reported failures are incomplete, since there were too many.
     pub(super) told_until: Option<Timestamp>,
     /// The time since which the notice has been pending.
     pub(super) at: Timestamp,
@@ -80,7 +80,7 @@ impl Failing {
         self.failed.len() >= FULL
     }
 
-    /// The number of failures that have not been told.
+    /// The number of unreported failures.
     #[must_use]
     pub fn count(&self) -> Count {
         let mut jobs = HashSet::new();
@@ -89,7 +89,7 @@ impl Failing {
         Count { number, is_exact: self.more == 0 && !self.is_full() }
     }
 
-    /// The newest failures that have not been told, at most three, newest first.
+    /// The newest unreported failures, at most three, newest first.
     #[must_use]
     pub fn newest(&self) -> Vec<&JobFailure> {
         let mut jobs = HashSet::new();
@@ -105,7 +105,7 @@ impl Failing {
         was_one_of_many || self.told.iter().any(|told| told.job == id.job)
     }
 
-    /// The ids to store as told after an email: the latest failures of the old and new ids.
+    /// The ids to store as reported after an email: the latest failures of the old and new ids.
     pub(super) fn told_with_these(&self) -> Vec<FailureId> {
         let mut told: Vec<_> = self.told.iter().chain(&self.failed).copied().collect();
         told.sort_by_key(FailureId::order);

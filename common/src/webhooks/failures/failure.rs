@@ -1,4 +1,4 @@
-//! A failed job, reduced to the fields that its organization is told.
+//! A failed job, reduced to the fields that are reported to its organization.
 
 use std::{borrow::Cow, cmp::Reverse, collections::HashSet, fmt, str::FromStr};
 
@@ -40,7 +40,7 @@ pub struct FailureId {
     pub(super) at: i64,
     /// A hash of the job's id.
     pub(super) job: u64,
-    /// Whether the event had been received before. It may then have been told, and its id forgotten, already.
+    /// Whether the event had been received before. It may then already have been reported, and its id forgotten.
     pub(super) is_repeated: bool,
 }
 

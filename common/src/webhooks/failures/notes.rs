@@ -1,4 +1,4 @@
-//! The writes to the items of failing workflows: noting failures, and telling organizations.
+//! The writes to the items of failing workflows: noting failures, and notifying organizations.
 
 use std::time::Duration;
 
@@ -126,7 +126,8 @@ impl JobFailures {
         Ok(is_counted.then_some(Failing { tries, ..failing }))
     }
 
-    /// Notes that an email has told the failures in `failing`. Failures noted since stay pending for the next email.
+    /// Notes that an email has reported the failures in `failing`. Failures noted since stay pending for the next
+    /// email.
     pub async fn told(
         &self,
         tenant: &TenantId,
@@ -157,7 +158,7 @@ impl JobFailures {
         rest.send(&self.dynamodb, DOING).await.map(drop)
     }
 
-    /// Removes a notice whose failures have all been told, unless a failure has been noted since.
+    /// Removes a notice whose failures have all been reported, unless a failure has been noted since.
     pub async fn drop_notice(&self, tenant: &TenantId, workflow: &WorkflowKey, failing: &Failing) -> Result<()> {
         let drop_all = self.update(tenant, &sort_key(workflow)).remove(DONE).only_if(is_unchanged(failing));
         drop_all.send(&self.dynamodb, "dropping a notice about failed jobs").await.map(drop)

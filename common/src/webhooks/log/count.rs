@@ -1,8 +1,8 @@
 //! Counts of deliveries by status, hour and reason.
 //!
-//! The deliveries that are not delivered are counted through their [index](super::open), all of them. The delivered ones
-//! are counted while they are read, newest first and up to a bound: counters would cost writes. The counts say from which
-//! time on they are complete.
+//! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted while
+//! they are read, newest first and up to a bound: counters would cost writes. The counts include the time from which
+//! they are complete.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -120,8 +120,8 @@ impl Log {
 }
 
 impl Statistics {
-    /// Adds a delivery that was read. Those that are not delivered are counted through their index, but not those that
-    /// ended: they are in none of the numbers for which the index is read.
+    /// Adds a delivery that was read. Undelivered ones are counted through their index, except those that ended: they
+    /// are in none of the numbers for which the index is read.
     fn add(&mut self, shard: Shard, item: &Item) {
         let record = Record::new("delivery", item);
         let Some((id, status)) = id(shard, item).zip(record.parsed(STATUS).ok()) else { return };
@@ -141,7 +141,7 @@ impl Statistics {
         *self.hours.entry(hour(Timestamp::from_millisecond(id.at.get()))).or_default() += one;
     }
 
-    /// Adds the deliveries that are not delivered and were created at `since` or later.
+    /// Adds the undelivered deliveries that were created at `since` or later.
     fn add_open(&mut self, open: &Open, since: Timestamp) {
         let mut add = |backlog: &Backlog, one: Counts| {
             for at in backlog.newest.iter().filter(|at| **at >= since) {

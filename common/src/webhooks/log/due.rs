@@ -49,7 +49,7 @@ pub struct DueRow {
     pub attempt: DueAttempt,
     /// The time at which it is due.
     pub at: Timestamp,
-    /// The queue that brings it.
+    /// The queue that carries it.
     pub queue: Queue,
 }
 
@@ -172,7 +172,7 @@ const SLOW: &str = "-slow";
 const HANGING: &str = "-hanging";
 
 impl Log {
-    /// The due row of a delivery that waits: `queue` brings its next attempt.
+    /// The due row of a delivery that waits: `queue` carries its next attempt.
     #[must_use]
     pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, queue: Queue, now: Timestamp) -> Row {
         let at = delivery.wakes_at().unwrap_or(now);

@@ -1,9 +1,9 @@
-//! The deliveries that are not delivered, counted exactly in a log of any size: through the sparse index, which costs
-//! nothing to keep, and without reading what is delivered.
+//! Undelivered deliveries, counted exactly in a log of any size: through the sparse index, which costs nothing to keep,
+//! and without reading delivered ones.
 //!
 //! One statement reads the keys of up to 50 partitions of the index. If it finds a thousand, the partition at which it
-//! stopped is read by queries instead, up to [`MOST`] keys, and another statement begins after that partition. The index
-//! lags behind the table, by less than a second as a rule.
+//! stopped is read by queries instead, up to [`MOST`] keys, and another statement begins after that partition. The
+//! index lags behind the table, usually by less than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -27,8 +27,8 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// The deliveries of a destination that are not delivered, by status. Failed tests are left out: an endpoint has missed
-/// no event by them.
+/// The undelivered deliveries of a destination, by status. Failed tests are left out: the endpoint missed no event
+/// because of them.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     /// Those that wait for an attempt.
@@ -48,7 +48,7 @@ pub struct Backlog {
     pub is_longer: bool,
     /// The oldest.
     pub oldest: Option<DeliveryId>,
-    /// When those that were counted were created, newest first.
+    /// The creation times of the counted deliveries, newest first.
     pub newest: Vec<Timestamp>,
     /// The time of the last of them, if there are more.
     pub newest_since: Option<Timestamp>,
@@ -73,7 +73,7 @@ struct Place {
 }
 
 impl Log {
-    /// The deliveries that are not delivered, of each of `destinations`, which are given by their shards.
+    /// The undelivered deliveries of each of `destinations`, which are given by their shards.
     ///
     /// # Errors
     /// A read failed.
@@ -201,7 +201,7 @@ impl Backlog {
         self.newest_since = self.newest_since.max(other.newest_since);
     }
 
-    /// When the oldest was created.
+    /// The creation time of the oldest.
     #[must_use]
     pub fn oldest_at(&self) -> Option<Timestamp> {
         self.oldest.map(|id| Timestamp::from_millisecond(id.at.get()))

@@ -323,7 +323,7 @@ impl Log {
     }
 }
 
-/// The attributes of [`standing`] that not every status has, and that go when they are not set.
+/// The attributes of [`standing`] that not every status has, and that are removed if they are not set.
 pub(super) const PASSING: [Attribute; 5] = [NEXT_ATTEMPT_AT, OPEN, DUE, LEASE, LEASE_ENDS];
 
 /// The sort key of an earlier attempt.
@@ -331,7 +331,7 @@ fn attempt_key(number: u32) -> String {
     format!("{ATTEMPT}{number:06}")
 }
 
-/// The attributes that go with a status. `delivered` needs only a few.
+/// The attributes of a status. `delivered` needs only a few.
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {

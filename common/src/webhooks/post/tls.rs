@@ -40,8 +40,8 @@ pub fn tls(authorities: impl Into<Arc<RootCertStore>>) -> Result<ClientConfig, E
     Ok(config)
 }
 
-/// Verifies certificates as the default verifier of `rustls` does, and tells a self-signed certificate and an
-/// incomplete chain from an authority that is not trusted: `rustls` does not show the certificates to its callers.
+/// Verifies certificates as the default verifier of `rustls` does, and distinguishes a self-signed certificate and an
+/// incomplete chain from an untrusted authority: `rustls` does not show the certificates to its callers.
 #[derive(Debug)]
 struct Verifier {
     authorities: Arc<RootCertStore>,
@@ -220,7 +220,7 @@ fn certificate(error: &CertificateError) -> Detail {
     })
 }
 
-/// A name of a certificate, which comes as `DnsName("a.example")`.
+/// A name of a certificate, which is given as `DnsName("a.example")`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.unwrap_or(name).trim_matches('"')
