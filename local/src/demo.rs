@@ -31,16 +31,16 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SIGNING_SECRET: &str = "correct-horse-battery-staple";
-/// The answer of a receiver that is down.
+/// The response of a receiver that is down.
 const DOWN: &str = "restarting, please try later";
 
-/// Speaks HTTP to the service, as any client does.
+/// Speaks HTTP with the service, as any client does.
 type Http = Client<HttpConnector, Full<Bytes>>;
 
 /// The headers and body that reached the receiver.
 type Delivery = (HeaderMap, Bytes);
 
-/// Runs the demo, and fails at the first step that does not go as expected.
+/// Runs the demo, and fails at the first unexpected result.
 pub(crate) async fn run(has_colors: bool) -> Result<()> {
     let story = Story { has_colors, http: Client::builder(TokioExecutor::new()).build_http() };
     say("From sign-up to a signed webhook, and a failed delivery that is resent.\n");
@@ -292,7 +292,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
     Ok(headers.get(name).with_context(|| format!("the header {name} is missing"))?.to_str()?)
 }
 
-/// These members of `value`, or of the value in its envelope `json`, and a mark if there are others.
+/// These members of `value`, or of the value in its envelope `json`, and an ellipsis if there are others.
 fn brief(value: &Value, members: &[&str]) -> String {
     if let Some(fields) = value.get("json") {
         return format!(r#"{{"json":{}}}"#, brief(fields, members));

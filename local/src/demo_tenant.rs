@@ -1,13 +1,14 @@
-//! A demo tenant: an organization with a past, so that its pages and lists have something to show.
+//! A demo tenant: an organization with a history, so that its pages and lists have something to show.
 //!
-//! Accounts, keys and endpoints come from calls of the API, with the clock set to the day they belong to (`common::ambient`).
-//! Deliveries come from a process of `webhooks-deliver` of its own, to which [`past`] hands job events and due attempts in the order
-//! of their times; its messages are caught on their way to SQS ([`catch`]). Pending ones go to SQS at the end, or wait in the log for
-//! the next sweep.
+//! Accounts, keys and endpoints are created through the API, with the clock set to their days (`common::ambient`).
+//! Deliveries are made by a separate process of `webhooks-deliver`, to which [`past`] passes job events and due
+//! attempts in the order of their times; its messages are intercepted on their way to SQS ([`catch`]). Pending ones go
+//! to SQS at the end, or wait in the log for the next sweep.
 //!
-//! A process that finds the owner of the demo tenant creates nothing. The endpoints keep their URLs, so the same `--inbox` port
-//! must be used with `.local/`. A process that is killed while it creates the tenant leaves a part of it. `GET /demo` signs in by
-//! the API's own route, leads to `/console`, and refuses a browser sent there by another site. No deployed function has it.
+//! A process that finds the owner of the demo tenant creates nothing. The endpoints keep their URLs, so the same
+//! `--inbox` port must be used with `.local/`. A process that is killed while it creates the tenant leaves it
+//! incomplete. `GET /demo` signs in through the API's own route, leads to `/console`, and refuses a browser sent there
+//! by another site. No deployed function has it.
 
 mod api;
 mod catch;
@@ -38,7 +39,7 @@ use crate::{
     requests::Requests,
 };
 
-/// Where a browser is signed in to the demo tenant.
+/// The path at which a browser is signed in to the demo tenant.
 pub(crate) const PATH: &str = "/demo";
 
 /// The owner of the demo tenant, who can sign in. The password is for this machine only.
@@ -50,11 +51,11 @@ pub struct DemoTenant {
     pub email: &'static str,
     /// The owner's password.
     pub password: &'static str,
-    /// Whether it is new. If not, an earlier run made it.
+    /// Whether it is new. If not, an earlier run created it.
     pub is_new: bool,
 }
 
-/// The parts of the stack that make the demo tenant.
+/// The parts of the stack that create the demo tenant.
 pub(crate) struct Tools<'a> {
     pub(crate) api: &'a Api,
     pub(crate) mail: &'a EmailStore,
@@ -65,7 +66,7 @@ pub(crate) struct Tools<'a> {
     pub(crate) queues: &'a BTreeMap<String, String>,
 }
 
-/// Makes the demo tenant, unless it is there.
+/// Creates the demo tenant, unless it exists.
 pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
     let api = tools.api;
     let signed_in = api.sign_in(people::OWNER, people::PASSWORD).await?;
@@ -75,7 +76,7 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
         other => bail!("the owner of the demo tenant cannot sign in: {other}"),
     };
     let tenant = if is_new { Some(live(&tools).await?) } else { None };
-    // The inbox is in memory only, the tables may be in files.
+    // The inbox is in memory only; the tables may be in files.
     endpoints::ALL.iter().try_for_each(|endpoint| endpoint.tell(tools.inbox))?;
     tools.inbox.keep(true);
     if let Some(tenant) = tenant {
@@ -95,7 +96,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     const HOUR: u64 = 60;
     const DAY: u64 = 24 * HOUR;
 
-    // The inbox does not show the webhooks of the past.
+    // The inbox does not show webhooks of the past.
     inbox.keep(false);
     let people = People { api, mail: tools.mail };
     let (owner, tenant) = clock(ago(6 * DAY)).within(people.found()).await?;
@@ -127,7 +128,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     past.until(ago(6 * HOUR)).await?;
     clock(ago(6 * HOUR)).within(REPORTS.update(api, &key, json!({"active": false}))).await?;
     past.until(ago(HOUR)).await?;
-    // The key is in use.
+    // The key has been used.
     clock(ago(HOUR)).within(endpoints::list(api, &key)).await?;
     past.until(start).await?;
     for (at, queue, body) in past.left() {

@@ -1,4 +1,4 @@
-//! The functions, invoked as Lambda does it: with JSON, a context and a deadline.
+//! The functions, invoked as Lambda invokes them: with JSON, a context and a deadline.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ pub(crate) struct Function {
     timeout: Duration,
     config: Arc<Config>,
     pub(crate) handler: Handler,
-    /// How often it was invoked.
+    /// The number of its invocations.
     pub(crate) invocations: AtomicU64,
 }
 
@@ -169,7 +169,7 @@ impl Function {
         Ok(Self { variables, arn, timeout, config: Arc::new(config), handler, invocations })
     }
 
-    /// The same function in a process of its own, which calls AWS through `client`.
+    /// The same function in a separate process, which calls AWS through `client`.
     pub(crate) fn over(&self, client: SharedHttpClient) -> Result<Self> {
         let handler = Handler::start(&self.config.function_name, &self.env().over(client))?;
         Ok(Self {

@@ -26,7 +26,7 @@ use crate::{functions::Function, template::Route};
 /// API Gateway's own limit.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 
-/// The routes of the API with their functions, and which other origins may call them.
+/// The routes of the API with their functions, and the other origins that may call them.
 pub(crate) struct Gateway {
     pub(crate) account: String,
     pub(crate) routes: Vec<(Route, Arc<Function>)>,
@@ -51,7 +51,7 @@ impl Gateway {
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
 
-    /// Of the routes that take a request, the most specific one. `path` is canonical. API Gateway compares the path as it
+    /// The most specific of the routes that match a request. `path` is canonical. API Gateway compares the path as it
     /// was sent, so a base URL that ends in `/` may get 404 there: docs/reference.md tells users.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
@@ -103,7 +103,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
     response
 }
 
-/// Which of two routes API Gateway prefers where both take a request: the greater one.
+/// The order of preference between two routes that match a request: API Gateway chooses the greater one.
 fn specificity(route: &Route) -> (bool, usize, bool) {
     (!route.path.contains('{'), route.path.len(), route.method != "ANY")
 }
@@ -122,12 +122,12 @@ fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &
 }
 
 impl Incoming<'_> {
-    /// The event that API Gateway would make. Members without a value are left out.
+    /// The event that API Gateway would send. Members without a value are left out.
     fn event(&self, account: &str, route: &Route, variables: &BTreeMap<&str, &str>) -> Value {
         let now = chrono::Utc::now();
         let route_key = format!("{} {}", route.method, route.path);
         let path = decoded(self.uri.path());
-        // Something that is not a host and port cannot be a domain of the API either. The header itself is passed on
+        // A value that is not a host and port cannot be a domain of the API either. The header itself is passed on
         // unchanged.
         let authority = self.headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let domain = authority.as_ref().map_or("127.0.0.1", Authority::host);
@@ -176,7 +176,7 @@ impl Incoming<'_> {
         event
     }
 
-    /// Header names in lower case and repeated headers joined with commas. Cookies go elsewhere.
+    /// Header names in lower case and repeated headers joined with commas. Cookies have a separate list.
     fn event_headers(&self, port: u16) -> BTreeMap<String, String> {
         let received = self.headers.iter().filter(|(name, _)| *name != header::COOKIE);
         let mut headers = joined(received.map(|(name, value)| (name.as_str(), text(value))));

@@ -1,5 +1,5 @@
-//! The inbox: a receiver for webhooks on this machine. It takes every `POST`, shows the requests, and gives each path the
-//! answer that a developer chose.
+//! The inbox: a receiver for webhooks on this machine. It accepts every `POST`, shows the requests, and gives each path
+//! the answer that a developer chose.
 //!
 //! The requests (the last 200, 16 MiB at most), each path's answer and the secrets are in memory only. The page has no script and
 //! escapes everything. Its forms need the page's own `Origin`, webhooks must have none, and the page is shown only under the names
@@ -40,7 +40,7 @@ pub(crate) struct Inbox {
     /// Its address, under both names of this machine. Only its own pages may change anything.
     origins: [String; 2],
     shelf: Arc<Mutex<Shelf>>,
-    /// Ends the requests that are never answered.
+    /// Ends requests that never get an answer.
     stop: CancellationToken,
 }
 
@@ -67,7 +67,7 @@ impl Inbox {
         format!("{address}{path}")
     }
 
-    /// Lets `path` answer in this manner from now on.
+    /// Sets the answer of `path`.
     pub(crate) fn answer(&self, path: &str, manner: Manner) {
         self.shelf().path(path).manner = manner;
     }
@@ -77,7 +77,7 @@ impl Inbox {
         self.shelf().path(path).secret = Some(secret);
     }
 
-    /// Whether to show requests from now on. They are answered either way.
+    /// Whether to show requests from now on. They get answers either way.
     pub(crate) fn keep(&self, is_keeping: bool) {
         self.shelf().is_keeping = is_keeping;
     }
@@ -92,8 +92,8 @@ impl Inbox {
         origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
     }
 
-    /// Whether a request names this machine as its host. Another name that leads here may be that of a site that wants to
-    /// read the requests.
+    /// Whether a request names this machine as its host. Another name for this machine may belong to a site that wants
+    /// to read the requests.
     fn is_asked_for(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
@@ -104,7 +104,7 @@ impl Inbox {
         self.is_own(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
     }
 
-    /// Applies a form. Then the browser gets the page again, so that reloading it repeats nothing.
+    /// Applies a form. The browser then gets the page again, so that reloading it repeats nothing.
     fn change(&self, path: Option<&String>, change: impl FnOnce(&mut kept::Settings)) -> Response {
         let mut shelf = self.shelf();
         match path.filter(|path| path.starts_with('/') && shelf.has_room_for(path)) {
@@ -139,7 +139,7 @@ async fn set_answer(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
     }
 }
 
-/// An empty secret is none.
+/// An empty secret means none.
 async fn set_secret(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
     let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
     let secret = match fields.get("secret").map(String::as_str) {

@@ -10,8 +10,8 @@ use local::{Data, DemoTenant, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// The service and everything below it allocate in one process, from several threads: a sixth of its CPU time is in the
-/// system's allocator.
+/// The service and everything below it allocate in one process, from several threads, and spend a sixth of their CPU
+/// time in the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -96,7 +96,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     };
     // The caller's AWS variables are dropped: a developer's credentials and endpoints must never reach these services.
     let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
-    // Installed before anything answers, so that an early signal is not lost.
+    // Installed before any server answers, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let options = Options { data, ports, env, poll: true, limits: Limits::default(), demo_data };
@@ -140,7 +140,7 @@ fn banner(stack: &Stack, verbose: bool) -> String {
     lines.join("\n")
 }
 
-/// Names the program, after the compiler's last line and before anything that may take a moment.
+/// Names the program, after the compiler's last line and before anything that takes time.
 #[expect(clippy::print_stderr, reason = "standard output is for the addresses")]
 fn announce(text: &str) {
     eprintln!("{text}");

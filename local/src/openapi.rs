@@ -16,7 +16,7 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }
 
-/// The members of an event that describe a job. A test has none of them.
+/// The members of an event that describe a job. A test event has none of them.
 const JOB_MEMBERS: [(&str, &str); 7] = [
     ("nonce", "A text of the producer that tells runs of the job apart."),
     ("workflow", "The workflow that the job belongs to."),

@@ -1,4 +1,4 @@
-//! The contents of the template, for programs that run the functions in another way than [`Stack`](crate::Stack).
+//! The contents of the template, for programs that run the functions in a different way than [`Stack`](crate::Stack).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,14 +36,14 @@ pub struct Planned {
 /// How Lambda polls a queue for a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Polled {
-    /// The most records of a batch.
+    /// The maximum number of records in a batch.
     pub batch_size: usize,
-    /// The most invocations at a time.
+    /// The maximum number of concurrent invocations.
     pub maximum_concurrency: usize,
 }
 
 impl Plan {
-    /// The template, deployed where DynamoDB, SQS and SES have the addresses `http://dynamodb`, `http://sqs` and
+    /// The template, as if deployed where DynamoDB, SQS and SES have the addresses `http://dynamodb`, `http://sqs` and
     /// `http://ses`.
     ///
     /// # Errors

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{functions::Function, template::Mapping};
 
-/// The most invocations at a time on one machine, however many the template allows in the cloud.
+/// The maximum number of concurrent invocations on one machine, however many the template permits in the cloud.
 const MAX_CONCURRENCY: usize = 32;
 
-/// How long a receive call waits for a first message.
+/// The time for which a receive call waits for a first message.
 const WAIT_SECONDS: i32 = 1;
 
 /// A queue and the function that processes its messages.
@@ -84,7 +84,7 @@ impl Poller {
         Ok(received.messages.unwrap_or_default())
     }
 
-    /// If the function itself fails, no record is deleted, and all come back after the visibility timeout.
+    /// If the function itself fails, no record is deleted, and all become visible again after the visibility timeout.
     async fn process_logged(&self, messages: &[Message]) {
         if let Err(error) = self.process(messages).await {
             tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "batch.failed");
@@ -132,8 +132,8 @@ impl Poller {
     }
 }
 
-/// The ids of the records that the function reports as failed. Lambda keeps the whole batch if one of them is not in
-/// it.
+/// The ids of the records that the function reports as failed. Lambda keeps the whole batch if it contains an unknown
+/// id.
 fn failures(answer: Value, messages: &[Message]) -> Result<Vec<String>> {
     let answer: SqsBatchResponse = serde_json::from_value(answer).context("not a batch response")?;
     let failed: Vec<_> = answer.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();

@@ -42,10 +42,10 @@ use self::{
     refusal::{Refusal, Response},
 };
 
-/// For how many seconds a message that is about to be deleted stays in flight: longer than deleting takes.
+/// The number of seconds for which a message that is about to be deleted stays in flight: longer than deleting takes.
 const HOLD: i32 = 30;
 
-/// The attribute of a received message that says how often it was received.
+/// The attribute of a received message with its receive count.
 const RECEIVES: &str = "ApproximateReceiveCount";
 
 /// The queues. Cloning is cheap.
@@ -57,14 +57,14 @@ pub(crate) struct Queues {
     messages: Arc<RwLock<Messages>>,
 }
 
-/// The name of the dead-letter queue of a queue, and how often a message is received before it goes there.
+/// The name of a queue's dead-letter queue, and the number of receives before a message moves there.
 struct Redrive {
     target: String,
     after: u32,
 }
 
 /// The HTTP service, for queues whose URLs start with `http://127.0.0.1:port/account`, and the journal at `path`, if
-/// messages are to outlive the process. Once the journal is dropped, no message is accepted any more.
+/// messages are to outlive the process. Once the journal is dropped, messages are no longer accepted.
 ///
 /// # Errors
 /// The journal cannot be opened.
@@ -227,7 +227,7 @@ impl Queues {
                 message.attributes.remove(RECEIVES);
             }
             if let Some(key) = messages.complete(message, wants_group) {
-                // If this receive is the last one, and in vain, the message is a dead letter. The embedded SQS does not
+                // If this receive is the last and fails, the message becomes a dead letter. The embedded SQS does not
                 // report that.
                 let last = redrive.as_ref().filter(|redrive| receives >= redrive.after);
                 let (queue, receives) =
@@ -239,7 +239,7 @@ impl Queues {
         Ok(output)
     }
 
-    /// Where the messages of a queue go if they are kept and received too often.
+    /// The destination of messages that were received too often, if messages are kept.
     async fn redrive(&self, queue_url: &str) -> Option<Redrive> {
         if !self.messages.read().await.are_kept() {
             return None;

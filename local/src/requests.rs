@@ -1,5 +1,5 @@
-//! Counts the requests that the functions and the pollers make to DynamoDB and SQS, as a bill of AWS does. It counts
-//! them where they are sent, which leaves out the requests of other programs to the embedded services.
+//! Counts the requests that the functions and the pollers make to DynamoDB and SQS, as an AWS bill does. It counts them
+//! at the sender, which leaves out other programs' requests to the embedded services.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use aws_smithy_runtime_api::client::{
 };
 use common::aws::clients::plain_http;
 
-/// The requests so far, those that were retried or failed included.
+/// The requests so far, including retried and failed ones.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pub(crate) dynamodb: AtomicU64,
@@ -20,7 +20,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// An HTTP client whose requests are counted. Its connections are its own.
+    /// An HTTP client whose requests are counted. It has separate connections.
     pub(crate) fn client(self: &Arc<Self>) -> SharedHttpClient {
         let (requests, client) = (Arc::clone(self), plain_http());
         http_client_fn(move |settings, components| {

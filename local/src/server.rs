@@ -20,24 +20,25 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long a client may take.
+/// The time limits of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Until the head of a request is there, from the connection's start or from the answer before. So it is also how
-    /// long a connection may be idle.
+    /// The time until the head of a request has arrived, from the connection's start or from the previous answer. It
+    /// also limits the idle time of a connection.
     pub head: Duration,
-    /// From there to the answer. It has to cover a body that comes slowly, a function's timeout, and a long poll.
+    /// The time from there to the answer. It has to cover a slowly arriving body, a function's timeout, and a long
+    /// poll.
     pub answer: Duration,
 }
 
-/// API Gateway waits 30 seconds for a function, SQS 20 for a message. How long they wait for a client is not documented.
+/// API Gateway waits 30 seconds for a function, SQS 20 for a message. Their time limits for clients are not documented.
 impl Default for Limits {
     fn default() -> Self {
         Self { head: Duration::from_secs(30), answer: Duration::from_secs(60) }
     }
 }
 
-/// How many connections may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Listens on loopback only. Port 0 picks a free port.
@@ -58,7 +59,7 @@ pub(crate) fn address(listener: &TcpListener) -> Result<String> {
     Ok(format!("http://{}", listener.local_addr()?))
 }
 
-/// Serves `service` to every connection on `listener` until `stop`. Requests in progress are still answered.
+/// Serves `service` to every connection on `listener` until `stop`. Requests in progress are still completed.
 pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
@@ -72,7 +73,7 @@ where
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually out of file descriptors: the next connection that closes frees one.
+                // Usually there is no file descriptor left: the next connection that closes frees one.
                 tracing::warn!(%error, "connection.refused");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -104,7 +105,7 @@ where
     connections.wait().await;
 }
 
-/// The answer to a request whose body does not arrive in time. The connection does not wait for the rest.
+/// The response to a request whose body does not arrive in time. The connection does not wait for the rest.
 fn too_slow() -> Response<Body> {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::REQUEST_TIMEOUT;

@@ -25,7 +25,7 @@ use crate::{
     template::text,
 };
 
-/// How often expired items are removed. DynamoDB itself takes days.
+/// The interval at which expired items are removed. DynamoDB itself takes days.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Opens the tables, in the file at `path` or in memory.
@@ -44,7 +44,7 @@ pub fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> R
         let mut request = properties.clone();
         if let Some(members) = request.as_object_mut() {
             members.insert("TableName".to_owned(), json!(name));
-            // Here tables may be deleted freely.
+            // Tables may be deleted freely here.
             members.remove("DeletionProtectionEnabled");
         }
         // The properties have the names and structure of a CreateTable request.
@@ -68,7 +68,7 @@ pub(crate) async fn create_queues(
     client: &aws_sdk_sqs::Client,
     queues: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>> {
-    // The messages of an earlier process are back when the queue is there, however many they are.
+    // All messages of an earlier process are back once the queue exists.
     let patient = aws_sdk_sqs::config::Config::builder().timeout_config(TimeoutConfig::disabled());
     let mut urls = BTreeMap::new();
     for (name, properties) in queues {
@@ -109,7 +109,7 @@ impl Services {
         tasks.spawn(sweep(database.clone()));
         tasks.spawn(serve(sqs, queues, limits, stop.clone()));
 
-        // It accepts any sender: verifying one is a step at AWS, not in this project.
+        // It accepts any sender: verification is done in AWS, not in this project.
         let config = SesConfig { default_region: region.to_owned(), ..Default::default() };
         let outbox = Arc::new(RustackSes::new(config));
         let mail = outbox.email_store().clone();

@@ -34,32 +34,32 @@ use crate::{
 const REGION: &str = "eu-central-1";
 const ACCOUNT: &str = "123456789012";
 
-/// The path of the description of the API. A deployment does not have it.
+/// The path of the description of the API. Deployments do not have it.
 const DESCRIPTION: &str = "/openapi.json";
 
-/// How long stopping waits for running work: longer than a delivery can take.
+/// The time for which stopping waits for running work: longer than a delivery can take.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How to start a stack.
+/// The options of a stack.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The place of the tables and the queues.
+    /// The location of the tables and the queues.
     pub data: Data,
-    /// Where to listen.
+    /// The ports to listen on.
     pub ports: Ports,
     /// Environment variables that override the values from the template and from Lambda. A function for which neither
     /// sets a variable does not get it from here. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
     pub env: HashMap<String, String>,
-    /// Whether to poll the queues and to keep the schedules. If not, messages stay in a queue until [`Stack::poll`] is
+    /// Whether to poll the queues and to run the schedules. If not, messages stay in a queue until [`Stack::poll`] is
     /// called, and scheduled functions run only when they are invoked.
     pub poll: bool,
-    /// How long clients may take. The server of DynamoDB has none.
+    /// The time limits of clients. The server of DynamoDB has none.
     pub limits: Limits,
-    /// Whether to make a demo tenant, and to serve the link that signs in to it.
+    /// Whether to create a demo tenant, and to serve the link that signs in to it.
     pub demo_data: bool,
 }
 
-/// Where to keep the tables and the queues.
+/// The location of the tables and the queues.
 #[derive(Debug, Clone)]
 pub enum Data {
     /// In memory, until the stack stops.
@@ -165,7 +165,7 @@ impl Stack {
             }
             None => None,
         };
-        // The past of the demo tenant ends before polling begins.
+        // The demo tenant's past ends before polling begins.
         if poll {
             start_polling(&template, &functions, &pollers, &tasks, &stop)?;
         }
@@ -209,7 +209,7 @@ impl Stack {
         &self.addresses.mail
     }
 
-    /// The URL of the inbox, which takes webhooks at any path.
+    /// The URL of the inbox, which accepts webhooks at any path.
     #[must_use]
     pub fn inbox(&self) -> &str {
         &self.addresses.inbox
@@ -234,7 +234,7 @@ impl Stack {
     }
 
     /// The environment of a function: the variables from the template and those that Lambda itself sets. With these,
-    /// the function's own binary can run against this stack.
+    /// the function's binary can run against this stack.
     #[must_use]
     pub fn environment(&self, function: &str) -> Option<&HashMap<String, String>> {
         Some(&self.functions.get(function)?.variables)
@@ -307,7 +307,7 @@ impl Stack {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
-            // The messages of this work come back to their queues.
+            // The messages of this work return to their queues.
             tracing::warn!("shutdown.incomplete");
         }
     }
@@ -414,7 +414,7 @@ pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'stat
     ]
 }
 
-/// Where this machine has the API and the queues.
+/// The addresses of the API and the queues on this machine.
 pub(crate) fn place(api: &str, sqs: &str) -> Place {
     Place { region: REGION.to_owned(), account: ACCOUNT.to_owned(), api: api.to_owned(), sqs: sqs.to_owned() }
 }
@@ -441,7 +441,7 @@ pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// The files of the tables and of the queues. Creates them, since SQLite tells no reason why it cannot open a file.
+/// The files of the tables and of the queues. Creates them, since SQLite gives no reason if it cannot open a file.
 fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
     let Data::Directory(directory) = data else { return Ok([None, None]) };
     let unusable = |path: &Path| format!("cannot write to {}: make it writable, or add --memory", path.display());
@@ -466,14 +466,14 @@ fn clients(
 fn api_router(template: &Template, functions: &BTreeMap<String, Arc<Function>>) -> Result<Router> {
     let cors = template.cors.as_ref().map(Cors::new).transpose()?;
     let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(template, functions), cors };
-    // Made for the first request, as bytes that all requests share.
+    // Created for the first request, as bytes that all requests share.
     let described = functions.clone();
     let description = Arc::new(LazyLock::new(move || Bytes::from(document(&described).to_string())));
     let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
     Ok(gateway.router().route(DESCRIPTION, describe))
 }
 
-/// The description of the API in OpenAPI 3.1, also stored in `docs/openapi.json`. No service has to run for it.
+/// The description of the API in OpenAPI 3.1, also stored in `docs/openapi.json`. No service has to be running.
 ///
 /// # Errors
 /// The template and the functions do not match.
@@ -551,7 +551,7 @@ fn start_polling(
     Ok(())
 }
 
-/// Invokes a function on its schedule, at once and then after each period.
+/// Invokes a function on its schedule: at once, and then after each period.
 async fn tick(schedule: Schedule, period: Duration, function: Arc<Function>, stop: CancellationToken) {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -58,7 +58,7 @@ enum Event {
     Schedule(Schedule),
 }
 
-/// When EventBridge invokes a function.
+/// A schedule on which EventBridge invokes a function.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Schedule {
@@ -77,7 +77,7 @@ pub(crate) struct Route {
     pub(crate) path: String,
 }
 
-/// Which other origins may call the HTTP API from a browser, and how.
+/// The other origins that may call the HTTP API from a browser, and the permitted methods and headers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub(crate) struct CorsConfiguration {
@@ -90,7 +90,7 @@ pub(crate) struct CorsConfiguration {
     pub(crate) max_age: u32,
 }
 
-/// The queue that Lambda polls for a function, and how.
+/// The queue that Lambda polls for a function, with the settings of the mapping.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Mapping {
@@ -102,7 +102,7 @@ pub(crate) struct Mapping {
     pub(crate) scaling_config: ScalingConfig,
 }
 
-/// How far polling may scale.
+/// The limits of polling.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct ScalingConfig {
@@ -173,7 +173,7 @@ pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
 }
 
 impl Function {
-    /// After this time Lambda ends the invocation.
+    /// The time after which Lambda ends the invocation.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
@@ -201,13 +201,13 @@ impl Function {
 impl Schedule {
     /// The time between two invocations.
     pub(crate) fn period(&self) -> Result<Duration> {
-        // Other schedules do not occur in the template.
+        // The template has no other schedules.
         let minutes = self.schedule.strip_prefix("rate(").and_then(|rest| rest.split_once(" minute")?.0.parse().ok());
         let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not understood", self.schedule))?;
         Ok(Duration::from_secs(minutes * 60))
     }
 
-    /// The event that it invokes the function with, now.
+    /// The event with which it invokes the function now.
     pub(crate) fn event(&self) -> Result<Value> {
         match &self.input {
             Some(input) => serde_json::from_str(input).context("the input of a schedule is not JSON"),
@@ -222,7 +222,7 @@ impl Mapping {
         self.queue.rsplit(':').next().unwrap_or_default()
     }
 
-    /// Whether the function reports which records failed. If not, Lambda ignores its response.
+    /// Whether the function reports the records that failed. If not, Lambda ignores its response.
     pub(crate) fn reports_item_failures(&self) -> bool {
         self.function_response_types.iter().any(|kind| kind == "ReportBatchItemFailures")
     }

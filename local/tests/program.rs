@@ -59,7 +59,7 @@ fn json_prints_all_addresses_as_one_line() {
     assert_eq!(program.first_error_line(), "Starting fanfare on this machine, with its data in memory.\n");
     let addresses: Value = serde_json::from_str(&line).expect("JSON");
     assert!(addresses.get("api").is_some(), "{line}");
-    // It ends, and nothing has followed.
+    // It ends without further output.
     let rest = thread::spawn(move || output.bytes().count());
     drop(program);
     assert_eq!(rest.join().expect("it is read"), 0);
@@ -115,7 +115,8 @@ fn the_demo_prints_the_story_that_the_readme_shows() {
     assert_eq!(constant(&story), constant(shown), "README.md shows another story: paste the new one");
 }
 
-/// The story without the port and the random parts, which differ in each run: an id is its start, `…` and its end.
+/// The story without the port and the random parts, which differ in each run: an id is shortened to its start, `…` and
+/// its end.
 fn constant(story: &str) -> String {
     let is_random = |c: char| c.is_ascii_alphanumeric() || "_-+/=".contains(c);
     let words = story.split_inclusive(|c: char| !is_random(c) && c != '…');

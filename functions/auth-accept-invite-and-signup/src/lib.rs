@@ -1,4 +1,4 @@
-//! Sign-up by accepting an invitation into an organization.
+//! Sign-up by accepting an invitation to an organization.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Invitations into the caller's organization.
+//! Invitations to the caller's organization.
 
 use std::sync::Arc;
 

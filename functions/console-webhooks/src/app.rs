@@ -26,7 +26,7 @@ pub(crate) struct App {
     pub(crate) destinations: DestinationPolicy,
     pub(crate) endpoints: Endpoints,
     pub(crate) hold_for: HoldFor,
-    /// The most endpoints that a tenant may have.
+    /// The maximum number of endpoints of a tenant.
     pub(crate) limit: u32,
     pub(crate) log: Log,
     organizations: Organizations,
@@ -35,7 +35,7 @@ pub(crate) struct App {
     pub(crate) rotation_overlap: Duration,
 }
 
-/// How long a page waits for an attempt. After that, it shows the attempt as in progress.
+/// The time for which a page waits for an attempt. After that, it shows the attempt as in progress.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(150);

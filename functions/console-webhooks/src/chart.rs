@@ -89,7 +89,7 @@ fn is_read(complete_since: Option<Timestamp>, hour: Timestamp) -> bool {
     complete_since.is_none_or(|since| hour >= since)
 }
 
-/// `12 delivered, 3 failed`. Numbers that are zero are left out.
+/// `12 delivered, 3 failed`. Zeros are left out.
 pub(crate) fn summary(counts: Counts) -> String {
     let Counts { pending, delivered, failed, held, ended } = counts;
     let numbers =

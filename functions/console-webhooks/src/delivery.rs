@@ -22,8 +22,8 @@ use crate::{app::App, states, times};
 
 const PATH: &str = "/console/deliveries/{id}";
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
-/// The most bytes of a payload that are shown. A response of Lambda has at most 6 MB, and line breaks and escapes
-/// multiply a payload.
+/// The maximum number of bytes of a payload that are shown. A response of Lambda has at most 6 MB, and line breaks and
+/// escapes multiply a payload.
 const SHOWN_BYTES: usize = 64 * 1024;
 /// The same limit after adding line breaks and indentation.
 const PRETTY_BYTES: usize = 256 * 1024;

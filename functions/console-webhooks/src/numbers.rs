@@ -1,4 +1,4 @@
-//! The numbers of endpoints. The first page and the page of an endpoint show the same.
+//! The numbers of endpoints. The first page and the page of an endpoint show the same numbers.
 
 use common::{
     error::Result,
@@ -20,7 +20,7 @@ use crate::{app::App, chart};
 /// An endpoint with its numbers.
 pub(crate) struct Known {
     pub(crate) endpoint: EndpointView,
-    /// The deliveries that are not delivered, all of them.
+    /// All undelivered deliveries.
     pub(crate) open: Open,
     /// The oldest pending delivery.
     pub(crate) oldest_pending: Option<Delivery>,
@@ -57,7 +57,7 @@ impl Known {
         Ok(known.collect())
     }
 
-    /// The held deliveries that the endpoint has missed. A pull endpoint has not: they wait to be received.
+    /// The held deliveries that the endpoint has missed. A pull endpoint has not missed them: they wait to be received.
     pub(crate) fn held(&self) -> Backlog {
         match self.endpoint {
             EndpointView { kind: Kind::Pull, active: true, .. } => Backlog::default(),

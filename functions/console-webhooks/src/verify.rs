@@ -22,8 +22,8 @@ const LINES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A secret that is shown only once, with the code that uses it. The libraries decode a secret from base64 and throw on
-/// other texts, so it is shown in a form for them as well, unless they all accept the text itself.
+/// A secret that is shown only once, with the code that uses it. The libraries decode a secret from base64 and reject
+/// other texts, so it is also shown in a form for them, unless they all accept the text itself.
 pub(crate) fn secret(secret: &SigningSecret) -> Markup {
     let for_libraries = secret.for_libraries();
     html! {

@@ -82,8 +82,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Sends the confirmation email again, and returns to the page `here`. These emails share one limit with those requested
-/// by the API.
+/// Sends the confirmation email again, and returns to the page `here`. These emails share one limit with those
+/// requested through the API.
 pub(crate) async fn verify(app: &App, call: &Call<SignedIn>, here: &str) -> Result<Reply> {
     let user = &call.caller.user;
     if user.email_verified {

@@ -77,8 +77,8 @@ impl App {
         })
     }
 
-    /// Sends `user` another email with a link that confirms their address, unless they are confirmed. It counts with the
-    /// emails that are requested by the API.
+    /// Sends `user` another email with a link that confirms their address, unless they are confirmed. It shares the
+    /// limit of emails requested through the API.
     ///
     /// # Errors
     /// Too many emails were requested: [`Error::TooMany`](common::error::Error::TooMany); or a call fails.

@@ -145,7 +145,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     }
 }
 
-/// Removes the issue of `debugNotificationEmail` if that field was left empty: the issue of `email` already says it.
+/// Removes the issue of `debugNotificationEmail` if that field was left empty: the issue of `email` covers it.
 fn without_default(form: &Typed, mut error: Error) -> Error {
     if let (Error::Invalid(issues), "") = (&mut error, form.get("debugNotificationEmail")) {
         issues.retain(|issue| issue.path != ["debugNotificationEmail"]);
@@ -324,7 +324,7 @@ fn signed_in(user: &User, link: &Typed) -> Page {
     Page::new("You are signed in", content).done()
 }
 
-/// The button that sends another email with a link, also if the earlier ones have expired.
+/// The button that sends another email with a link, even if the earlier ones have expired.
 fn resend_form(link: &Typed, error: Option<&Error>) -> Markup {
     let hidden = hidden(link, "verify");
     html! {

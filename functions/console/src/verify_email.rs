@@ -29,8 +29,8 @@ pub(crate) fn show() -> Route<App> {
     )
 }
 
-/// The earlier address of the page. Clients of the flow expect a route that verifies here, and would take the 200 of a
-/// page for a success.
+/// The earlier address of the page. Clients of the flow expect a route that verifies here, and would mistake a page's
+/// 200 for a success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
         .summary("Shows the same page to browsers. Programs are refused, since only a person can confirm.")

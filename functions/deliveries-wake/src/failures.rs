@@ -1,4 +1,4 @@
-//! Tells organizations about their failed jobs: one email for each workflow, at most once an hour.
+//! Notifies organizations of their failed jobs: one email for each workflow, at most once an hour.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,7 +21,7 @@ use tokio::{sync::OnceCell, time::Instant};
 
 mod mail;
 
-/// The number of organizations that are told concurrently.
+/// The number of organizations that are notified concurrently.
 const ORGANIZATIONS: usize = 4;
 /// The number of an organization's workflows that a sweep handles.
 const WORKFLOWS: usize = 100;
@@ -40,7 +40,7 @@ pub(crate) struct FailedJobs {
 /// The recipient of the emails, or the reason why there is none.
 enum Audience {
     Told(Box<Organization>),
-    /// The reason why the organization is not told.
+    /// The reason why the organization is not notified.
     Not(&'static str),
 }
 

@@ -158,8 +158,8 @@ impl App {
         Ok(())
     }
 
-    /// Sends messages, and again those that SQS refuses. Returns the number refused in the end. Their deliveries are
-    /// found when their due rows are checked.
+    /// Sends messages, and resends those that SQS refuses. Returns the number of messages that are still refused. Their
+    /// deliveries are found when their due rows are checked.
     async fn send(&self, due: &[(DueAttempt, Timestamp)], queue: Queue, now: Timestamp, end: Instant) -> usize {
         let mut left = due.to_vec();
         for send in 1..=SENDS {

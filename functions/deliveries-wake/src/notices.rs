@@ -1,4 +1,4 @@
-//! Tells tenants that an endpoint is failing, or has been disabled, by email to their organization's chosen address.
+//! Notifies tenants that an endpoint is failing, or has been disabled, by email to their organization's chosen address.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Sends the pending notices, as long as there is time. A notice that cannot be sent does not hold up the others.
+    /// Sends the pending notices, as long as there is time. A notice that cannot be sent does not delay the others.
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;

@@ -21,8 +21,8 @@ use crate::App;
 const PAGES: u32 = 60;
 /// The number of recoveries that run concurrently. Each has as many calls in progress as the log allows a caller.
 const SIDE_BY_SIDE: usize = 8;
-/// The time over which a page of recovered deliveries is spread. The pages of a minute follow one another, so that a
-/// few deliveries do not wait for a minute because there might be many.
+/// The time over which a page of recovered deliveries is spread. The pages of a minute follow one another immediately,
+/// so that a few deliveries do not wait for the time that many would take.
 const SPREAD: Duration = Duration::from_secs(1);
 /// The number of consecutive pages that may be throttled. Others wait for each, so the recovery then continues with the
 /// next sweep.
@@ -30,7 +30,7 @@ const THROTTLED: u32 = 3;
 
 impl App {
     /// Continues the recoveries, a page of each in turn, as long as there is time. A recovery that fails continues with
-    /// the next sweep, and does not hold up the others.
+    /// the next sweep, and does not delay the others.
     pub(super) async fn recover(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         let open = self.log.open_recoveries(|tenant| sweeper.recovers(tenant)).await?;
         let mut open: Vec<_> = open.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0)).collect();

@@ -1,6 +1,6 @@
 //! Passes over minutes: wakes long waits, and finds the deliveries whose message was lost.
 //!
-//! An error with one row does not hold up other rows. A message that its queue refuses delays its delivery by a quarter
+//! An error with one row does not delay other rows. A message that its queue refuses delays its delivery by a quarter
 //! of an hour, until its minute is checked. A row that cannot be checked goes into the present minute, and is checked
 //! with that. A minute is repeated only if its rows cannot be read, or the table refuses those for the present minute.
 
@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
 
-/// The time after which an attempt is overdue. An attempt takes half a minute, and a postponed attempt comes back
+/// The time after which an attempt is overdue. An attempt takes half a minute, and a postponed attempt is due again
 /// within seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.

@@ -1,4 +1,4 @@
-//! Notes in the items of endpoints the latest failed attempts, for the console and `deliveries/stats`.
+//! Records the latest failed attempts in the items of their endpoints, for the console and `deliveries/stats`.
 
 use std::collections::BTreeMap;
 

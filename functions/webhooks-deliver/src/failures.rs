@@ -1,8 +1,8 @@
 //! Notes failed jobs for the emails to their organizations, regardless of the deliveries of their events.
 //!
 //! A batch's failures are noted after its attempts, while the results of those are stored, in one write for each
-//! workflow and organization. If a write fails, its records stay in their queue: when they come back, the log is asked
-//! first, so that the events are not delivered twice.
+//! workflow and organization. If a write fails, its records stay in their queue: when they are redelivered, the log is
+//! read first, so that the events are not delivered twice.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -94,7 +94,7 @@ impl Notes {
         if storms.len() >= MOST && !storms.contains_key(&key) {
             storms.clear();
         }
-        // Failures that were counted meanwhile stay counted.
+        // Failures that have been counted since stay counted.
         storms.entry(key).or_insert(storm);
     }
 

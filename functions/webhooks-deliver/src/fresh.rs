@@ -121,7 +121,7 @@ async fn leave_out_known(
     Ok(())
 }
 
-/// The possible ids of the event's deliveries to all endpoints of its tenant. When its record came first, other
+/// The possible ids of the event's deliveries to all endpoints of its tenant. When its record was first received, other
 /// endpoints may have been among the destinations, and may have been deleted or made inactive since.
 async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>, Error> {
     if !matches!(event.audience, Audience::Endpoints) {

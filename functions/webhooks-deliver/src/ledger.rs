@@ -127,7 +127,7 @@ impl Ledger {
     }
 
     /// Decides the plan of each attempt. SQS and producers may send an event twice. Copies are left out here: the
-    /// record of the first copy stands for them, and comes back if it fails.
+    /// record of the first copy stands for them, and is redelivered if it fails.
     fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Entry> {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
@@ -229,7 +229,7 @@ impl Ledger {
     }
 
     /// Makes room for first states of endpoints whose partition of the log is throttled, so that no success waits.
-    /// Their records come back.
+    /// Their records are redelivered.
     async fn make_room(&self, entries: &[Entry]) {
         let is_stuck = |entry: &&Entry| {
             let waits = entry.after.status == Status::Held || matches!(entry.ended.result, AttemptResult::Postponed(_));

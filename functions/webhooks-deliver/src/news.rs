@@ -1,4 +1,4 @@
-//! Writes to the items of endpoints the changes that attempts have revealed about their receivers.
+//! Writes the changes that attempts have revealed about receivers to the items of their endpoints.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
     }
 }
 
-/// Notes in the items of endpoints the receivers that accept deliveries again, that no longer answer, and that are slow
-/// or good again. If a write fails, the next attempt notes the change.
+/// Records in the items of endpoints that a receiver accepts deliveries again, no longer answers, or is slow or good
+/// again. If a write fails, the next attempt notes the change.
 pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = &'a Ended>, now: Timestamp) {
     let mut news = BTreeMap::new();
     for ended in ended {

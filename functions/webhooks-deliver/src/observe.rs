@@ -77,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// Logs and counts an attempt that was cut off: the receiver has the request, and gets it again with more time.
+    /// Logs and counts an attempt that was cut off: the receiver has the request, and gets it once more with more time.
     pub(crate) fn cut(&self, tenant: &TenantId, delivery: &Delivery) {
         common::log!(
             "attempt.cut_off",
@@ -139,7 +139,7 @@ pub(crate) fn unlogged(tenant: &TenantId, delivery: &Delivery) {
     metrics::count("LogWriteFailed");
 }
 
-/// Logs and counts failed jobs that could not be noted. Their records come back.
+/// Logs and counts failed jobs that could not be noted. Their records are redelivered.
 pub(crate) fn unnoted(tenant: &TenantId, error: &Error) {
     common::log!("job_failures.unnoted", %tenant, ?error);
     metrics::count("FailureUnnoted");
@@ -155,7 +155,7 @@ pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) 
     common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error);
 }
 
-/// Counts the postponed attempts by the queue that brings them.
+/// Counts the postponed attempts by the queue that carries them.
 pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
     let postponed = ended.filter(|ended| matches!(ended.result, AttemptResult::Postponed(_)));
     let mut counts = BTreeMap::<Queue, u32>::new();

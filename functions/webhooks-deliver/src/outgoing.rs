@@ -78,7 +78,7 @@ impl<'a> Outgoing<'a> {
         self.recipient().map(|endpoint| &endpoint.health)
     }
 
-    /// The delivery with its result. `queue` brings the next attempt.
+    /// The delivery with its result. `queue` carries the next attempt.
     pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
         let health = self.health().copied();
         Ended { due: self.due, result, health, shown: None, queue }

@@ -1,4 +1,4 @@
-//! The pace of a receiver: whether its answers are in time, but seldom quick.
+//! The pace of a receiver: whether its answers are in time, but rarely quick.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use common::timestamp::Timestamp;
 /// events wait for an invocation, its attempts are postponed.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
-/// The share of long answers from which on a receiver lingers, and the weight of each answer in that share.
+/// The share of long answers at which a receiver begins to linger, and the weight of each answer in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
 /// The time for which an answer counts in deciding whether a receiver lingers.

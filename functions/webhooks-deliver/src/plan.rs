@@ -40,7 +40,7 @@ pub(crate) struct Ended {
     pub(crate) health: Option<Health>,
     /// The behavior of the receiver that the attempt revealed, if it was made.
     pub(crate) shown: Option<Shown>,
-    /// The queue that brings the next attempt, if there is one.
+    /// The queue that carries the next attempt, if there is one.
     pub(crate) queue: Queue,
 }
 
@@ -54,12 +54,12 @@ pub(crate) enum Plan {
         /// Whether the payload is part of the state instead of a separate row.
         payload_in_state: bool,
         /// Whether a due row lets the sweep wake the next attempt, or replace its message if that is lost. A first
-        /// attempt needs none while its record comes back until its message is sent.
+        /// attempt needs none, because its record is redelivered until its message is sent.
         due_row: bool,
     },
     /// The log contains the delivery: its next state, and a due row if another attempt follows.
     Advance,
-    /// The attempt is postponed for so short a time that only its message is sent again.
+    /// The attempt is postponed for such a short time that only its message is sent again.
     Requeue,
 }
 

@@ -103,7 +103,7 @@ impl Receivers {
         }
     }
 
-    /// Whether the receiver lingers: its answers are in time, but seldom quick.
+    /// Whether the receiver lingers: its answers are in time, but rarely quick.
     pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
         self.lock().paces.get(&pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }

@@ -73,7 +73,7 @@ impl Sender {
         Lane { key, queue }
     }
 
-    /// Makes an attempt if a record of the queue `from` may, or else chooses the queue that brings it.
+    /// Makes an attempt if a record of the queue `from` may, or else chooses the queue that carries it.
     pub(crate) async fn send(&self, outgoing: Outgoing<'_>, from: Queue, batch: &Batch) -> Ended {
         if let Some(missed) = outgoing.missed() {
             return outgoing.ended(missed, Queue::Shared);

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// The number of concurrent calls for each queue that is not shared. More could delay the shared queues at busy tables.
 const CALLS: usize = 4;
 
-/// The endpoints, the log, and the queues that bring deliveries back. Cloning is cheap.
+/// The endpoints, the log, and the queues of due attempts. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) endpoints: Endpoints,

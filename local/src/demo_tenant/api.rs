@@ -1,4 +1,4 @@
-//! Calls of the API, through its routes and functions, at any time.
+//! Calls to the API, through its routes and functions, at any time.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
-/// A clock that says `at` now, and goes on.
+/// A clock that starts at `at` and runs on.
 pub(super) fn clock(at: Timestamp) -> Ambient {
     let (at, begun) = (SystemTime::from(at), Instant::now());
     Ambient::at(Arc::new(move || at + begun.elapsed()))
@@ -50,7 +50,7 @@ impl Api {
         &self.origin
     }
 
-    /// Signs in, and returns the answer, whatever it is.
+    /// Signs in, and returns the response, whatever it is.
     pub(super) async fn sign_in(&self, email: &str, password: &str) -> Result<Response<Body>> {
         let credentials = json!({"email": email, "password": password});
         let request = self.request("/api/auth/sign-in/email", &Credential::Anonymous);

@@ -1,4 +1,4 @@
-//! Catches the messages that a function sends in the past: they are due then, and not after a delay from now.
+//! Intercepts the messages that a function sends in the past: they are due then, and not after a delay from now.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -25,17 +25,17 @@ pub(super) struct Sent {
     pub(super) delay: Duration,
 }
 
-/// The messages that were caught.
+/// The intercepted messages.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Caught(Arc<Mutex<Vec<Sent>>>);
 
 impl Caught {
-    /// The messages caught since the last call.
+    /// The messages intercepted since the last call.
     pub(super) fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A client like `client`, whose messages are caught.
+    /// A client like `client`, whose messages are intercepted.
     pub(super) fn over(&self, client: SharedHttpClient) -> SharedHttpClient {
         let caught = self.clone();
         http_client_fn(move |settings, components| {

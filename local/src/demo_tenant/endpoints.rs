@@ -39,14 +39,14 @@ pub(super) const BILLING: Endpoint = Endpoint {
     manner: Manner::Gone,
     ..PLAIN
 };
-/// Switched off by its owner.
+/// Disabled by its owner.
 pub(super) const REPORTS: Endpoint = Endpoint {
     path: "/reports",
     description: "Reports, paused for maintenance",
     secret: "northwind-reports-secret",
     ..PLAIN
 };
-/// Wants failures only, and has headers.
+/// Gets failures only, and has headers.
 const ALERTS: Endpoint = Endpoint {
     path: "/alerts",
     description: "On-call alerts: failed jobs only",

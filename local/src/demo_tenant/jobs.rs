@@ -3,14 +3,14 @@
 use common::timestamp::Timestamp;
 use serde_json::{Value, json};
 
-/// How many jobs ended in each of the last 24 hours, the oldest hour first.
+/// The number of jobs that ended in each of the last 24 hours, the oldest hour first.
 const JOBS_BY_HOUR: [u64; 24] = [1, 0, 1, 2, 1, 1, 2, 4, 6, 7, 5, 4, 3, 5, 6, 6, 5, 4, 3, 2, 2, 2, 2, 2];
-/// The minutes since the jobs ended whose deliveries to an endpoint failed in all ten attempts.
+/// The ages in minutes of the jobs whose deliveries to an endpoint failed in all ten attempts.
 const DAYS_AGO: [u64; 4] = [89 * 60, 87 * 60 + 20, 84 * 60 + 5, 81 * 60 + 40];
 /// One job in this many fails.
 const ONE_FAILS_OF: u64 = 5;
 
-/// A job that has ended.
+/// A finished job.
 pub(super) struct Job {
     number: u64,
     failed: bool,

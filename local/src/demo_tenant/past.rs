@@ -22,10 +22,10 @@ use crate::{functions::Function, requests::Requests};
 /// The queue of job events.
 pub(super) const JOB_EVENTS: &str = "job-events";
 
-/// How many messages Lambda hands over at once, and for how long it may collect them.
+/// The number of messages that Lambda passes at once, and the time for which it may collect them.
 const BATCH: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// The delay of a message that could not be handled, and the number of times that it is received at most.
+/// The delay of a message that could not be handled, and the maximum number of receives.
 const BACK_AFTER: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
@@ -36,7 +36,7 @@ struct Waiting {
     receives: u32,
 }
 
-/// The messages by their times, and the function that handles them.
+/// The messages by time, and the function that handles them.
 pub(super) struct Past {
     deliver: Function,
     log: Log,
@@ -65,7 +65,7 @@ impl Past {
         self.waiting.insert((at.as_millisecond(), self.sent), waiting);
     }
 
-    /// Handles all messages up to `end`, and those that follow from them.
+    /// Handles all messages up to `end`, and those that they cause.
     pub(super) async fn until(&mut self, end: Timestamp) -> Result<()> {
         while let Some((at, batch)) = self.next(end) {
             clock(at).within(self.handle(at, batch)).await?;
@@ -80,7 +80,7 @@ impl Past {
         left.map(|(at, Waiting { queue, body, .. })| (at, queue, body))
     }
 
-    /// The next batch, and when it is handled. A job event has one to itself: it must not have waited.
+    /// The next batch, and the time at which it is handled. A job event has a batch to itself: it must not have waited.
     fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<Waiting>)> {
         let (mut at, mut batch) = (None, Vec::<Waiting>::new());
         while let Some(next) = self.waiting.first_entry() {
@@ -123,7 +123,7 @@ impl Past {
         Ok(())
     }
 
-    /// Wakes a delivery that waits for longer than a message can be delayed, as `deliveries-wake` does. A sweep for
+    /// Wakes a delivery that waits longer than the longest delay of a message, as `deliveries-wake` does. A sweep for
     /// each minute of several days would take minutes.
     async fn wake(&mut self, waiting: Waiting) -> Result<()> {
         let Ok(Message::Attempt(DueAttempt { tenant, id, .. })) = Message::parse(&waiting.body) else { return Ok(()) };
@@ -137,7 +137,7 @@ impl Past {
     }
 }
 
-/// A record as Lambda hands it over.
+/// A record in Lambda's format.
 fn record(index: usize, waiting: &Waiting, at: Timestamp) -> Value {
     json!({
         "messageId": index.to_string(),

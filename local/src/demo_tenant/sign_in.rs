@@ -13,7 +13,7 @@ use super::{api::Api, people};
 /// The page that it always leads to.
 const CONSOLE: &str = "/console";
 
-/// `GET`: signs in as the owner of the demo tenant, by the API's own route, and goes on to the console.
+/// `GET`: signs in as the owner of the demo tenant, through the API's own route, and redirects to the console.
 pub(crate) fn sign_in(api: Api) -> MethodRouter {
     get(async move |headers: HeaderMap| {
         if !is_asked_for(&api, &headers) {
@@ -39,7 +39,7 @@ fn is_asked_for(api: &Api, headers: &HeaderMap) -> bool {
 
 async fn answer(api: &Api) -> Result<Response<Body>> {
     let mut answer = api.sign_in(people::OWNER, people::PASSWORD).await?;
-    // Otherwise the answer has the reason: too many sign-ins, or a changed password.
+    // Otherwise the response has the reason: too many sign-ins, or a changed password.
     if answer.status() == StatusCode::OK {
         *answer.status_mut() = StatusCode::SEE_OTHER;
         *answer.body_mut() = Body::empty();

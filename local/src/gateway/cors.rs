@@ -1,4 +1,4 @@
-//! Cross-origin resource sharing, as an HTTP API with a `CorsConfiguration` does it
+//! Cross-origin resource sharing, as in an HTTP API with a `CorsConfiguration`
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html>): the gateway sets the headers,
 //! whatever the function returns. It refuses nothing; that is up to browsers.
 
@@ -24,7 +24,7 @@ const RESERVED: [HeaderName; 6] = [
     ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// Which origins may call the API, and the headers for their browsers.
+/// The origins that may call the API, and the headers for their browsers.
 pub(crate) struct Cors {
     origins: Vec<HeaderValue>,
     on_preflights: HeaderMap,
@@ -56,7 +56,7 @@ impl Cors {
         let Some(origin) = request.get(ORIGIN).filter(|origin| self.origins.contains(origin)) else { return };
         let headers = match (method == Method::OPTIONS, request.contains_key(ACCESS_CONTROL_REQUEST_METHOD)) {
             (true, true) => &self.on_preflights,
-            // Not a preflight, and browsers send no other OPTIONS.
+            // This is not a preflight, and browsers send no other OPTIONS.
             (true, false) => return,
             (false, _) => &self.on_others,
         };

@@ -8,14 +8,14 @@ use std::{
 use axum::{body::Bytes, http::HeaderMap};
 use common::webhooks::destination::SigningSecret;
 
-/// How many requests are kept.
+/// The number of requests that are kept.
 const MAX_KEPT: usize = 200;
-/// How many bytes their bodies have together.
+/// The total size of their bodies, in bytes.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// How many paths may have settings.
+/// The number of paths that may have settings.
 const MAX_PATHS: usize = 100;
 
-/// How a path answers.
+/// The answer of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// With 204.
@@ -25,9 +25,9 @@ pub(crate) enum Manner {
     Fail,
     /// With 410.
     Gone,
-    /// With 204, after a while.
+    /// 204, after a while.
     Slowly,
-    /// Not at all.
+    /// No answer.
     Hang,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Kept {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// How it is answered.
+    /// Its answer.
     pub(crate) manner: Manner,
 }
 
@@ -100,7 +100,7 @@ impl Default for Shelf {
 }
 
 impl Shelf {
-    /// Keeps a request. The oldest go.
+    /// Keeps a request. The oldest are dropped.
     pub(crate) fn add(&mut self, kept: Kept) {
         if !self.is_keeping {
             return;

@@ -12,7 +12,7 @@ use super::{
     verify::verdicts,
 };
 
-/// How much of a body is shown.
+/// The number of bytes of a body that are shown.
 const SHOWN: usize = 64 * 1024;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
@@ -20,7 +20,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;mar
     th,td{text-align:left;padding:.25rem 1rem .25rem 0;vertical-align:top;overflow-wrap:anywhere}\
     form{display:inline}article{border-top:1px solid #ccc}";
 
-/// Those of the pages for people, but for the style, which has no hash here. Nothing is kept in a browser's cache.
+/// The headers of the pages for people, except that the style has no hash here. Browsers cache nothing.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::CACHE_CONTROL, "no-store"),
@@ -29,7 +29,7 @@ pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
     ),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    // With "no-referrer", a browser would send no origin with the forms.
+    // With `no-referrer`, a browser would send no origin with the forms.
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];

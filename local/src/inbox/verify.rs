@@ -7,7 +7,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// How far a `webhook-timestamp` may be off.
+/// The maximum difference between a `webhook-timestamp` and the time of receipt.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
 /// The verdict on a signature.
@@ -17,7 +17,7 @@ pub(crate) enum Verdict {
     Right,
     /// It signs another body, or was made with another secret.
     Wrong,
-    /// It is valid, but its time is not now.
+    /// It is valid, but its time is too far from now.
     Stale,
     /// There is none.
     Missing,
@@ -50,7 +50,7 @@ impl Verdicts {
     }
 }
 
-/// Verifies a request that came `at` this time.
+/// Verifies a request that arrived at `at`.
 pub(crate) fn verdicts(secret: &str, headers: &HeaderMap, body: &[u8], at: SystemTime) -> Verdicts {
     Verdicts { standard: standard(secret, headers, body, at), simple: simple(secret, headers, body) }
 }

@@ -18,13 +18,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::refusal::Refusal;
 
-/// The longest that SQS keeps a message, in milliseconds.
+/// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
 
-/// How long opening waits for another process that is about to end.
+/// The time for which opening waits for another process that is about to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most changes that share a transaction.
+/// The maximum number of changes that share a transaction.
 const GROUP: usize = 1000;
 
 /// `receives` is the second column because it changes: a column after a long body would be on another page.
@@ -43,17 +43,17 @@ const SCHEMA: &str = "
 
 /// A message of a queue.
 pub(super) struct Message {
-    /// Its place in the file.
+    /// Its position in the file.
     pub(super) key: i64,
-    /// How often it was received from its queue.
+    /// The number of times it was received from its queue.
     pub(super) receives: u32,
     /// The name of its queue.
     pub(super) queue: String,
     /// The id that its sender was given.
     pub(super) id: String,
-    /// When it was sent, in Unix milliseconds.
+    /// The time at which it was sent, in Unix milliseconds.
     pub(super) sent: i64,
-    /// In seconds; without it, the queue's own delay counts.
+    /// In seconds; `None` means the queue's own delay.
     pub(super) delay: Option<i32>,
     pub(super) group: Option<String>,
     pub(super) attributes: HashMap<String, MessageAttributeValue>,
@@ -63,7 +63,7 @@ pub(super) struct Message {
 /// Changes of messages, which are named by their keys.
 pub(super) enum Change {
     Accepted(Vec<Message>),
-    /// A message was received this many times, and a process that starts now puts it into this queue.
+    /// A message was received this many times, and a process that starts now would put it into this queue.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
     /// All messages of a queue are deleted.
@@ -78,7 +78,7 @@ struct Entry {
 /// The open journal. Dropping it closes the file once everything is written.
 pub(crate) struct Journal(mpsc::UnboundedSender<Entry>);
 
-/// A change on its way to the file; none if nothing is kept.
+/// A change on its way to the file; `None` if nothing is kept.
 #[must_use]
 pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
 
@@ -241,7 +241,7 @@ mod tests {
         Entry { change: Change::Accepted(vec![message]), written: oneshot::channel().0 }
     }
 
-    /// A disk with room for 20 pages, and later for more.
+    /// A disk with space for 20 pages, and later for more.
     #[test]
     fn a_full_disk_loses_no_accepted_message() {
         let path = std::env::temp_dir().join(format!("{}.sqlite", uuid::Uuid::new_v4()));

@@ -19,7 +19,7 @@ use super::journal::{self, Change, Journal, Message, Written};
 /// A message may be received before the response to its send arrives with the id. So a send holds the lock shared until
 /// the message is noted, and a receive or a purge takes it exclusively.
 pub(super) struct Messages {
-    /// By the id that the embedded SQS has given to the message, which is in its receipt handles: the inner id.
+    /// Keyed by the id that the embedded SQS has given to the message, which is in its receipt handles: the inner id.
     notes: Mutex<HashMap<String, Note>>,
     next_key: AtomicI64,
     /// None if nothing is kept.
@@ -79,7 +79,8 @@ impl Messages {
         if messages.is_empty() { Written::nothing() } else { self.write(Change::Accepted(messages)) }
     }
 
-    /// Notes a message whose send the embedded SQS has answered with `answered_id`, and puts the message's own id there.
+    /// Records a message whose send the embedded SQS has answered with `answered_id`, and puts the message's own id
+    /// there.
     pub(super) fn note(&self, answered_id: &mut String, message: &Message) {
         let Message { key, sent, .. } = *message;
         let inner_id = mem::replace(answered_id, message.id.clone());
@@ -99,8 +100,8 @@ impl Messages {
         Some(note.key)
     }
 
-    /// Keeps a [`Change::Received`]. No caller waits for it: a message whose last receive is forgotten was received
-    /// in vain.
+    /// Keeps a [`Change::Received`]. No caller waits for it: if it is lost, the message's last receive has failed
+    /// anyway.
     pub(super) fn received(&self, messages: Vec<(i64, String, u32)>) {
         drop(self.write(Change::Received(messages)));
     }

@@ -1,4 +1,4 @@
-//! A queue that is created gets back the messages that it had in an earlier process.
+//! A queue that is created gets its messages of an earlier process back.
 
 use std::mem;
 
@@ -36,7 +36,7 @@ impl Queues {
     /// since their consumers have ended, too.
     async fn restore(&self, messages: &Messages, queue_url: &str, earlier: Vec<Message>) -> Result<(), SqsError> {
         let delay = self.delay(queue_url).await?;
-        // Until all of these have been received as often as before, no other message is in the queue, or visible.
+        // Until all of these have been received as often as before, the queue has no other or visible message.
         let (received, others): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|message| message.receives > 0);
         let mut handles = Vec::new();
         for message in received {
@@ -58,7 +58,7 @@ impl Queues {
         Ok(())
     }
 
-    /// The delay in seconds of messages that have none of their own.
+    /// The delay in seconds of messages without their own.
     async fn delay(&self, queue_url: &str) -> Result<i32, SqsError> {
         let attribute_names = vec!["DelaySeconds".to_owned()];
         let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
@@ -66,7 +66,7 @@ impl Queues {
         Ok(attributes.get("DelaySeconds").and_then(|delay| delay.parse().ok()).unwrap_or(0))
     }
 
-    /// Whether the queue took the message. If not, it stays in the journal, and the next process tries again.
+    /// Whether the queue accepted the message. If not, it stays in the journal, and the next process tries again.
     async fn put_back(&self, messages: &Messages, queue_url: &str, mut message: Message, delay: i32) -> bool {
         let input = SendMessageInput {
             queue_url: queue_url.to_owned(),

@@ -180,7 +180,7 @@ impl Scope {
     }
 }
 
-/// `value` as CloudFormation writes it in a text.
+/// `value` as CloudFormation writes it in a string.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

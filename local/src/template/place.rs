@@ -1,6 +1,6 @@
 //! The addresses and names of the template's resources on this machine.
 
-/// Where the template's resources are on this machine.
+/// The addresses of the template's resources on this machine.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) region: String,
