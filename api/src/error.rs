@@ -125,6 +125,7 @@ pub struct PlainError {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct Issue {
+    #[serde(deserialize_with = "known_or_format")]
     pub code: IssueCode,
     /// The field and, in an array, the index of the element, starting at `0`; in `headers`, the name of the header.
     pub path: Vec<String>,
@@ -146,6 +147,23 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reason>, D
     Ok(Option::<String>::deserialize(deserializer)?.and_then(|name| name.parse().ok()))
 }
 
+/// A code of a later version is read as the most general one, so that the client still prints the rule.
+fn known_or_format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IssueCode, D::Error> {
+    Ok(String::deserialize(deserializer)?.parse().unwrap_or(IssueCode::InvalidFormat))
+}
+
 fn integer(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "integer" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issues_of_later_versions_are_read() {
+        let text = r#"{"code":"too_rare","path":["url"],"message":"Must be common"}"#;
+        let issue: Issue = serde_json::from_str(text).expect("an issue");
+        assert_eq!(issue.to_string(), "url: must be common");
+    }
 }

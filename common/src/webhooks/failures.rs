@@ -8,9 +8,9 @@
 //! reported failures are kept until the next email. Beyond [`FULL`] failures between two emails, failures are only
 //! counted: each process counts on its own, and writes its count once a minute ([`storm`]).
 //!
-//! A process that dies before it has noted a failure leaves its record, which is retried. One that dies before it has
-//! counted a try leaves the notice to the next sweep; one that dies between that and the email leaves a try, and an email
-//! of the day, too many; and one that dies between the email and the removal of the notice causes a second email.
+//! A process may die at any step. Before it has noted a failure, the record is retried. Before the sweep has counted its
+//! try, the notice waits for the next sweep. After that and before the email, one try and one email of the daily quota are
+//! wasted. After the email and before the notice is removed, the email is sent twice.
 
 mod failing;
 mod failure;
