@@ -54,13 +54,13 @@ def pack_functions(architecture, binaries, folder):
             archive.writestr(bootstrap, (binaries / name).read_bytes(), compresslevel=9)
 
 
-def shipped(architecture):
-    """The crates that the functions and the two programs are made of, with what each depends on.
+def shipped(target, programs):
+    """The crates that these members of the workspace are made of, with what each depends on.
 
     These are a few more than are linked: those of macros, and those of features that only the tests ask for.
     """
     metadata = json.loads(
-        output("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", RUST[architecture])
+        output("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target)
     )
     packages = {package["id"]: package for package in metadata["packages"]}
     needs = {
@@ -71,8 +71,7 @@ def shipped(architecture):
         )
         for node in metadata["resolve"]["nodes"]
     }
-    # `local` has every function in it.
-    wanted = [id for id in metadata["workspace_members"] if packages[id]["name"] in ("cli", "local")]
+    wanted = [id for id in metadata["workspace_members"] if packages[id]["name"] in programs]
     found = {}
     while wanted:
         id = wanted.pop()
@@ -90,8 +89,8 @@ def licence(package):
     return re.sub(" ?/ ?", " OR ", package["license"])
 
 
-def write_licences(crates, folder):
-    """The license texts of all third-party crates, each text once."""
+def licence_texts(crates):
+    """The license texts of third-party crates, each text once."""
     users = {}
     for package in crates:
         crate = pathlib.Path(package["manifest_path"]).parent
@@ -114,9 +113,10 @@ def write_licences(crates, folder):
         for text in texts:
             users.setdefault(text.strip("\n") + "\n", []).append(f"{label(package)} ({licence(package)})")
     line = "=" * 80 + "\n"
-    with open(folder / "licences" / "crates.txt", "w") as file:
-        for text, names in sorted(users.items(), key=lambda pair: pair[1]):
-            file.write(line + "\n".join(dict.fromkeys(names)) + "\n" + line + "\n" + text + "\n")
+    return "".join(
+        line + "\n".join(dict.fromkeys(names)) + "\n" + line + "\n" + text + "\n"
+        for text, names in sorted(users.items(), key=lambda pair: pair[1])
+    )
 
 
 def write_sbom(architecture, crates, folder):
@@ -189,12 +189,15 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "licences").mkdir(parents=True)
     pack_functions(architecture, binaries, folder)
-    crates = shipped(architecture)
-    write_licences([package for package, _ in crates if package["source"]], folder)
+    # `local` has every function in it.
+    crates = shipped(RUST[architecture], ["cli", "local"])
+    texts = licence_texts([package for package, _ in crates if package["source"]])
+    (folder / "licences" / "crates.txt").write_text(texts)
     write_sbom(architecture, crates, folder)
     for path in output("git", "ls-files", "-z", "--", *READ).split("\0")[:-1]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, folder / path)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -53,9 +53,17 @@ async fn asked() {
     }
 }
 
-#[cfg(not(unix))]
+#[cfg(windows)]
 async fn asked() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+    use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close};
+    // Ctrl-Close comes when the terminal closes. Windows then waits some seconds for the process.
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut close)) = (ctrl_c(), ctrl_break(), ctrl_close()) else {
+        // The default handlers stay, which end the process immediately.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = close.recv() => {}
     }
 }

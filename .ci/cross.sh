@@ -1,0 +1,75 @@
+# shellcheck shell=bash disable=SC2034,SC2054
+# The environment of release builds, and `cross`, which builds for one target. .ci/release and .ci/release-client source this in
+# the root of the repository.
+
+step() { printf '\n== %s\n' "$*"; "$@"; }
+
+# The caller's environment must not change the build.
+for variable in $(compgen -e | grep -E '^(CARGO_(BUILD|PROFILE|TARGET|ENCODED|UNSTABLE)|(TARGET_|HOST_)?C(XX)?FLAGS|LDFLAGS|RUSTFLAGS$|RUSTC|SDKROOT$)' || true); do
+  unset "$variable"
+done
+root=$PWD
+target=$root/target/release-build
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+sysroot=$(rustc --print sysroot)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH CARGO_INCREMENTAL=0
+
+# Zig links against an old glibc, wherever it runs, and brings a C compiler and the system libraries of all targets.
+pins=(cargo-zigbuild==0.24.1 ziglang==0.17.1)
+tools=$target/tools/$(cksum <<< "${pins[*]}" | cut -d ' ' -f 1)
+if [ ! -e "$tools/complete" ]; then
+  python3 -m venv --clear "$tools"
+  "$tools/bin/pip" install --quiet --disable-pip-version-check "${pins[@]}"
+  touch "$tools/complete"
+fi
+zig=$(echo "$tools"/lib/python3*/site-packages/ziglang)
+export PATH=$tools/bin:$PATH CARGO_ZIGBUILD_CACHE_DIR=$target/zigbuild ZIG_GLOBAL_CACHE_DIR=$target/zig
+
+# No path of this machine ends up in a binary. The sources of the standard library, where they are here, get the name that
+# they have in what Rust has built of them. Debian's are behind a link.
+sources=$sysroot/lib/rustlib/src/rust
+name=/rustc/$(rustc --verbose --version | sed -n 's/^commit-hash: //p')
+RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sources=$name"
+RUSTFLAGS+=" --remap-path-prefix=$(readlink --canonicalize "$sources")=$name --remap-path-prefix=$root=."
+CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$root=."
+export RUSTFLAGS CFLAGS
+
+# Builds for a target: cross TARGET ARGUMENT... A glibc's version may follow the target's name.
+cross() {
+  local rust=${1%.2.*}
+  local build=(cargo zigbuild --locked --release --target-dir "$target" --target "$1")
+  if [ ! -d "$sysroot/lib/rustlib/$rust/lib" ]; then
+    if [ ! -d "$sources/library/std" ]; then
+      echo "There is no standard library for $rust. Take it with 'rustup target add $rust'," >&2
+      echo "or its source with 'rustup component add rust-src'." >&2
+      exit 1
+    fi
+    # Unstable options have to be allowed.
+    build=(env RUSTC_BOOTSTRAP=1 "${build[@]}" -Zbuild-std=std,panic_unwind)
+  fi
+  step "${build[@]}" "${@:2}"
+}
+
+# Fails if a path of this machine is in one of these files.
+check_paths() {
+  local leaks
+  leaks=$(grep -laF -e "$root/" -e "$HOME/" -e "$cargo_home/" -e "$sysroot/lib/rustlib/" "$@") || [ $? = 1 ]
+  if [ -n "$leaks" ]; then
+    echo "These have paths of this machine in them:" "$leaks" >&2
+    exit 1
+  fi
+}
+
+# Copies the license of the standard library, wherever this toolchain has it.
+copy_library_licence() {
+  local file
+  for file in "$sysroot"/share/doc/rust/COPYRIGHT-library.html "$sysroot"/share/doc/libstd-rust-*/copyright; do
+    if [ -e "$file" ]; then
+      cp "$file" "$1/rust-library.${file##*[./]}"
+      return
+    fi
+  done
+  echo "The license of the standard library is not in $sysroot/share/doc." >&2
+  exit 1
+}

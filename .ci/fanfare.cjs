@@ -1,0 +1,31 @@
+#!/usr/bin/env node
+// Starts the executable of the npm package for this platform, and ends as it ends.
+"use strict";
+
+const { spawn } = require("node:child_process");
+
+const name = `fanfare-cli-${process.platform}-${process.arch}`;
+const file = process.platform === "win32" ? "fanfare.exe" : "fanfare";
+
+let executable;
+try {
+  executable = require.resolve(`${name}/bin/${file}`);
+} catch {
+  console.error(`error: The npm package ${name} is not installed.`);
+  console.error("hint: Install fanfare-cli with optional dependencies. If this platform has no package, build from source.");
+  process.exit(1);
+}
+
+const child = spawn(executable, process.argv.slice(2), { stdio: "inherit" });
+// A terminal sends Ctrl-C to both processes. A signal to this process alone is passed on.
+process.on("SIGINT", () => {});
+for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+child.on("error", (error) => {
+  console.error(`error: ${executable} cannot be started: ${error.message}`);
+  process.exit(1);
+});
+child.on("exit", (code, signal) => {
+  if (signal === null) process.exit(code);
+  process.removeAllListeners(signal);
+  process.kill(process.pid, signal);
+});
