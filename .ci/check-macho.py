@@ -9,7 +9,7 @@ import hashlib, pathlib, re, struct, sys
 
 # The processor, and the lowest version of macOS.
 KINDS = {"arm64": (0x0100000C, (11, 0)), "x86_64": (0x01000007, (10, 12))}
-LIBRARIES = r"/usr/lib/(libSystem\.B|libiconv\.2)\.dylib|/System/Library/Frameworks/(\w+)\.framework/Versions/A/\2"
+LIBRARIES = r"/usr/lib/(libSystem\.B|libcharset\.1|libiconv\.2)\.dylib|/System/Library/Frameworks/(\w+)\.framework/Versions/A/\2"
 LOAD_DYLIB, LOAD_WEAK_DYLIB, REEXPORT_DYLIB, RPATH = 0xC, 0x80000018, 0x8000001F, 0x8000001C
 VERSION_MIN_MACOSX, BUILD_VERSION, CODE_SIGNATURE = 0x24, 0x32, 0x1D
 EMBEDDED_SIGNATURE, CODE_DIRECTORY = 0xFADE0CC0, 0xFADE0C02

@@ -37,7 +37,7 @@ export RUSTFLAGS CFLAGS
 
 # Builds for a target: cross TARGET ARGUMENT... A glibc's version may follow the target's name.
 cross() {
-  local rust=${1%.2.*}
+  local rust=${1%.2.*} flags=$RUSTFLAGS
   local build=(cargo zigbuild --locked --release --target-dir "$target" --target "$1")
   if [ ! -d "$sysroot/lib/rustlib/$rust/lib" ]; then
     if [ ! -d "$sources/library/std" ]; then
@@ -47,8 +47,10 @@ cross() {
     fi
     # Unstable options have to be allowed.
     build=(env RUSTC_BOOTSTRAP=1 "${build[@]}" -Zbuild-std=std,panic_unwind)
+    # The component with musl's objects is missing, too. Zig has them.
+    if [[ $rust == *-musl ]]; then flags+=" -Clink-self-contained=no"; fi
   fi
-  step "${build[@]}" "${@:2}"
+  RUSTFLAGS=$flags step "${build[@]}" "${@:2}"
 }
 
 # Fails if a path of this machine is in one of these files.

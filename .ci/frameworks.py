@@ -10,7 +10,7 @@ import pathlib, re, sys
 from package import label, shipped
 
 LINK = re.compile(r'link\(name = "(\w+)", kind = "framework"\)')
-DECLARED = re.compile(r"^\s*pub (?:fn|static) (\w+)", re.MULTILINE)
+DECLARED = re.compile(r"^\s*pub (?:fn|static) (\w+)[^{;]*;", re.MULTILINE)
 STUB = """\
 --- !tapi-tbd
 tbd-version: 4
@@ -35,6 +35,8 @@ def main():
             sys.exit(f"{label(package)} links {names}: which of its functions are in which?")
         symbols.setdefault(names[0], set()).update(name for source in sources for name in DECLARED.findall(source))
     for name, declared in symbols.items():
+        if not declared:
+            continue
         framework = folder / f"{name}.framework"
         framework.mkdir(parents=True, exist_ok=True)
         stub = STUB.format(name=name, symbols=", ".join(f"_{symbol}" for symbol in sorted(declared)))

@@ -90,7 +90,7 @@ def wheel(target, executable, extras, licences, folder):
     ]
     kind = ["Wheel-Version: 1.0", "Generator: fanfare", "Root-Is-Purelib: false"]
     kind += [f"Tag: py3-none-{tag}" for tag in tags.split(".")]
-    manual = [file for file in extras if file[0].startswith("man/")]
+    manual = [] if tags.startswith("win") else [file for file in extras if file[0].startswith("man/")]
     files = [
         *moved(f"{stem}.data/scripts/", [executable]),
         *moved(f"{stem}.data/data/share/", manual),
