@@ -249,7 +249,10 @@ fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "The receiver reset the connection during the TLS handshake"
         }
-        _ if is_caused_by::<TooMuch>(error) => "The TLS handshake exceeds 64 KiB",
+        // `rustls` reports a message that is too long by an error of this kind.
+        kind if kind == io::ErrorKind::InvalidData || is_caused_by::<TooMuch>(error) => {
+            "The TLS handshake exceeds 64 KiB"
+        }
         _ => "The receiver closed the connection during the TLS handshake",
     };
     NoResponse::because(Failure::Connect, text)
@@ -333,7 +336,9 @@ mod tests {
     };
 
     use futures::future::BoxFuture;
-    use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+    use rcgen::{
+        BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType, date_time_ymd,
+    };
     use rustls::{
         ServerConfig,
         crypto::ring,
@@ -696,6 +701,9 @@ mod tests {
         let mut own_authority = hook.clone();
         own_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let many = names(&["a.example", "*.b.example", "10.0.0.1", "d.example", "e.example"]);
+        let mut address_as_a_name = names(&[]);
+        let name = SanType::DnsName("127.0.0.1".to_owned().try_into().expect("ASCII"));
+        address_as_a_name.subject_alt_names.push(name);
         let unknown_issuer = "The issuer of the certificate is not a public authority, or the receiver does not send \
                               the intermediate certificate";
         let self_issued = "The certificate is self-signed";
@@ -727,6 +735,12 @@ mod tests {
             (self_signed(&own_authority), false, false, self_issued),
             (issued(&hook), false, false, unknown_issuer),
             (issued(&hook), true, false, "The certificate was not issued by a public authority"),
+            (
+                issued(&address_as_a_name),
+                false,
+                true,
+                "The certificate is not valid for the host name; it is valid for 127.0.0.1 as a name, not as an address",
+            ),
         ] {
             let roots = if is_trusted { trusting(&authority_certificate) } else { rustls::RootCertStore::empty() };
             let mut chain = vec![certificate.der().clone()];
@@ -739,13 +753,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_signature_that_is_wrong_or_unsupported_is_told() {
+        const ECDSA_WITH_SHA_2: [u8; 7] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3];
+        let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
+        let der = certificate.der().to_vec();
+        let mut wrong = der.clone();
+        *wrong.last_mut().expect("a signature") ^= 1;
+        let mut with_sha_512 = der.clone();
+        for at in 0..der.len() - ECDSA_WITH_SHA_2.len() {
+            if der[at..].starts_with(&ECDSA_WITH_SHA_2) {
+                with_sha_512[at + ECDSA_WITH_SHA_2.len()] = 4;
+            }
+        }
+        for (der, detail) in [
+            (wrong, "A signature of the certificates is wrong, or an RSA key has fewer than 2048 bits"),
+            (with_sha_512, "The certificate is signed with an algorithm that deliveries do not support"),
+        ] {
+            let acceptor = presenting(vec![der.into()], &key);
+            let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![OK]]]).await;
+            let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
+            assert_eq!(why, ("tls", detail.to_owned()));
+        }
+    }
+
+    #[tokio::test]
     async fn a_failed_handshake_tells_its_cause() {
-        const CIPHERS: &str = "The receiver supports none of the cipher suites and key exchanges of deliveries";
+        const CIPHERS: &str =
+            "The receiver supports none of the cipher suites, key exchanges and signatures of deliveries";
         const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
         const CLIENT: &str = "The receiver demands a client certificate, which deliveries do not have";
         const NO_TLS: &str = "The receiver does not speak TLS on this port";
         // An alert: its record, "fatal", and its number. A ServerHello of TLS 1.1, as far as it matters.
         let hello_of_1_1 = [&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2][..], &[7; 32], &[0, 0xc0, 0x13, 0]].concat().leak();
+        // The beginning of a message that is longer than 64 KiB.
+        let long_message = [&[22, 3, 3, 0x40, 0, 2, 0, 0xff, 0xff][..], &[0; 0x4000 - 4]].concat().repeat(6).leak();
         for (bytes, reason, detail) in [
             (&[21, 3, 3, 0, 2, 2, 40][..], "tls", CIPHERS),
             (&[21, 3, 3, 0, 2, 2, 71], "tls", CIPHERS),
@@ -759,6 +800,7 @@ mod tests {
             (b"SSH-2.0-OpenSSH_9.6\r\n", "tls", NO_TLS),
             (b"220 mail.example ESMTP\r\n", "tls", NO_TLS),
             (b"", "connect", "The receiver closed the connection during the TLS handshake"),
+            (&*long_message, "connect", "The TLS handshake exceeds 64 KiB"),
         ] {
             let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![bytes]]]).await;
             let why = why(&client(), &format!("https://hook.example:{port}/")).await;

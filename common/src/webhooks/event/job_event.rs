@@ -88,7 +88,10 @@ impl JobEvent {
     /// # Errors
     /// The message is not a job event. The error repeats none of its text.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
-        let message = Message(serde_json::from_str(text).map_err(malformed)?);
+        let message = Message(serde_json::from_str(text).map_err(|error| {
+            // Of an object, only the syntax is checked.
+            if error.is_data() { Malformed("the message is not a JSON object".to_owned()) } else { malformed(error) }
+        })?);
         let event = message.required("event")?;
         let name = of_a_job(&mut serde_json::Deserializer::from_str(event.get()))
             .map_err(|_not_one| Malformed("event is neither \"job.completed\" nor \"job.failed\"".to_owned()))?;
@@ -339,6 +342,10 @@ mod tests {
             ),
         ] {
             assert_eq!(JobEvent::parse(message, Timestamp::now()).expect_err(message).to_string(), expected);
+        }
+        for text in ["null", "7", "[]", r#"[{"event":"job.completed"}]"#, r#""{}""#] {
+            let problem = JobEvent::parse(text, Timestamp::now()).expect_err(text).to_string();
+            assert_eq!(problem, "the message is not a JSON object");
         }
         assert_eq!(problem(r#","skip_callbacks":"true""#), "skip_callbacks is neither true nor false");
         let half = r#","callback_url":"https://a.example/","callback_secret":"\ud800""#;

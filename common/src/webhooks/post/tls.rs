@@ -1,6 +1,6 @@
 //! TLS with receivers, and the causes of failed handshakes.
 
-use std::{cell::Cell, error, fmt, sync::Arc};
+use std::{cell::Cell, error, fmt, net::IpAddr, sync::Arc};
 
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage, OtherError,
@@ -165,7 +165,7 @@ pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
 /// The cause of a failure. `asked` says whether the receiver asked for a client certificate.
 pub(super) fn explained(error: &Error, asked: bool) -> Detail {
     const CLIENT_CERTIFICATE: &str = "The receiver demands a client certificate, which deliveries do not have";
-    const CIPHERS: &str = "The receiver supports none of the cipher suites and key exchanges of deliveries";
+    const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures of deliveries";
     const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
     let text = match error {
         Error::InvalidCertificate(error) => return certificate(error),
@@ -212,6 +212,14 @@ fn certificate(error: &CertificateError) -> Detail {
             }
         },
         CertificateError::UnknownIssuer => return Detail::new("The certificate was not issued by a public authority"),
+        // Keys that are too short fail like this, too.
+        CertificateError::BadSignature => {
+            return Detail::new("A signature of the certificates is wrong, or an RSA key has fewer than 2048 bits");
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            return Detail::new("The certificate is signed with an algorithm that deliveries do not support");
+        }
         CertificateError::Other(OtherError(cause)) => match cause.downcast_ref::<Untrusted>() {
             Some(untrusted) => untrusted.to_string(),
             None => format!("The certificate is invalid: {cause}"),
@@ -220,8 +228,11 @@ fn certificate(error: &CertificateError) -> Detail {
     })
 }
 
-/// A name of a certificate, which is given as `DnsName("a.example")`.
-fn bare(name: &str) -> &str {
-    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-    inner.unwrap_or(name).trim_matches('"')
+/// A name of a certificate, which is given as `DnsName("a.example")`. Some self-made certificates have an address as a name,
+/// which would look right.
+fn bare(name: &str) -> String {
+    let (kind, inner) = name.split_once('(').unwrap_or_default();
+    let inner = inner.strip_suffix(')').unwrap_or(name).trim_matches('"');
+    let is_address = kind == "DnsName" && inner.parse::<IpAddr>().is_ok();
+    if is_address { format!("{inner} as a name, not as an address") } else { inner.to_owned() }
 }

@@ -3,7 +3,7 @@
 #[allow(unreachable_pub, reason = "the example is part of a receiver")]
 mod verify;
 
-use std::process::Stdio;
+use std::{collections::BTreeSet, process::Stdio};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -173,4 +173,19 @@ fn the_cipher_suites_are_those_of_deliveries() {
     assert_eq!(listed, suites);
     let groups: Vec<_> = provider.kx_groups.iter().map(|group| format!("{:?}", group.name())).collect();
     assert_eq!(groups, ["X25519", "secp256r1", "secp384r1"]);
+    // The page names them in one sentence.
+    let schemes = provider.signature_verification_algorithms.supported_schemes();
+    let schemes: BTreeSet<_> = schemes.iter().map(|scheme| format!("{scheme:?}")).collect();
+    let named = [
+        "ECDSA_NISTP256_SHA256",
+        "ECDSA_NISTP384_SHA384",
+        "ED25519",
+        "RSA_PKCS1_SHA256",
+        "RSA_PKCS1_SHA384",
+        "RSA_PKCS1_SHA512",
+        "RSA_PSS_SHA256",
+        "RSA_PSS_SHA384",
+        "RSA_PSS_SHA512",
+    ];
+    assert_eq!(schemes, named.map(str::to_owned).into());
 }
