@@ -347,7 +347,7 @@ mod tests {
         version::{TLS12, TLS13},
     };
     use tokio::{
-        io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+        io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex},
         net::TcpListener,
         time::sleep,
     };
@@ -812,21 +812,56 @@ mod tests {
     async fn a_demand_for_a_client_certificate_is_told() {
         let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
         for version in [&TLS12, &TLS13] {
-            let provider = Arc::new(ring::default_provider());
-            let clients = WebPkiClientVerifier::builder_with_provider(trusting(&certificate).into(), provider.clone());
-            let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[version]);
-            let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-            let config = config
-                .expect("versions")
-                .with_client_cert_verifier(clients.build().expect("a verifier"))
-                .with_single_cert(vec![certificate.der().clone()], key)
-                .expect("a configuration");
-            let acceptor = TlsAcceptor::from(Arc::new(config));
+            let acceptor = demanding(&certificate, &key, version);
             let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![OK]]]).await;
             let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
             let detail = "The receiver demands a client certificate, which deliveries do not have";
             assert_eq!(why, ("tls", detail.to_owned()), "{version:?}");
         }
+    }
+
+    /// OpenSSL rejects a client without a certificate by an alert that, without TLS 1.3, can also mean other things.
+    #[tokio::test]
+    async fn a_general_alert_after_a_demand_for_a_certificate_is_told() {
+        const REQUIRED: [u8; 7] = [21, 3, 3, 0, 2, 2, 116];
+        let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
+        let acceptor = demanding(&certificate, &key, &TLS12);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            let (client, _) = listener.accept().await.expect("a connection");
+            let ((mut from_client, mut to_client), (near, far)) = (client.into_split(), duplex(65_536));
+            let (mut from_server, mut to_server) = tokio::io::split(near);
+            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+            tokio::spawn(async move { acceptor.accept(far).await.err() });
+            let mut piece = [0; 65_536];
+            while let Ok(length @ 1..) = from_server.read(&mut piece).await {
+                if piece[..length] == REQUIRED {
+                    piece[length - 1] = 40;
+                }
+                to_client.write_all(&piece[..length]).await.expect("the client reads");
+            }
+        });
+        let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
+        assert_eq!(why.1, "The receiver demands a client certificate, which deliveries do not have");
+    }
+
+    /// An acceptor that demands a client certificate.
+    fn demanding(
+        certificate: &Certificate,
+        key: &KeyPair,
+        version: &'static rustls::SupportedProtocolVersion,
+    ) -> TlsAcceptor {
+        let provider = Arc::new(ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(trusting(certificate).into(), provider.clone());
+        let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[version]);
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        let config = config
+            .expect("versions")
+            .with_client_cert_verifier(clients.build().expect("a verifier"))
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .expect("a configuration");
+        TlsAcceptor::from(Arc::new(config))
     }
 
     #[tokio::test]
