@@ -2,7 +2,10 @@
 
 mod demo;
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -141,14 +144,14 @@ fn banner(stack: &Stack, verbose: bool) -> String {
 }
 
 /// Names the program, after the compiler's last line and before anything that takes time.
-#[expect(clippy::print_stderr, reason = "standard output is for the addresses")]
 fn announce(text: &str) {
-    eprintln!("{text}");
+    // The macros panic if a file on a full disk or a closed pipe takes the output. The service goes on.
+    writeln!(std::io::stderr(), "{text}").ok();
 }
 
-#[expect(clippy::print_stdout, reason = "standard output is for the addresses; the log goes to standard error")]
+/// Standard output is for the addresses, and standard error for the log.
 fn say(text: &str) {
-    println!("{text}");
+    writeln!(std::io::stdout(), "{text}").ok();
 }
 
 fn log(default_level: &str) {
@@ -156,6 +159,8 @@ fn log(default_level: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would report a line that cannot be written on standard error, and panic in the middle of a request.
+        .log_internal_errors(false)
         .with_ansi(has_colors(&std::io::stderr()))
         .compact()
         .init();

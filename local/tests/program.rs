@@ -65,6 +65,28 @@ fn json_prints_all_addresses_as_one_line() {
     assert_eq!(rest.join().expect("it is read"), 0);
 }
 
+/// A log in a file on a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_cannot_be_written_fails_no_request() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
+    command.args(["--memory", "--json"]).args(FREE_PORTS).env("RUST_LOG", "info").stdout(Stdio::piped()).stderr(full);
+    let mut program = Program(command.spawn().expect("it starts"));
+    let mut line = String::new();
+    let mut output = BufReader::new(program.0.stdout.take().expect("a pipe"));
+    output.read_line(&mut line).expect("a line");
+    let addresses: Value = serde_json::from_str(&line).expect("JSON");
+    let api = addresses.get("api").and_then(Value::as_str).expect("a URL").trim_start_matches("http://");
+    for _ in 0..2 {
+        let mut connection = TcpStream::connect(api).expect("a connection");
+        connection.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it is sent");
+        let mut status = [0; 12];
+        connection.read_exact(&mut status).expect("an answer");
+        assert_eq!(status, *b"HTTP/1.1 200");
+    }
+}
+
 #[test]
 fn a_signal_prints_the_work_so_far_as_one_line_of_json() {
     let (program, mut output, _) = Program::serve(&["--json"]);
