@@ -1,6 +1,7 @@
 //! The template and the code agree, and the template meets operational standards.
 
 mod data;
+mod limits;
 mod names;
 mod permissions;
 mod watching;

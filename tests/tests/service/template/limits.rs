@@ -1,0 +1,73 @@
+//! The template keeps a tenth of every quota of AWS, so that the next routes still deploy.
+//!
+//! CloudFormation counts the resources that SAM makes of the template: an HTTP API has a stage, and each event of a
+//! function is a permission, an event source mapping or a rule.
+
+use serde_json::{Map, Value};
+
+use super::{ALL, resources, template, text};
+
+/// Quotas that cannot be raised, except for the routes (as of 2026): CloudFormation's per template, Lambda's for the
+/// policy of a function, and API Gateway's per HTTP API.
+const RESOURCES: usize = 500;
+const OUTPUTS: usize = 200;
+const PARAMETERS: usize = 200;
+const TEMPLATE_BYTES: usize = 1_000_000;
+const POLICY_BYTES: usize = 20_480;
+const ROUTES: usize = 300;
+
+/// A statement of a function's policy, without the method and the path. The names are those of docs/deploying.md.
+const STATEMENT: &str = concat!(
+    r#"{"Sid":"webhooks-FunctionPermission-AbCdEfGhIjKl","Effect":"Allow","Principal":{"Service":"apigateway.amazonaws.com"},"#,
+    r#""Action":"lambda:InvokeFunction","Resource":"arn:aws:lambda:ap-southeast-1:123456789012:function:webhooks-","#,
+    r#""Condition":{"ArnLike":{"AWS:SourceArn":"arn:aws:execute-api:ap-southeast-1:123456789012:abcdefghij/*/"}}},"#,
+);
+
+fn is_below(quota: usize, used: usize, name: &str) {
+    assert!(used * 10 <= quota * 9, "{name}: {used} of {quota}");
+}
+
+/// The events of each function, with its logical id.
+fn events(template: &Value) -> Vec<(&str, &Map<String, Value>)> {
+    let functions = resources(template, "AWS::Serverless::Function");
+    functions.filter_map(|(name, function)| Some((name, function["Properties"]["Events"].as_object()?))).collect()
+}
+
+#[test]
+fn a_tenth_of_every_quota_of_the_deployment_is_left() {
+    let template = template(&ALL);
+    let resources_of = |event: &Value| match text(&event["Type"]) {
+        "HttpApi" | "SQS" => 1,
+        "Schedule" => 2,
+        other => panic!("count the resources of the event {other}"),
+    };
+    let of_events: usize = events(&template).iter().flat_map(|(_, events)| events.values()).map(resources_of).sum();
+    let stages = resources(&template, "AWS::Serverless::HttpApi").count();
+    let written = template["Resources"].as_object().expect("resources").len();
+    is_below(RESOURCES, written + stages + of_events, "resources");
+    is_below(OUTPUTS, template["Outputs"].as_object().expect("outputs").len(), "outputs");
+    let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../template.yaml")).expect("a template");
+    // SAM's output is a fifth larger.
+    is_below(TEMPLATE_BYTES, source.len() * 6 / 5, "bytes");
+    let parameters = source.split("\nParameters:\n").nth(1).and_then(|rest| rest.split("\nRules:").next());
+    let parameters = parameters.expect("parameters").lines();
+    let is_name = |line: &&str| line.starts_with("  ") && !line.starts_with("   ") && line.ends_with(':');
+    is_below(PARAMETERS, parameters.filter(is_name).count(), "parameters");
+}
+
+#[test]
+fn a_tenth_of_each_quota_of_routes_is_left() {
+    let template = template(&ALL);
+    let mut routes = 0;
+    for (name, events) in events(&template) {
+        let of_api = || events.iter().filter(|(_, event)| event["Type"] == "HttpApi");
+        let statement = |(event, value): (&String, &Value)| {
+            let route = &value["Properties"];
+            let (method, path) = (text(&route["Method"]), text(&route["Path"]));
+            STATEMENT.len() + 2 * name.len() + event.len() + method.len() + path.len()
+        };
+        is_below(POLICY_BYTES, of_api().map(statement).sum(), &format!("bytes of the policy of {name}"));
+        routes += of_api().count();
+    }
+    is_below(ROUTES, routes, "routes");
+}
