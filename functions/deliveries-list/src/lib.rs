@@ -82,7 +82,8 @@ impl Input {
         let cursor = fields
             .about("The `next_cursor` of the previous page. Send the same filters as for that page.")
             .optional_text(List::NAMES.cursor, Cursor::parse);
-        let filter = Filter { status: status?, event: event?, job_id: job_id?, since: since?, until: until? };
+        let (status, event, job_id, since, until) = (status?, event?, job_id?, since?, until?);
+        let filter = Filter { status, event, job_id, since, until, ..Filter::default() };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
         Ok(Self { endpoint: endpoint?, filter, limit, cursor: cursor? })
     }

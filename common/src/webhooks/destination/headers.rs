@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::issue::{IssueCode, MemberProblem, Problem};
 
 /// Up to ten headers, sorted by name. Names are in lower case, since case is insignificant. Values are secrets.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(BTreeMap<String, Zeroizing<String>>);
 
 pub(crate) const MOST: usize = 10;

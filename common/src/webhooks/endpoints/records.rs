@@ -126,7 +126,9 @@ enum Rotation {
 }
 
 impl Change {
-    fn is_empty(&self) -> bool {
+    /// Whether the change leaves every field as it is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         matches!(
             self,
             Self {

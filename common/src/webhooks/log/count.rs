@@ -10,7 +10,7 @@ pub use api::deliveries::Counts;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    items::{DELIVERY, EVENT, LAST, LAST_OUTCOME, OUTCOME, STATUS},
+    items::{ATTEMPTS, DELIVERY, EVENT, LAST, LAST_MS, LAST_OUTCOME, MS, OUTCOME, STATUS},
     open::{Backlog, Open},
     search::{Filter, KeyRange, id},
     table::Log,
@@ -18,8 +18,8 @@ use super::{
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record},
-        expression::select,
+        dynamo::{Item, Record, text},
+        expression::{filter, select},
         failure,
     },
     error::Result,
@@ -44,13 +44,19 @@ pub struct Statistics {
     pub complete_since: Option<Timestamp>,
     /// The same, for the pending, failed and held ones alone.
     pub open_since: Option<Timestamp>,
+    /// The delivered ones that needed more than one attempt, by hour, as far as they were read by [`Bound::Details`].
+    pub retried: BTreeMap<Timestamp, u32>,
+    /// How long their last attempts took, in milliseconds, likewise.
+    pub durations: Vec<u32>,
 }
 
 /// A bound for the deliveries that are read, over all shards. Each shard is read at least once.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// This many deliveries.
+    /// This many deliveries. Those that ended are not counted: only the keys of delivered ones are read.
     Deliveries(usize),
+    /// This many deliveries, with the number and the time of their attempts.
+    Details(usize),
     /// This many pages, each of a thousand deliveries or a megabyte.
     Pages(usize),
 }
@@ -73,11 +79,11 @@ impl Log {
         bound: Bound,
         now: Timestamp,
     ) -> Result<Statistics> {
-        let filter = Filter { since: Some(since), ..Filter::default() };
-        let range = self.range(&filter, None, now);
+        let range = self.range(&Filter { since: Some(since), ..Filter::default() }, None, now);
         let share = |all: usize| (all / shards.len().max(1)).max(1);
         let bound = match bound {
             Bound::Deliveries(most) => Bound::Deliveries(share(most)),
+            Bound::Details(most) => Bound::Details(share(most)),
             Bound::Pages(pages) => Bound::Pages(share(pages)),
         };
         let counted = stream::iter(shards.to_vec()).map(|shard| self.count_shard(tenant, shard, &range, bound));
@@ -87,6 +93,8 @@ impl Log {
             sum.complete_since = sum.complete_since.max(part.complete_since);
             sum.total += part.total;
             part.hours.into_iter().for_each(|(hour, counts)| *sum.hours.entry(hour).or_default() += counts);
+            part.retried.into_iter().for_each(|(hour, count)| *sum.retried.entry(hour).or_default() += count);
+            sum.durations.extend(part.durations);
             part.reasons.into_iter().for_each(|(reason, count)| *sum.reasons.entry(reason).or_default() += count);
         }
         sum.add_open(open, since);
@@ -96,9 +104,14 @@ impl Log {
     async fn count_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange, bound: Bound) -> Result<Statistics> {
         let query = self.query(tenant, shard, None, range).scan_index_forward(false);
         let (query, pages) = match bound {
-            // A page shows no reasons.
+            // DynamoDB applies the limit before the filter. An item without its status takes half the time to parse.
             Bound::Deliveries(most) => {
-                (select(query, &[DELIVERY, STATUS]).limit(i32::try_from(most).unwrap_or(i32::MAX)), 1)
+                let delivered = STATUS.equals(text(Status::Delivered));
+                (filter(select(query, &[DELIVERY]).limit(i32::try_from(most).unwrap_or(i32::MAX)), delivered), 1)
+            }
+            Bound::Details(most) => {
+                let read = select(query, &[DELIVERY, STATUS, ATTEMPTS, LAST_MS]);
+                (read.limit(i32::try_from(most).unwrap_or(i32::MAX)), 1)
             }
             Bound::Pages(pages) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]).limit(PAGE), pages),
         };
@@ -124,7 +137,8 @@ impl Statistics {
     /// are in none of the numbers for which the index is read.
     fn add(&mut self, shard: Shard, item: &Item) {
         let record = Record::new("delivery", item);
-        let Some((id, status)) = id(shard, item).zip(record.parsed(STATUS).ok()) else { return };
+        let status = record.optional_parsed(STATUS).map(|status| status.unwrap_or(Status::Delivered));
+        let Some((id, status)) = id(shard, item).zip(status.ok()) else { return };
         let one = match status {
             Status::Delivered => Counts { delivered: 1, ..Counts::default() },
             Status::Ended => Counts { ended: 1, ..Counts::default() },
@@ -137,8 +151,25 @@ impl Statistics {
             }
             Status::Pending | Status::Failed | Status::Held => return,
         };
+        let hour = hour(Timestamp::from_millisecond(id.at.get()));
         self.total += one;
-        *self.hours.entry(hour(Timestamp::from_millisecond(id.at.get()))).or_default() += one;
+        *self.hours.entry(hour).or_default() += one;
+        if status == Status::Delivered {
+            if record.optional_number(ATTEMPTS).is_some_and(|attempts| attempts > 1) {
+                *self.retried.entry(hour).or_default() += 1;
+            }
+            let last = item.get(LAST.name()).and_then(|last| last.as_m().ok());
+            let took = last.and_then(|last| Record::new("attempt", last).optional_number(MS));
+            self.durations.extend(took.and_then(|took| u32::try_from(took).ok()));
+        }
+    }
+
+    /// The time that 95 % of the successful attempts stayed within, in milliseconds. `None` if none was read.
+    #[must_use]
+    pub fn p95(&self) -> Option<u32> {
+        let mut durations = self.durations.clone();
+        durations.sort_unstable();
+        durations.get((durations.len() * 95).div_ceil(100).checked_sub(1)?).copied()
     }
 
     /// Adds the undelivered deliveries that were created at `since` or later.
@@ -160,4 +191,17 @@ impl Statistics {
 /// The hour of `at`.
 fn hour(at: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(at.as_millisecond() / 3_600_000 * 3_600_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_p95_is_the_time_that_95_of_100_stay_within() {
+        let of = |durations: Vec<u32>| Statistics { durations, ..Statistics::default() }.p95();
+        assert_eq!((of(vec![]), of(vec![7]), of(vec![9, 1])), (None, Some(7), Some(9)));
+        assert_eq!(of((1..=100).rev().collect()), Some(95));
+        assert_eq!(of((1..=20).collect()), Some(19));
+    }
 }

@@ -19,7 +19,7 @@ attributes! { pub(super)
     // The parts of an attempt, beside its trigger.
     AT = "at", MS = "ms", OUTCOME = "outcome", CODE = "code", DETAIL = "detail",
     RESPONSE = "response",
-    LAST_OUTCOME = "last.outcome",
+    LAST_OUTCOME = "last.outcome", LAST_MS = "last.ms",
 }
 
 /// An attempt in the form of a map, with short names, since every byte of an item is paid for.

@@ -78,10 +78,30 @@ impl Log {
     /// # Errors
     /// A read failed.
     pub async fn open(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Open>> {
+        self.open_with(&STATUSES, tenant, destinations, now).await
+    }
+
+    /// The failed deliveries of each of `destinations`: a third of the reads.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub async fn failed(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Backlog>> {
+        let open = self.open_with(&[Status::Failed], tenant, destinations, now).await?;
+        Ok(open.into_iter().map(|open| open.failed).collect())
+    }
+
+    async fn open_with(
+        &self,
+        statuses: &[Status],
+        tenant: &TenantId,
+        destinations: &[Vec<Shard>],
+        now: Timestamp,
+    ) -> Result<Vec<Open>> {
         let range = self.range(&Filter::default(), None, now);
         let places = destinations.iter().enumerate().flat_map(|(destination, shards)| {
-            let each = move |shard: &Shard| STATUSES.map(|status| Place { destination, shard: *shard, status });
-            shards.iter().flat_map(each)
+            shards.iter().flat_map(move |shard| {
+                statuses.iter().map(move |status| Place { destination, shard: *shard, status: *status })
+            })
         });
         let places: BTreeMap<String, Place> =
             places.map(|place| (index_key(tenant, place.shard, place.status), place)).collect();

@@ -21,7 +21,7 @@ use crate::{
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, Status},
+        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, Status, WebhookId},
         event::EventName,
     },
 };
@@ -39,6 +39,10 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// Only deliveries created before this time.
     pub until: Option<Timestamp>,
+    /// Only deliveries whose last attempt had this outcome.
+    pub outcome: Option<String>,
+    /// Only deliveries with this id in the header `webhook-id`. A list finds them by reading the keys of others.
+    pub webhook_id: Option<WebhookId>,
 }
 
 /// A page of deliveries, newest first.
@@ -126,7 +130,7 @@ impl Log {
         range: &KeyRange,
         limit: usize,
     ) -> Result<Stretch<Delivery>> {
-        let is_filtered = filter.status.is_some() || filter.is_about_the_job();
+        let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();
         let most = share(is_filtered.then_some(FILTERED), shards, limit);
         let read = stream::iter(shards.to_vec()).map(async |shard| {
             let query = select(self.query(tenant, shard, None, range), &LISTED);
@@ -134,7 +138,9 @@ impl Log {
             let query = filter.condition().into_iter().fold(query, expression::filter);
             let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
             let items = answer.items.unwrap_or_default();
-            let found = items.iter().filter_map(|item| Some(read_delivery(id(shard, item)?, item)));
+            let found = items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
+            let found = found.filter(|(id, _)| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id));
+            let found = found.map(|(id, item)| read_delivery(id, item));
             Ok(Stretch { found: found.collect::<Result<_>>()?, end: end(answer.last_evaluated_key) })
         });
         let read: Vec<Stretch<Delivery>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
@@ -149,7 +155,7 @@ impl Log {
         range: &KeyRange,
         limit: usize,
     ) -> Result<Stretch<Delivery>> {
-        let is_filtered = filter.is_about_the_job();
+        let is_filtered = filter.is_beyond_the_index();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
         let parts = shards.iter().map(|shard| (*shard, false));
         // Failed tests have a partition of their own, in the shard of all tests.
@@ -168,7 +174,8 @@ impl Log {
         });
         let read: Vec<Stretch<DeliveryId>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
         let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
-        let known = self.known(tenant, &ids.found).await?;
+        let found = ids.found.into_iter().filter(|id| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id));
+        let known = self.known(tenant, &found.collect::<Vec<_>>()).await?;
         // The index lags behind the table, so the status is checked as well.
         let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
         Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
@@ -213,8 +220,9 @@ impl Log {
 }
 
 impl Filter {
-    fn is_about_the_job(&self) -> bool {
-        self.event.is_some() || self.job_id.is_some()
+    /// Whether a condition is about more than the keys of the index.
+    fn is_beyond_the_index(&self) -> bool {
+        self.event.is_some() || self.job_id.is_some() || self.outcome.is_some() || self.webhook_id.is_some()
     }
 
     /// The job's id in the form that the log stores.
@@ -228,6 +236,7 @@ impl Filter {
             self.status.map(|status| STATUS.equals(text(status))),
             self.event.map(|event| EVENT.equals(text(event.as_str()))),
             self.kept_job_id().map(|job| JOB_ID.equals(text(job))),
+            self.outcome.as_ref().map(|outcome| LAST_OUTCOME.equals(text(outcome))),
         ];
         wanted.into_iter().flatten().reduce(Condition::and)
     }
@@ -236,6 +245,11 @@ impl Filter {
         self.status.is_none_or(|status| status == delivery.status)
             && self.event.is_none_or(|event| event == delivery.event)
             && self.kept_job_id().is_none_or(|job| job == delivery.job_id)
+            && self
+                .outcome
+                .as_ref()
+                .is_none_or(|wanted| delivery.last_attempt.as_ref().is_some_and(|last| last.outcome == *wanted))
+            && self.webhook_id.is_none_or(|wanted| wanted == delivery.webhook_id)
     }
 }
 
