@@ -16,6 +16,8 @@ pub struct Form<'a> {
     pub button: &'a str,
     /// Whether the button is less important than another one of the page.
     pub is_secondary: bool,
+    /// Whether the button destroys something.
+    pub is_danger: bool,
     /// Names and values of the hidden fields. Empty values are omitted.
     pub hidden: &'a [(&'static str, &'a str)],
     /// The fields to fill in.
@@ -33,12 +35,17 @@ impl Render for Form<'_> {
             error => format!("{}.", error_message(error)),
         });
         let action = if self.to.is_empty() { "?" } else { self.to };
+        let class = match (self.is_danger, self.is_secondary) {
+            (true, _) => Some("danger"),
+            (false, true) => Some("secondary"),
+            (false, false) => None,
+        };
         html! {
             form .fill[!self.fields.is_empty()] method="post" action=(action) {
                 @if let Some(alert) = alert { p .error role="alert" { (alert) } }
                 @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
                 @for field in self.fields { (field.html(self.id, self.error)) }
-                button class=[self.is_secondary.then_some("secondary")] { (self.button) }
+                button class=[class] { (self.button) }
             }
         }
     }
@@ -101,6 +108,12 @@ impl<'a> Field<'a> {
         Self { kind: "email", ..Self::text(name, label, autocomplete, value) }
     }
 
+    /// Words to search for.
+    #[must_use]
+    pub fn search(name: &'static str, label: &'static str, value: &'a str) -> Self {
+        Self { kind: "search", ..Self::text(name, label, "off", value) }
+    }
+
     /// An http or https URL.
     #[must_use]
     pub fn url(name: &'static str, label: &'static str, value: &'a str) -> Self {
@@ -155,13 +168,15 @@ impl<'a> Field<'a> {
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
+        // The first wrong field gets the focus, so that keyboards and screen readers continue there.
+        let is_first = is_first(name, error);
         let (about, wrong) = (format!("{id}-hint"), format!("{id}-error"));
         if kind == "checkbox" {
             return html! {
                 div .field {
                     input id=(id) name=(name) type=(kind) value=(value) autocomplete=(autocomplete)
                         aria-describedby=[is_wrong.then_some(&wrong)] aria-invalid=[is_wrong.then_some("true")]
-                        required[!is_optional];
+                        required[!is_optional] autofocus[is_first];
                     label for=(id) { (label) }
                     @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
                 }
@@ -178,20 +193,28 @@ impl<'a> Field<'a> {
                 @match kind {
                     // Browsers drop the first line break of the content.
                     AREA => textarea id=(id) name=(name) autocomplete=(autocomplete) aria-describedby=[described]
-                        aria-invalid=[invalid] spellcheck="false" required[!is_optional] { "\n" (value) },
-                    SELECT => select id=(id) name=(name) aria-describedby=[described] aria-invalid=[invalid] {
+                        aria-invalid=[invalid] spellcheck="false" required[!is_optional] autofocus[is_first] { "\n" (value) },
+                    SELECT => select id=(id) name=(name) aria-describedby=[described] aria-invalid=[invalid]
+                        autofocus[is_first] {
                         @for (option, text) in options {
                             option value=(option) selected[*option == value] { (text) }
                         }
                     },
                     _ => input id=(id) name=(name) type=(kind) value=[(!value.is_empty()).then_some(value)]
                         autocomplete=(autocomplete) aria-describedby=[described] aria-invalid=[invalid]
-                        minlength=[(autocomplete == "new-password").then_some("8")] required[!is_optional];,
+                        minlength=[(autocomplete == "new-password").then_some("8")] required[!is_optional]
+                        autofocus[is_first];,
                 }
                 @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
             }
         }
     }
+}
+
+/// Whether the first issue is one of this field.
+fn is_first(name: &str, error: Option<&Error>) -> bool {
+    let Some(Error::Invalid(issues)) = error else { return false };
+    issues.first().and_then(|issue| issue.path.first()).is_some_and(|path| path == name)
 }
 
 /// The messages of the issues of a field.
