@@ -113,14 +113,14 @@ impl Function {
         let Some(route) = self.find(&request) else {
             return (None, Handled { reply: self.unrouted(&request), tenant: None });
         };
-        let back = (self.wire == Wire::Page && request.takes_html()).then(|| request.target());
+        let back = (self.wire == Wire::Page && request.takes_html()).then(|| (request.target(), kept(&request)));
         let call = Call::new(request, Arc::clone(&self.origins));
         // A panic fails one request instead of the process with all waiting requests.
         let handled = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
         let mut handled = handled.unwrap_or_else(panicked);
-        if let Some(back) = back {
-            handled.reply = handled.reply.or_else(|error| Ok(answer_of(error, &back)));
+        if let Some((back, kept)) = back {
+            handled.reply = handled.reply.or_else(|error| Ok(answer_of(error, &back, kept.as_deref())));
         }
         (Some(&route.info), handled)
     }
@@ -160,10 +160,25 @@ impl Function {
     }
 }
 
-/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`; without
-/// a confirmed address, to the page that names the recipient of the link.
-fn answer_of(error: HttpError, back: &str) -> Reply {
+/// The largest form that is kept while its sender signs in. It is posted again inside another form, and so encoded twice.
+const MOST_KEPT: usize = 16 * 1024;
+
+/// The fields of a form that its sender may have filled in, so that they survive a session that ended meanwhile. A form
+/// with a password is not kept: no page repeats a password.
+fn kept(request: &Request) -> Option<String> {
+    if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {
+        return None;
+    }
+    let is_secret = |name: &str| name.to_ascii_lowercase().contains("password");
+    let has_secret = form_urlencoded::parse(&request.body).any(|(name, _)| is_secret(&name));
+    if has_secret { None } else { String::from_utf8(request.body.clone()).ok() }
+}
+
+/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`, unless a
+/// form is to be `kept`; without a confirmed address, to the page that names the recipient of the link.
+fn answer_of(error: HttpError, back: &str, kept: Option<&str>) -> Reply {
     match error {
+        HttpError::Domain(Error::Unauthorized) if let Some(kept) = kept => Page::of_lost_session(back, kept).into(),
         HttpError::Domain(Error::Unauthorized) => {
             let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", back).finish();
             Reply::Redirect { to: format!("/signin?{query}"), cookies: Vec::new() }

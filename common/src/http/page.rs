@@ -28,6 +28,7 @@ pub struct Page {
     is_done: bool,
     pub(super) refused: Option<HttpError>,
     redirects_to: Option<String>,
+    is_live: bool,
     /// The rest of the header, behind the name of the service.
     frame: Option<Markup>,
 }
@@ -43,6 +44,9 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
+
+/// The time between two loads of a live page.
+pub const LIVE_SECONDS: u32 = 5;
 
 /// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.
 const STYLE: &str = include_str!("page/style.css");
@@ -60,7 +64,7 @@ impl Page {
     #[must_use]
     pub fn new(title: impl Into<Cow<'static, str>>, content: Markup) -> Self {
         let title = title.into();
-        Self { title, content, is_done: false, refused: None, redirects_to: None, frame: None }
+        Self { title, content, is_done: false, refused: None, redirects_to: None, is_live: false, frame: None }
     }
 
     /// Marks the page as a success.
@@ -79,6 +83,29 @@ impl Page {
     #[must_use]
     pub fn redirects_to(self, origin: Option<String>) -> Self {
         Self { redirects_to: origin, ..self }
+    }
+
+    /// Makes the browser load the page again every [`LIVE_SECONDS`], if the visitor has asked for it.
+    #[must_use]
+    pub fn live(self, is_live: bool) -> Self {
+        Self { is_live, ..self }
+    }
+
+    /// The page for a form that was sent without a session. It signs the visitor in again, and keeps what they typed:
+    /// `kept` are the fields of the form, and `back` its page.
+    pub(super) fn of_lost_session(back: &str, kept: &str) -> Self {
+        let sign_in = Form {
+            to: "/signin",
+            button: "Sign in",
+            hidden: &[("action", "sign-in"), ("next", back), ("kept", kept)],
+            fields: &[Field::email("email", "Email", "username", ""), Field::password("password", "Password")],
+            ..Form::default()
+        };
+        let content = html! {
+            p { strong { "Nothing was saved or sent." } " Sign in, and your input comes back." }
+            (sign_in)
+        };
+        Self { refused: Some(Error::Unauthorized.into()), ..Self::new("Your session has ended", content) }
     }
 
     /// Makes it a page of a site: `frame` follows the name of the service in the header, and the content may be wide.
@@ -114,6 +141,9 @@ impl Page {
             None => ALLOWED.clone(),
         });
         response.headers_mut().extend(policy.ok().map(|policy| (header::CONTENT_SECURITY_POLICY, policy)));
+        if self.is_live {
+            response.headers_mut().insert(header::REFRESH, HeaderValue::from(LIVE_SECONDS));
+        }
         (response, self.refused)
     }
 

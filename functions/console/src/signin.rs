@@ -4,6 +4,8 @@
 //! forms post to this path, with their name in `action`, so that a form with an error is shown at an address that can
 //! be opened.
 
+mod kept;
+
 use std::sync::Arc;
 
 use api::auth::comparison_code;
@@ -39,12 +41,13 @@ const QUERY: [(&str, &str); 5] = [
 ];
 
 /// The fields of all forms of the page.
-const FIELDS: [(&str, &str); 13] = [
+const FIELDS: [(&str, &str); 14] = [
     ("action", "The submitted form: `sign-in` (the default), `sign-up`, `sign-out`, `approve` or `verify`."),
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
     ("next", "The page of the console to open afterwards."),
+    ("kept", "`sign-in`: the fields of a form that was sent to `next` without a session. They come back afterwards."),
     (
         "userId",
         "`approve`: the id of the user shown on the page. If a different user has signed in since, the page is shown \
@@ -114,7 +117,8 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
     };
     Ok(match (&call.caller, login) {
         (None, _) if mode(link) == "signup" => sign_up_form(link, None),
-        (None, login) => sign_in_form(app, link, login.is_some(), None),
+        // A link could carry the fields of any form.
+        (None, login) => sign_in_form(app, link, login.is_some(), None, ""),
         (Some(visitor), None) => signed_in(&visitor.user, link),
         (Some(visitor), Some(login)) => approval(&visitor.user, &login, call, link),
     })
@@ -123,9 +127,15 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
 async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
     let (address, password) = (form.get("email"), Guess::new(form.get("password")));
     match app.sign_ins.sign_in(address, password, &call.device(), Timestamp::now()).await {
-        Ok((_, token)) => Ok(on(form, session_cookie(&call.base, &token))),
+        Ok((_, token)) => {
+            let cookie = session_cookie(&call.base, &token);
+            Ok(match kept::read(form, next(form)) {
+                Some(page) => Reply::Page { page, cookies: vec![cookie] },
+                None => on(form, cookie),
+            })
+        }
         Err(error) if error.is_ours() => Err(error),
-        Err(error) => Ok(sign_in_form(app, form, request(form).is_some(), Some(error)).into()),
+        Err(error) => Ok(sign_in_form(app, form, request(form).is_some(), Some(error), form.get("kept")).into()),
     }
 }
 
@@ -257,11 +267,12 @@ fn hidden<'a>(form: &'a Typed, action: &'static str) -> [(&'static str, &'a str)
     [("action", action), ("mode", mode(form)), id, secret, ("next", next(form).unwrap_or_default())]
 }
 
-fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>) -> Page {
+fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>, kept: &str) -> Page {
+    let [action, mode, id, secret, next] = hidden(form, "sign-in");
     let sign_in = Form {
         button: "Sign in",
         is_secondary: false,
-        hidden: &hidden(form, "sign-in"),
+        hidden: &[action, mode, id, secret, next, ("kept", kept)],
         fields: &[
             Field::email("email", "Email", "username", form.get("email")),
             Field::password("password", "Password"),

@@ -24,10 +24,6 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
         let back = nobody.submit(&to, &form, "Sign in", &typed).await;
         assert_eq!((back.status, back.headers["location"].to_str().expect("a path")), (303, path));
     }
-    // A form that is sent after the session ended leads back to its page.
-    let sent = world.http.post(world.url("/console/endpoints/new")).header("accept", "text/html");
-    let led = world.send(sent.header("origin", world.stack.api()).form(&[("url", "x")])).await;
-    assert_eq!(led.headers["location"], "/signin?next=%2Fconsole%2Fendpoints%2Fnew");
     // Programs get JSON, and a key is not a session.
     let key = world.http.get(world.url("/console")).header("x-api-key", &tenant.key);
     assert_eq!(world.send(key).await.refused(), (401, "UNAUTHORIZED"));
@@ -114,4 +110,57 @@ async fn a_member_sees_and_changes_the_endpoints() {
     let page = browser.open(&path).await;
     says(&browser.press(&path, &page, "Disable endpoint", &[]).await, &["Endpoint disabled", "Inactive"]);
     assert_eq!(world.only_endpoint(&owner).await["active"], json!(false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_survives_a_session_that_has_ended() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let (browser, nobody) = (Browser::new(&world, &tenant.cookie), Browser::new(&world, ""));
+    let path = "/console/endpoints/new";
+    let form = browser.open(path).await;
+    let typed =
+        [("url", "http://127.0.0.1:9/kept"), ("headers", "x-key: canary"), ("completed", "yes"), ("failed", "yes")];
+    let asked = nobody.submit(path, &form, "Add endpoint", &typed).await;
+    assert_eq!(asked.status, 401);
+    says(&asked, &["Your session has ended", "Nothing was saved or sent."]);
+    let wrong = [("email", tenant.email.as_str()), ("password", "not the password")];
+    let again = nobody.submit(path, &asked, "Sign in", &wrong).await;
+    assert_eq!(again.status, 401);
+    let right = [("email", tenant.email.as_str()), ("password", tests::world::people::PASSWORD)];
+    let back = nobody.submit("/signin", &again, "Sign in", &right).await;
+    says(
+        &back,
+        &["You are signed in again", "Nothing was saved or sent.", "url http://127.0.0.1:9/kept", "headers (secret)"],
+    );
+    assert!(!text(&back).contains("canary"), "a secret is not shown");
+    assert!(world.endpoints(&tenant).await.is_empty());
+    let cookie = back.headers["set-cookie"].to_str().expect("a cookie").split(';').next().unwrap_or_default();
+    let added = Browser::new(&world, cookie).press(path, &back, "Submit again", &[]).await;
+    says(&added, &["Endpoint added"]);
+    let stored = world.only_endpoint(&tenant).await;
+    assert_eq!((&stored["url"], &stored["header_names"]), (&json!("http://127.0.0.1:9/kept"), &json!(["x-key"])));
+}
+
+/// No link fills in a form, and no page repeats a password.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_form_without_a_password_is_kept() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let nobody = Browser::new(&world, "");
+    let link = "/signin?next=/console/endpoints/new&kept=url%3Dhttp%253A%252F%252Fevil.example";
+    let form = nobody.open(link).await;
+    assert!(!form.page().contains("evil.example"), "{}", form.page());
+    let right = [("email", tenant.email.as_str()), ("password", tests::world::people::PASSWORD)];
+    assert_eq!(nobody.submit(link, &form, "Sign in", &right).await.headers["location"], "/console/endpoints/new");
+    let fields = [("action", "password"), ("currentPassword", "canary-1"), ("newPassword", "canary-2")];
+    let large = "x".repeat(20_000);
+    for fields in [&fields[..], &[("url", large.as_str())]] {
+        let request = world.http.post(world.url("/console/account")).header("accept", "text/html");
+        let led = world.send(request.header("origin", world.stack.api()).form(fields)).await;
+        assert_eq!(
+            (led.status, &led.headers["location"]),
+            (303, &"/signin?next=%2Fconsole%2Faccount".parse().expect("a header"))
+        );
+    }
 }
