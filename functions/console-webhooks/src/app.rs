@@ -65,12 +65,21 @@ impl App {
     /// Waits up to [`PATIENCE`] for the next attempt of a pending delivery that has had `attempts`. A pull endpoint's delivery
     /// is held instead, and waits for a client.
     pub(crate) async fn wait_for_attempt(&self, tenant: &TenantId, id: &DeliveryId, attempts: u32) -> Result<()> {
+        self.wait_for_attempts(tenant, &[(*id, attempts)]).await
+    }
+
+    /// The same, for several deliveries.
+    pub(crate) async fn wait_for_attempts(&self, tenant: &TenantId, sent: &[(DeliveryId, u32)]) -> Result<()> {
         let end = Instant::now() + PATIENCE;
+        let mut waiting = sent.to_vec();
         loop {
             // Reads no payload: it may be large, and this read is repeated.
-            let known = self.log.known(tenant, &[*id]).await?.remove(id);
-            let is_over = known.is_some_and(|known| known.attempts > attempts || known.status != Status::Pending);
-            if is_over || Instant::now() + PAUSE > end {
+            let ids: Vec<_> = waiting.iter().map(|(id, _)| *id).collect();
+            let known = self.log.known(tenant, &ids).await?;
+            waiting.retain(|(id, attempts)| {
+                known.get(id).is_none_or(|known| known.attempts <= *attempts && known.status == Status::Pending)
+            });
+            if waiting.is_empty() || Instant::now() + PAUSE > end {
                 return Ok(());
             }
             sleep(PAUSE).await;

@@ -1,8 +1,9 @@
 //! The deliveries of the last 24 hours by hour: as a bar chart, and as a table.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use common::{
+    id::EndpointId,
     timestamp::Timestamp,
     webhooks::log::count::{Counts, Statistics},
 };
@@ -17,17 +18,126 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 const HEIGHT: u32 = 40;
 const STEP: u32 = 8;
 const BAR: u32 = 6;
+/// The hours between two labels.
+const LABELED: usize = 6;
+/// The parts of a bar from the bottom up: the name of the color, and the words of the legend. A pending delivery waits
+/// for an attempt, most often because one has failed.
+const PARTS: [(&str, &str); 5] = [
+    ("failed", "Failed"),
+    ("pending", "Pending or retrying"),
+    ("held", "Held"),
+    ("retried", "Delivered after a retry"),
+    ("delivered", "Delivered at once"),
+];
 
 /// The beginning of the chart.
 pub(crate) fn since(now: Timestamp) -> Timestamp {
     now.before(HOUR * (HOURS - 1))
 }
 
-/// The bars, with their totals as text. Successes that were not read look unread, and the text says so.
-pub(crate) fn day(counted: &Statistics, now: Timestamp) -> Markup {
+/// An hour of the chart.
+struct Column {
+    x: u32,
+    hour: Timestamp,
+    counts: Counts,
+    /// The delivered ones that needed a retry.
+    retried: u32,
+}
+
+impl Column {
+    /// The numbers of [`PARTS`].
+    fn parts(&self) -> [u32; 5] {
+        let Counts { pending, delivered, failed, held, .. } = self.counts;
+        let retried = self.retried.min(delivered);
+        [failed, pending, held, retried, delivered - retried]
+    }
+
+    fn sum(&self) -> u32 {
+        self.parts().iter().sum()
+    }
+}
+
+fn columns(counted: &Statistics, now: Timestamp) -> Vec<Column> {
+    let begun = now.as_millisecond() / 3_600_000 * 3_600_000;
+    let columns = (0..HOURS).map(|column| {
+        let hour = Timestamp::from_millisecond(begun).before(HOUR * (HOURS - 1 - column));
+        let counts = counted.hours.get(&hour).copied().unwrap_or_default();
+        Column { x: column * STEP, hour, counts, retried: counted.retried.get(&hour).copied().unwrap_or_default() }
+    });
+    columns.collect()
+}
+
+/// A small chart without a scale, with its totals as text. `name` is the endpoint, for screen readers.
+pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
+    let columns = columns(counted, now);
+    let highest = highest(&columns);
+    let mut paths = PARTS.map(|(class, _)| (class, String::new()));
+    for column in &columns {
+        for (part, y, height) in stack(column.parts(), highest) {
+            let Some((_, path)) = paths.get_mut(part) else { continue };
+            let _ = write!(path, "M{} {y}h{BAR}v{height}h-{BAR}z", column.x);
+        }
+    }
+    html! {
+        svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img"
+            aria-label={ "Deliveries by hour to " (name) } {
+            (unread(counted, &columns))
+            path .base d={ "M0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
+            @for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) { path class=(class) d=(path) {} }
+        }
+        (totals(counted))
+    }
+}
+
+/// A chart with a scale, hours and a legend. Each bar leads to the deliveries of its hour, as does the table.
+pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) -> Markup {
+    let columns = columns(counted, now);
+    let highest = highest(&columns);
+    let sums = columns.iter().fold([0; 5], |sums: [u32; 5], column| {
+        let parts = column.parts();
+        std::array::from_fn(|part| sums.get(part).copied().unwrap_or(0) + parts.get(part).copied().unwrap_or(0))
+    });
+    html! {
+        div .plot aria-hidden="true" {
+            div .scale { span { (highest) } span { "0" } }
+            // Each element is closed: in SVG, unlike in HTML, an open element would contain the following ones.
+            svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } preserveAspectRatio="none" {
+                (unread(counted, &columns))
+                path .base d={ "M0 0h" (HOURS * STEP) "v.3H0zM0 20h" (HOURS * STEP) "v.3H0zM0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
+                @for column in &columns {
+                    a href=(hour_link(endpoint, column.hour)) tabindex="-1" {
+                        title {
+                            (times::hour(column.hour)) ": "
+                            (named(column, is_read(counted.complete_since, column.hour)))
+                        }
+                        path .hit d={ "M" (column.x) " 0h" (STEP) "v" (HEIGHT) "h-" (STEP) "z" } {}
+                        @for (part, y, height) in stack(column.parts(), highest) {
+                            @if let Some((class, _)) = PARTS.get(part) {
+                                rect class=(class) x=(column.x) y=(y) width=(BAR) height=(height) {}
+                            }
+                        }
+                    }
+                }
+            }
+            div .hours { @for column in columns.iter().step_by(LABELED) { span { (times::hour(column.hour)) } } }
+        }
+        ul .legend {
+            @for ((class, words), sum) in PARTS.iter().zip(sums).rev() {
+                li {
+                    svg .i viewBox="0 0 8 8" aria-hidden="true" { path class=(class) d="M0 0h8v8H0z" {} }
+                    " " (words) " " strong { (sum) }
+                }
+            }
+            li .soft { "Hours in UTC" }
+        }
+        @if counted.complete_since.is_some() || counted.total == Counts::default() { (totals(counted)) }
+    }
+}
+
+/// The totals as text. Successes that were not read look unread, and the text says so.
+fn totals(counted: &Statistics) -> Markup {
     let total = counted.total;
     html! {
-        (bars(counted, now))
         p .soft {
             @match counted.complete_since {
                 None if total == Counts::default() => "No deliveries in the last 24 hours",
@@ -46,12 +156,12 @@ pub(crate) fn day(counted: &Statistics, now: Timestamp) -> Markup {
     }
 }
 
-/// A table of the hours that have deliveries.
-pub(crate) fn by_hour(counted: &Statistics) -> Markup {
+/// A table of the hours that have deliveries. Each hour leads to its deliveries.
+pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
     html! {
         details {
             summary { "By hour (UTC)" }
-            table {
+            table .numbers {
                 thead {
                     tr {
                         @for name in ["Hour", "Delivered", "Failed", "Held", "Pending", "Ended"] { th scope="col" { (name) } }
@@ -60,7 +170,9 @@ pub(crate) fn by_hour(counted: &Statistics) -> Markup {
                 tbody {
                     @for (hour, counts) in counted.hours.iter().rev() {
                         tr {
-                            th scope="row" { (hour.readable().get(5..16).unwrap_or_default()) }
+                            th scope="row" {
+                                a href=(hour_link(endpoint, *hour)) { (hour.readable().get(5..16).unwrap_or_default()) }
+                            }
                             @for (number, since) in [
                                 (counts.delivered, counted.complete_since),
                                 (counts.failed, counted.open_since),
@@ -84,6 +196,21 @@ pub(crate) fn by_hour(counted: &Statistics) -> Markup {
     }
 }
 
+/// The list of the deliveries of an hour.
+fn hour_link(endpoint: EndpointId, hour: Timestamp) -> String {
+    let (since, until) = (times::local(hour), times::local(hour.after(HOUR)));
+    format!("/console/deliveries?endpoint={endpoint}&since={since}&until={until}")
+}
+
+/// The frame around the hours whose successes were not all read.
+fn unread(counted: &Statistics, columns: &[Column]) -> Markup {
+    let unread = columns.iter().filter(|column| !is_read(counted.complete_since, column.hour)).count();
+    let unread = STEP * u32::try_from(unread).unwrap_or(HOURS);
+    html! {
+        @if unread > 0 { rect .unread x="0.5" y="0.5" width=(unread - BAR / 2) height=(HEIGHT) {} }
+    }
+}
+
 /// Whether all of the hour was read.
 fn is_read(complete_since: Option<Timestamp>, hour: Timestamp) -> bool {
     complete_since.is_none_or(|since| hour >= since)
@@ -98,63 +225,31 @@ pub(crate) fn summary(counts: Counts) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn bars(counted: &Statistics, now: Timestamp) -> Markup {
-    let hours = &counted.hours;
-    let all = |counts: &Counts| counts.delivered + counts.failed + counts.held + counts.pending;
-    let highest = hours.values().map(all).max().unwrap_or(0).max(1);
-    let begun = now.as_millisecond() / 3_600_000 * 3_600_000;
-    let columns = (0..HOURS).map(|column| {
-        let hour = Timestamp::from_millisecond(begun).before(HOUR * (HOURS - 1 - column));
-        (column * STEP, hour, hours.get(&hour).copied().unwrap_or_default())
-    });
-    let columns: Vec<_> = columns.collect();
-    let unread = columns.iter().filter(|(_, hour, _)| !is_read(counted.complete_since, *hour)).count();
-    let unread = STEP * u32::try_from(unread).unwrap_or(HOURS);
-    html! {
-        // Each element is closed: in SVG, unlike in HTML, an open element would contain the following ones.
-        svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img" aria-label="Deliveries by hour" {
-            @if unread > 0 {
-                rect .unread x="0.5" y="0.5" width=(unread - BAR / 2) height=(HEIGHT) {}
-            }
-            @for (x, hour, counts) in columns {
-                g {
-                    title { (times::hour(hour)) ": " (named(counts, is_read(counted.complete_since, hour))) }
-                    rect .base x=(x) y=(HEIGHT) width=(BAR) height="1" {}
-                    @for (class, y, height) in stack(counts, highest) {
-                        rect class=(class) x=(x) y=(y) width=(BAR) height=(height) {}
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// The numbers of an hour: `12 delivered, 3 failed`.
-fn named(counts: Counts, is_read: bool) -> String {
-    match (summary(counts), is_read) {
+fn named(column: &Column, is_read: bool) -> String {
+    let retried = if column.retried > 0 { format!(" ({} after a retry)", column.retried) } else { String::new() };
+    match (summary(column.counts), is_read) {
         (numbers, true) if numbers.is_empty() => "none".to_owned(),
-        (numbers, true) => numbers,
+        (numbers, true) => format!("{numbers}{retried}"),
         (numbers, false) if numbers.is_empty() => "not read".to_owned(),
-        (numbers, false) => format!("{numbers}, older successes not read"),
+        (numbers, false) => format!("{numbers}{retried}, older successes not read"),
     }
 }
 
-/// The parts of a bar from the bottom up, each with its class, upper edge and height. Each part has a visible minimum
-/// height.
-fn stack(counts: Counts, highest: u32) -> Vec<(&'static str, u32, u32)> {
-    let parts = [
-        ("failed", counts.failed),
-        ("held", counts.held),
-        ("pending", counts.pending),
-        ("delivered", counts.delivered),
-    ];
+fn highest(columns: &[Column]) -> u32 {
+    columns.iter().map(Column::sum).max().unwrap_or(0).max(1)
+}
+
+/// The parts of a bar from the bottom up, each with its place in [`PARTS`], upper edge and height. Each part has a visible
+/// minimum height.
+fn stack(parts: [u32; 5], highest: u32) -> Vec<(usize, u32, u32)> {
     let mut top = HEIGHT;
     let mut stack = Vec::new();
-    for (class, count) in parts.into_iter().filter(|(_, count)| *count > 0) {
+    for (part, count) in parts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
         let share = u64::from(count) * u64::from(HEIGHT) / u64::from(highest);
         let height = u32::try_from(share).unwrap_or(HEIGHT).max(2).min(top);
         top -= height;
-        stack.push((class, top, height));
+        stack.push((part, top, height));
     }
     stack
 }
@@ -165,12 +260,10 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_high_as_its_share_and_never_invisible() {
-        let counts = Counts { delivered: 998, failed: 2, ..Counts::default() };
-        assert_eq!(stack(counts, 1000), [("failed", 38, 2), ("delivered", 0, 38)]);
-        assert_eq!(stack(Counts { held: 1, ..Counts::default() }, 4), [("held", 30, 10)]);
-        assert_eq!(stack(Counts::default(), 1), []);
-        let most = Counts { delivered: u32::MAX / 4, failed: 1, ..Counts::default() };
-        assert_eq!(stack(most, u32::MAX / 4), [("failed", 38, 2), ("delivered", 0, 38)]);
+        assert_eq!(stack([2, 0, 0, 0, 998], 1000), [(0, 38, 2), (4, 0, 38)]);
+        assert_eq!(stack([0, 0, 1, 0, 0], 4), [(2, 30, 10)]);
+        assert_eq!(stack([0; 5], 1), []);
+        assert_eq!(stack([1, 0, 0, 0, u32::MAX / 4], u32::MAX / 4), [(0, 38, 2), (4, 0, 38)]);
     }
 
     #[test]

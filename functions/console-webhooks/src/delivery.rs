@@ -7,20 +7,34 @@ use common::{
     error::{Conflict, Error, Result},
     http::{
         Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
-        page::{Form, Page, alert, pretty, visible},
+        page::{Form, Page, TICKED, alert, pretty, visible},
     },
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_meaning},
-        endpoints::{EndpointView, Kind},
+        endpoints::{Change, EndpointView, Kind},
     },
 };
 use maud::{Markup, html};
 
-use crate::{app::App, states, times};
+use crate::{
+    app::App,
+    live::{self, LIVE},
+    numbers::is_gone,
+    states, times,
+};
 
 const PATH: &str = "/console/deliveries/{id}";
+const ID: (&str, &str) = ("id", "The id of the delivery.");
+const CONFIRM: (&str, &str) =
+    ("confirm", "`resend` shows the button that resends the delivery to a receiver that asked for no more deliveries.");
+const FIELDS: [(&str, &str); 4] = [
+    ID,
+    ("action", "The submitted form: `resend`."),
+    ("activate", "`yes` enables the endpoint first."),
+    ("sure", "`yes` from the page that confirms a delivery to a receiver that asked for no more deliveries."),
+];
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
 /// The maximum number of bytes of a payload that are shown. A response of Lambda has at most 6 MB, and line breaks and
 /// escapes multiply a payload.
@@ -29,60 +43,81 @@ const SHOWN_BYTES: usize = 64 * 1024;
 const PRETTY_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The id of the delivery.")])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID, CONFIRM, LIVE])), open)
         .summary("Shows a delivery with its payload and its attempts. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The id of the delivery.")])), resend)
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), resend)
         .summary("Resends the delivery, as `deliveries/resend` does, and shows the result.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::PayloadNotKept)])
         .redirects()
 }
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
-    page(&app, &call.caller.organization, &id(&link)?, None).await
+    page(&app, &call.caller.organization, &id(&link)?, &link, None).await
 }
 
 async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     let (tenant, id, now) = (&call.caller.organization, id(&form)?, Timestamp::now());
+    let to = |query: &str| Reply::Redirect { to: format!("/console/deliveries/{id}{query}"), cookies: Vec::new() };
+    if let Some(endpoint) = endpoint(&app, tenant, &id).await? {
+        if is_gone(&endpoint) && form.get("sure") != TICKED {
+            return Ok(to("?confirm=resend"));
+        }
+        if !endpoint.active && form.get("activate") == TICKED {
+            let change = Change { active: Some(true), ..Change::default() };
+            app.endpoints.update(tenant, endpoint.id, change, app.rotation_overlap, now).await?;
+        }
+    }
     let delivery = match app.log.resend(tenant, &id, Trigger::Resend, now, None, now).await {
         Err(error @ Error::Conflict(Conflict::PayloadNotKept)) => {
-            return Ok(page(&app, tenant, &id, Some(error)).await?.into());
+            return Ok(page(&app, tenant, &id, &form, Some(error)).await?.into());
         }
         delivery => delivery?,
     };
     app.queue.wake(tenant, &delivery, now).await;
     app.wait_for_attempt(tenant, &id, delivery.attempts).await?;
-    Ok(Reply::Redirect { to: format!("/console/deliveries/{id}"), cookies: Vec::new() })
+    Ok(to(""))
+}
+
+/// The endpoint of a delivery, unless it has been deleted, or the delivery is a job's callback.
+async fn endpoint(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Option<EndpointView>> {
+    match id.destination.endpoint() {
+        Some(endpoint) => app.endpoints.view(tenant, endpoint).await.map(Some).or_else(|error| match error {
+            Error::NotFound(_) => Ok(None),
+            error => Err(error),
+        }),
+        None => Ok(None),
+    }
 }
 
 fn id(typed: &Typed) -> Result<DeliveryId> {
     DeliveryId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
-async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, error: Option<Error>) -> Result<Page> {
+async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error: Option<Error>) -> Result<Page> {
     let now = Timestamp::now();
     let console = app.console(tenant, "/console/deliveries");
-    let endpoint = async {
-        match id.destination.endpoint() {
-            Some(endpoint) => app.endpoints.view(tenant, endpoint).await.map(Some).or_else(|error| match error {
-                Error::NotFound(_) => Ok(None),
-                error => Err(error),
-            }),
-            None => Ok(None),
-        }
-    };
     let (console, (delivery, payload), endpoint) =
-        tokio::try_join!(console, app.log.visible(tenant, id, now), endpoint)?;
+        tokio::try_join!(console, app.log.visible(tenant, id, now), endpoint(app, tenant, id))?;
     let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
     // A delivery that failed without an attempt still has a last attempt, with the reason.
     attempts.extend(delivery.last_attempt.clone());
     let payload = payload.map(|payload| String::from_utf8_lossy(&payload.body).into_owned());
+    let is_changing = delivery.status == Status::Pending && !is_deleted(&delivery, endpoint.as_ref());
+    let is_live = live::is_wanted(link);
     let content = html! {
         @if let Some(error) = &error { (alert(error)) }
-        (standing(&delivery, endpoint.as_ref(), payload.is_some(), now))
+        (standing(&delivery, endpoint.as_ref(), now))
+        (again(&delivery, endpoint.as_ref(), payload.is_some(), link.get(CONFIRM.0) == "resend"))
+        @if is_changing || is_live {
+            p .row {
+                @if is_changing { a href="?" { "Refresh" } }
+                (live::switch(is_live, is_changing, "?live=1", "?"))
+            }
+        }
         (about(&delivery, endpoint.as_ref(), now))
         section {
             h2 { "Attempts" }
@@ -98,39 +133,68 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, error: Option<Error
         }
     };
     let title = format!("{}, {}", delivery.event.as_str(), delivery.created_at.readable());
-    Ok(Page::new(title, content).refused(error).within(console))
+    Ok(Page::new(title, content).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The status, and the button that resends the delivery.
-fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, can_resend: bool, now: Timestamp) -> Markup {
+/// The status, and what it means.
+fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
     let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
-    let is_deleted = is_deleted(delivery, endpoint);
+    let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
     html! {
-        div .row {
-            p {
-                (states::of_delivery(delivery.status))
-                " "
-                @match (delivery.status, delivery.next_attempt_at) {
-                    (Status::Pending, _) if is_deleted => "Its endpoint was deleted. It won't be retried.",
-                    (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
-                    (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
-                    (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
-                    (Status::Held, _) => "The endpoint was inactive. It won't be sent automatically.",
-                    (Status::Failed, _) => "It won't be retried automatically.",
-                    (Status::Ended, _) => "Canceled: the endpoint was deleted, or was inactive for too long.",
-                    _ => "",
+        p {
+            (states::of_delivery(delivery.status))
+            " "
+            @match (delivery.status, delivery.next_attempt_at) {
+                (Status::Pending, _) if is_deleted(delivery, endpoint) => "Its endpoint was deleted. It won't be retried.",
+                (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
+                (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
+                (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
+                (Status::Held, _) if is_inactive => "The endpoint is disabled. It won't be sent automatically.",
+                (Status::Held, _) => "The endpoint was disabled when it came. It won't be sent automatically.",
+                (Status::Failed, _) => "It won't be retried automatically.",
+                (Status::Ended, _) => "Canceled: the endpoint was deleted, or was inactive for too long.",
+                _ => "",
+            }
+        }
+    }
+}
+
+/// The button that resends the delivery, or the reason why there is none.
+fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is_confirmed: bool) -> Markup {
+    if is_deleted(delivery, endpoint) {
+        return html! { p { "It cannot be resent: its endpoint was deleted." } };
+    }
+    if !is_kept {
+        return html! { p { "It cannot be resent: its payload is no longer stored." } };
+    }
+    let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
+    let button = if is_inactive { "Enable endpoint and resend" } else { "Resend" };
+    if endpoint.is_some_and(is_gone) && !is_confirmed {
+        return html! { p { a .button href="?confirm=resend" { (button) " …" } } };
+    }
+    let is_gone = endpoint.is_some_and(is_gone);
+    html! {
+        @if is_gone {
+            div .notice.bad role="status" {
+                p {
+                    "The receiver answered " strong { "410 Gone" } ", which asks for no more deliveries. Resend only if it "
+                    "accepts them again; another 410 disables the endpoint."
                 }
             }
-            @if delivery.status == Status::Pending && !is_deleted { a href="?" { "Refresh" } }
         }
-        @if is_deleted { p { "It cannot be resent: its endpoint was deleted." } } @else if can_resend {
+        div .row {
             (Form {
-                button: "Resend",
+                button,
                 is_secondary: delivery.status == Status::Delivered,
-                hidden: &[("action", "resend")],
+                hidden: &[
+                    ("action", "resend"),
+                    ("activate", if is_inactive { TICKED } else { "" }),
+                    ("sure", if is_gone { TICKED } else { "" }),
+                ],
                 ..Form::default()
             })
-        } @else { p { "It cannot be resent: its payload is no longer stored." } }
+            @if is_gone { a href="?" { "Cancel" } }
+        }
     }
 }
 
@@ -145,23 +209,29 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
             dt { "Destination" }
             dd {
                 @match (endpoint, delivery.webhook_endpoint_id) {
-                    (Some(endpoint), _) => a href={ "/console/endpoints/" (endpoint.id) } { bdi { (visible(endpoint.name())) } },
+                    (Some(endpoint), _) => a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(endpoint.name())) } },
                     (None, Some(_)) => "Deleted endpoint",
                     (None, None) => "Job callback",
                 }
             }
             dt { "Job" }
-            dd { bdi .clip { (visible(&delivery.job_id)) } }
+            dd { a href=(same_job(delivery)) { bdi .mono.clip { (visible(&delivery.job_id)) } } }
             dt { "Event" }
             dd { (delivery.event.as_str()) }
             dt { "Created" }
             dd { (times::when(delivery.created_at, now)) }
             dt { "ID" }
-            dd .mono { (delivery.id) }
+            dd .mono.whole { (delivery.id) }
             dt { "Webhook ID" }
-            dd .mono { (delivery.webhook_id) }
+            dd .mono.whole { (delivery.webhook_id) }
         }
     }
+}
+
+/// The list of the deliveries of the same job.
+fn same_job(delivery: &Delivery) -> String {
+    let job = url::form_urlencoded::byte_serialize(delivery.job_id.as_bytes()).collect::<String>();
+    format!("/console/deliveries?q={job}")
 }
 
 /// The next attempt and the earlier ones, latest first.
@@ -170,7 +240,7 @@ fn time_line(delivery: &Delivery, attempts: &[Attempt], is_deleted: bool, now: T
         @if attempts.is_empty() { p { "No attempts yet." } }
         ol .attempts {
             @if let (Status::Pending, Some(next), false) = (delivery.status, delivery.next_attempt_at, is_deleted) {
-                li { span .state.wait { span aria-hidden="true" { "◆" } " Next" } " " (times::when(next, now)) }
+                li { (states::next()) " " (times::when(next, now)) }
             }
             @for attempt in attempts.iter().rev() {
                 li {

@@ -1,6 +1,7 @@
 //! The page of an endpoint: its state, its latest deliveries, and the forms that change it.
 
 mod act;
+mod confirm;
 mod forms;
 mod page;
 
@@ -13,12 +14,22 @@ use common::{
 };
 
 use self::page::{id, page};
-use crate::app::App;
+use crate::{app::App, live::LIVE};
 
 const PATH: &str = "/console/endpoints/{id}";
+const FIELDS: [(&str, &str); 8] = [
+    ("id", "The id of the endpoint."),
+    DID,
+    LIVE,
+    ("confirm", "`recover` shows a page that counts the deliveries of a recovery and confirms it."),
+    ("since", "`confirm`: the start of the recovery's period."),
+    ("until", "`confirm`: the end of that period."),
+    ("status", "`confirm`: the status of the deliveries to recover: `failed`, `held` or `both`."),
+    ("activate", "`confirm`: `yes` enables the endpoint first."),
+];
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[("id", "The id of the endpoint."), DID])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
         .summary(
             "Shows an endpoint: its state, its last 24 hours, and the forms that change it. Opening the page changes \
              nothing.",
@@ -42,5 +53,9 @@ pub(crate) fn submit() -> Route<App, People> {
 }
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
-    page(&app, &call.caller.organization, id(&link)?, link.get("did"), None).await
+    let (tenant, id) = (&call.caller.organization, id(&link)?);
+    if link.get("confirm") == "recover" {
+        return confirm::page(&app, tenant, id, &link).await;
+    }
+    page(&app, tenant, id, &link, None).await
 }

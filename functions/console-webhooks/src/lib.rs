@@ -14,6 +14,7 @@ mod chart;
 mod deliveries;
 mod delivery;
 mod endpoint;
+mod live;
 mod new_endpoint;
 mod numbers;
 mod overview;
@@ -32,6 +33,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         endpoint::show(),
         endpoint::submit(),
         deliveries::show(),
+        deliveries::submit(),
         delivery::show(),
         delivery::submit(),
     ];

@@ -1,12 +1,14 @@
 //! The numbers of endpoints. The first page and the page of an endpoint show the same numbers.
 
+use std::{fmt, ops::Range};
+
 use common::{
     error::Result,
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
         delivery::Delivery,
-        endpoints::{EndpointView, Kind, LastError},
+        endpoints::{DisabledReason, EndpointView, Kind, LastError},
         log::{
             count::{Bound, Statistics},
             open::{Backlog, Open},
@@ -32,12 +34,12 @@ pub(crate) struct Known {
 const CONCURRENCY: usize = 10;
 
 impl Known {
-    /// Reads the numbers of endpoints, and up to `most` of the newest deliveries of each.
+    /// Reads the numbers of endpoints, within `bound` for each.
     pub(crate) async fn read(
         app: &App,
         tenant: &TenantId,
         endpoints: Vec<EndpointView>,
-        most: usize,
+        bound: Bound,
         now: Timestamp,
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
@@ -46,7 +48,7 @@ impl Known {
         let counting = shards
             .iter()
             .zip(&open)
-            .map(|(shards, open)| app.log.count(tenant, shards, open, chart::since(now), Bound::Deliveries(most), now));
+            .map(|(shards, open)| app.log.count(tenant, shards, open, chart::since(now), bound, now));
         let counting: Vec<_> = counting.collect();
         let counted = stream::iter(counting).buffered(CONCURRENCY).try_collect::<Vec<_>>();
         let (mut pending, counted) = tokio::try_join!(app.log.known(tenant, &oldest), counted)?;
@@ -59,10 +61,7 @@ impl Known {
 
     /// The held deliveries that the endpoint has missed. A pull endpoint has not missed them: they wait to be received.
     pub(crate) fn held(&self) -> Backlog {
-        match self.endpoint {
-            EndpointView { kind: Kind::Pull, active: true, .. } => Backlog::default(),
-            _ => self.open.held.clone(),
-        }
+        held(&self.endpoint, &self.open)
     }
 
     /// The latest failed attempt.
@@ -70,4 +69,48 @@ impl Known {
         let of_pending = self.oldest_pending.as_ref().and_then(LastError::of);
         [self.endpoint.last_error.clone(), of_pending].into_iter().flatten().max_by_key(|error| error.at)
     }
+
+    /// The delivered deliveries of the last 24 hours, and those that are delivered or failed; since `complete_since`, if
+    /// older successes were not read.
+    pub(crate) fn successes(&self, now: Timestamp) -> (usize, usize) {
+        let since = self.counted.complete_since.unwrap_or_else(|| chart::since(now));
+        let failed = self.open.failed.newest.iter().filter(|at| **at >= since).count();
+        let delivered = usize::try_from(self.counted.total.delivered).unwrap_or(usize::MAX);
+        (delivered, delivered.saturating_add(failed))
+    }
+
+    /// Whether a delivery waits for an attempt.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.open.pending.count > 0
+    }
+}
+
+/// The held deliveries that an endpoint has missed.
+pub(crate) fn held(endpoint: &EndpointView, open: &Open) -> Backlog {
+    match endpoint {
+        EndpointView { kind: Kind::Pull, active: true, .. } => Backlog::default(),
+        _ => open.held.clone(),
+    }
+}
+
+/// Whether the endpoint is disabled because its receiver asked for no more deliveries.
+pub(crate) fn is_gone(endpoint: &EndpointView) -> bool {
+    !endpoint.active && endpoint.disabled.is_some_and(|(_, reason)| reason == DisabledReason::Gone)
+}
+
+/// The deliveries of a backlog that were created in this time.
+pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
+    let newest: Vec<_> = backlog.newest.iter().copied().filter(|at| time.contains(at)).collect();
+    Backlog {
+        count: newest.len(),
+        is_longer: backlog.is_longer && backlog.newest_since.is_none_or(|counted| time.start < counted),
+        newest,
+        ..Backlog::default()
+    }
+}
+
+/// `1 endpoint`, `2 endpoints`.
+pub(crate) fn counted(number: impl fmt::Display, one: &str, many: &str) -> String {
+    let number = number.to_string();
+    format!("{number} {}", if number == "1" { one } else { many })
 }

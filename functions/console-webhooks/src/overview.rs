@@ -1,6 +1,6 @@
 //! The first page of the console: the endpoints, those with problems first.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
     error::{Error, Result},
@@ -13,16 +13,25 @@ use common::{
     webhooks::{
         delivery::{error_meaning, error_name},
         endpoints::{EndpointView, Kind, LastError},
-        log::open::Backlog,
+        log::{count::Bound, open::Backlog},
     },
 };
 use maud::{Markup, html};
 
 use common::accounts::users::User;
 
-use crate::{app::App, chart, deliveries::short, numbers::Known, states::State, times};
+use crate::{
+    app::App,
+    chart,
+    deliveries::short,
+    live::{self, LIVE},
+    numbers::{Known, counted},
+    states::State,
+    times,
+};
 
-const FIELDS: [(&str, &str); 2] = [
+const FIELDS: [(&str, &str); 3] = [
+    LIVE,
     ("page", "The page of the list to show. The default is the first."),
     ("deleted", "The id of an endpoint whose deletion is to be confirmed."),
 ];
@@ -30,7 +39,7 @@ const FIELDS: [(&str, &str); 2] = [
 /// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
 /// The number of newest deliveries that are read for a page, for all its endpoints together.
-const READ: usize = 250;
+const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
@@ -46,15 +55,19 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);
     let is_troubled = endpoints.iter().filter(|endpoint| urgency(endpoint) < 2).count();
     let all = endpoints.len();
-    let shown: Vec<_> = endpoints.into_iter().skip((page - 1) * SHOWN).take(SHOWN).collect();
-    let share = READ / shown.len().max(1);
-    let rows = Known::read(&app, tenant, shown, share, now).await?;
+    let shown: Vec<_> = endpoints.drain((page - 1) * SHOWN..(page * SHOWN).min(all)).collect();
+    let bound = Bound::Deliveries(READ / shown.len().max(1));
+    let (rows, elsewhere) =
+        tokio::try_join!(Known::read(&app, tenant, shown, bound, now), elsewhere(&app, tenant, endpoints, now))?;
     let recovering = recovering(&app, tenant, &rows).await?;
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
+    let is_changing = !recovering.is_empty() || rows.iter().any(Known::is_pending);
+    let is_live = live::is_wanted(&link);
+    let [on, off] = ["&live=1", ""].map(|live| format!("/console?page={page}{live}"));
     let content = html! {
         @if is_deleted { div .notice.good role="status" { p { "Endpoint deleted." } } }
         @if all == 0 { (empty()) } @else {
-            div .row {
+            div .row.head {
                 p {
                     (counted(all, "endpoint", "endpoints")) ", "
                     @match is_troubled {
@@ -62,14 +75,63 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                         number => strong { (number) " failing or disabled." },
                     }
                 }
+                (live::switch(is_live, is_changing, &on, &off))
                 a .button href="/console/endpoints/new" { "Add endpoint" }
             }
+            (on_other_pages(&elsewhere))
             @for row in &rows { (banner(row, recovering.contains(&row.endpoint.id))) }
             (table(&rows, now))
             (other_pages(page, pages))
         }
     };
-    Ok(Page::new("Endpoints", content).within(console))
+    Ok(Page::new("Endpoints", content).live(is_live && is_changing).within(console))
+}
+
+/// The endpoints of other pages that are failing or disabled, or have failed deliveries, with the number of those.
+async fn elsewhere(
+    app: &App,
+    tenant: &TenantId,
+    others: Vec<EndpointView>,
+    now: Timestamp,
+) -> Result<Vec<(EndpointView, Backlog)>> {
+    // An endpoint that has had no error and no other URL has no failed delivery. Reading the others costs a call for fifty.
+    let may_have_failed = |endpoint: &EndpointView| {
+        let is_new = endpoint.last_error.is_none() && endpoint.updated_at == endpoint.created_at;
+        endpoint.kind == Kind::Pull || !is_new
+    };
+    let others: Vec<_> = others.into_iter().filter(may_have_failed).collect();
+    let shards: Vec<_> = others.iter().map(EndpointView::shards).collect();
+    let failed = app.log.failed(tenant, &shards, now).await?;
+    let troubled = others.into_iter().zip(failed);
+    Ok(troubled.filter(|(endpoint, failed)| urgency(endpoint) < 2 || failed.count > 0).collect())
+}
+
+/// The number of endpoints that are named in a notice.
+const NAMED: usize = 5;
+
+/// The notice about [`elsewhere`].
+fn on_other_pages(elsewhere: &[(EndpointView, Backlog)]) -> Markup {
+    html! {
+        @if !elsewhere.is_empty() {
+            div .notice.bad {
+                p { strong { (counted(elsewhere.len(), "endpoint", "endpoints")) " on other pages" } ":" }
+                ul {
+                    @for (endpoint, failed) in elsewhere.iter().take(NAMED) {
+                        li {
+                            a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(endpoint.name())) } } ": "
+                            @match (urgency(endpoint), failed.count) {
+                                (0, 0) => "failing",
+                                (1, 0) => "disabled",
+                                (1, _) => { "disabled, " (missed(failed, &Backlog::default())) }
+                                _ => (missed(failed, &Backlog::default())),
+                            }
+                        }
+                    }
+                    @if elsewhere.len() > NAMED { li { "and " (elsewhere.len() - NAMED) " more" } }
+                }
+            }
+        }
+    }
 }
 
 /// The endpoints whose missed deliveries are being resent. Without missed deliveries, none needs to be read.
@@ -133,7 +195,7 @@ fn banner(row: &Known, is_recovering: bool) -> Markup {
                         ..Form::default()
                     })
                 }
-                a href={ "/console/endpoints/" (id) } { "View endpoint" }
+                a href={ "/console/endpoints/" (id) } aria-label={ "View endpoint " (short(endpoint.name())) } { "View endpoint" }
             }
         }
     }
@@ -173,7 +235,7 @@ pub(crate) fn resend_button(is_active: bool, failed: &Backlog, held: &Backlog) -
 
 fn table(rows: &[Known], now: Timestamp) -> Markup {
     html! {
-        table .cards {
+        table .cards.rows.overview {
             thead {
                 tr {
                     th scope="col" { "Endpoint" }
@@ -194,24 +256,30 @@ fn line(row: &Known, now: Timestamp) -> Markup {
     html! {
         tr {
             td {
-                a href={ "/console/endpoints/" (endpoint.id) } { bdi .clip { (short(endpoint.name())) } }
+                a .strong.clip href={ "/console/endpoints/" (endpoint.id) } title=(visible(endpoint.name())) {
+                    bdi .mono { (short(endpoint.name())) }
+                }
                 @if let Some(description) = &endpoint.description {
-                    bdi .soft.clip { (visible(description.as_str())) }
+                    " " bdi .soft.clip { (visible(description.as_str())) }
                 }
             }
             td data-label="State" {
                 (State::of(row).badge())
-                @if is_rotating(endpoint, now) { " " span .soft { "two secrets" } }
-                @if endpoint.kind == Kind::Pull { " " span .soft { "pull" } }
+                @if is_rotating(endpoint, now) { " " span .soft.note { "two secrets" } }
+                @if endpoint.kind == Kind::Pull { " " span .soft.note { "pull" } }
             }
             td data-label="Events" { (events(endpoint)) }
-            td data-label="Last 24 hours" { (chart::day(counted, now)) }
+            td data-label="Last 24 hours" { (chart::day(counted, &short(endpoint.name()), now)) }
             td data-label="Last error" {
                 (last_error(row, now))
             }
             td data-label="Pending" {
                 @if let Some(oldest) = open.pending.oldest_at() {
-                    (open.pending.number()) ", oldest " (times::ago(oldest, now))
+                    a href={ "/console/deliveries?endpoint=" (endpoint.id) "&status=pending" }
+                        aria-label={ (open.pending.number()) " pending to " (short(endpoint.name())) } {
+                        (open.pending.number())
+                    }
+                    ", oldest " (times::ago(oldest, now))
                 } @else { "None" }
             }
         }
@@ -263,10 +331,4 @@ fn other_pages(page: usize, pages: usize) -> Markup {
             }
         }
     }
-}
-
-/// `1 endpoint`, `2 endpoints`.
-pub(crate) fn counted(number: impl fmt::Display, one: &str, many: &str) -> String {
-    let number = number.to_string();
-    format!("{number} {}", if number == "1" { one } else { many })
 }

@@ -1,4 +1,4 @@
-//! States, each as a word and a shape, so that they can be told apart without color.
+//! States, each as a word and a shape, so that they can be told apart without color and without a font that has it.
 
 use common::{
     timestamp::Timestamp,
@@ -51,14 +51,14 @@ impl State {
 
     pub(crate) fn badge(self) -> Markup {
         match self {
-            Self::Disabled(_) => badge("bad", "■", "Disabled"),
-            Self::Failing(_) => badge("bad", "▲", "Failing"),
-            Self::Inactive => badge("", "○", "Inactive"),
-            Self::Retrying => badge("wait", "◆", "Retrying"),
-            Self::Waiting => badge("wait", "◆", "Waiting"),
-            Self::Healthy => badge("good", "●", "Healthy"),
-            Self::Unproven => badge("", "◇", "No recent success"),
-            Self::Idle => badge("", "◇", "No recent deliveries"),
+            Self::Disabled(_) => badge("bad", SQUARE, "Disabled"),
+            Self::Failing(_) => badge("bad", TRIANGLE, "Failing"),
+            Self::Inactive => badge("", RING, "Inactive"),
+            Self::Retrying => badge("wait", DIAMOND, "Retrying"),
+            Self::Waiting => badge("wait", DIAMOND, "Waiting"),
+            Self::Healthy => badge("good", DISC, "Healthy"),
+            Self::Unproven => badge("", FRAME, "No recent success"),
+            Self::Idle => badge("", FRAME, "No recent deliveries"),
         }
     }
 
@@ -83,22 +83,40 @@ impl State {
 /// The badge of a delivery's status.
 pub(crate) fn of_delivery(status: Status) -> Markup {
     match status {
-        Status::Pending => badge("wait", "◆", "Pending"),
-        Status::Delivered => badge("good", "●", "Delivered"),
-        Status::Failed => badge("bad", "▲", "Failed"),
-        Status::Held => badge("held", "‖", "Held"),
-        Status::Ended => badge("", "○", "Ended"),
+        Status::Pending => badge("wait", DIAMOND, "Pending"),
+        Status::Delivered => badge("good", DISC, "Delivered"),
+        Status::Failed => badge("bad", TRIANGLE, "Failed"),
+        Status::Held => badge("held", BARS, "Held"),
+        Status::Ended => badge("", RING, "Ended"),
     }
 }
 
 /// The badge of an attempt: delivered, or its error.
 pub(crate) fn of_attempt(attempt: &Attempt) -> Markup {
     match &*attempt.outcome {
-        "delivered" => badge("good", "●", "Delivered"),
-        reason => badge("bad", "▲", &error_name(reason, attempt.status_code)),
+        "delivered" => badge("good", DISC, "Delivered"),
+        reason => badge("bad", TRIANGLE, &error_name(reason, attempt.status_code)),
     }
 }
 
-fn badge(class: &str, shape: &str, word: &str) -> Markup {
-    html! { span class={ "state " (class) } { span aria-hidden="true" { (shape) } " " (word) } }
+/// The badge of the next attempt.
+pub(crate) fn next() -> Markup {
+    badge("wait", DIAMOND, "Next")
 }
+
+fn badge(class: &str, shape: &str, word: &str) -> Markup {
+    html! { span class={ "state " (class) } { (icon(shape)) " " (word) } }
+}
+
+fn icon(shape: &str) -> Markup {
+    html! { svg .i viewBox="0 0 8 8" aria-hidden="true" { path d=(shape) {} } }
+}
+
+/// The shapes of badges, eight units wide and high. Holes are drawn by the even-odd rule.
+const DISC: &str = "M0 4a4 4 0 1 1 8 0a4 4 0 1 1-8 0";
+const RING: &str = "M0 4a4 4 0 1 1 8 0a4 4 0 1 1-8 0M2 4a2 2 0 1 0 4 0a2 2 0 1 0-4 0";
+const TRIANGLE: &str = "M4 0l4 8H0z";
+const SQUARE: &str = "M1 1h6v6H1z";
+const DIAMOND: &str = "M4 0l4 4-4 4-4-4z";
+const FRAME: &str = "M4 0l4 4-4 4-4-4zM4 2.2L2.2 4 4 5.8 5.8 4z";
+const BARS: &str = "M1 0h2v8H1zM5 0h2v8H5z";

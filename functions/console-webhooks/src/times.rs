@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::timestamp::Timestamp;
+use common::{issue::Problem, timestamp::Timestamp};
 use maud::{Markup, html};
 
 /// `9 min ago (2026-01-31 12:00:05 UTC)`.
@@ -36,6 +36,16 @@ pub(crate) fn local(at: Timestamp) -> String {
     at.to_string().get(..16).unwrap_or_default().to_owned()
 }
 
+/// Parses a time of a form or a link. Without a zone, it is in UTC.
+pub(crate) fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
+    let zoned = match text.len() {
+        16 => format!("{text}:00Z"),
+        19 => format!("{text}Z"),
+        _ => text.to_owned(),
+    };
+    Timestamp::parse(&zoned)
+}
+
 /// `9 min ago` or `in 9 min`.
 fn distance(at: Timestamp, now: Timestamp) -> String {
     if at > now { format!("in {}", length(at.since(now))) } else { format!("{} ago", length(now.since(at))) }
@@ -67,5 +77,15 @@ mod tests {
             assert_eq!(distance(at, at.after(Duration::from_secs(seconds))), ago);
         }
         assert_eq!(distance(at.after(Duration::from_secs(300)), at), "in 5 min");
+    }
+
+    #[test]
+    fn a_moment_without_a_zone_is_in_utc() {
+        let at = Timestamp::from_second(1_769_860_800).expect("a time");
+        for text in ["2026-01-31T12:00", "2026-01-31T12:00:00", "2026-01-31T12:00:00.000Z", "2026-01-31T13:00:00+01:00"]
+        {
+            assert_eq!(moment(text).expect(text), at);
+        }
+        assert!(moment("yesterday").is_err() && moment("2026-01-31").is_err());
     }
 }

@@ -10,7 +10,7 @@ use common::{
         page::{Page, TICKED},
     },
     id::{EndpointId, TenantId},
-    issue::{Problem, parse_name},
+    issue::Problem,
     patch::Patch,
     timestamp::Timestamp,
     webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change},
@@ -18,25 +18,30 @@ use common::{
 use maud::html;
 
 use super::{
+    confirm::{self, Wanted},
     forms::Refused,
     page::{after, id, page},
 };
-use crate::{app::App, deliveries::moment, settings::Settings, verify};
+use crate::{app::App, settings::Settings, verify};
 
 /// The fields of all forms of the page.
-pub(super) const FIELDS: [(&str, &str); 16] = [
+pub(super) const FIELDS: [(&str, &str); 17] = [
     ("id", "The id of the endpoint."),
     ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
-    ("sure", "`delete`: `yes` from the checkbox that confirms the deletion."),
+    (
+        "sure",
+        "`delete`: `yes` from the checkbox that confirms the deletion. `recover`: `yes` from the page that confirms it.",
+    ),
     (
         "since",
         "`recover`: the start of the period; only deliveries that were created at this time or later are \
                recovered.",
     ),
+    ("until", "`recover`: the end of the period. The default is now."),
     ("status", "`recover`: the status of the deliveries to recover: `failed`, `held` or `both`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
     ("secret", "`rotate`: the secret that the page generated."),
-    ("updated_at", "`rotate`: the time at which the endpoint was last changed before the form was opened."),
+    ("updated_at", "`rotate` and `edit`: the time at which the endpoint was last changed before the form was opened."),
     ("own", "`rotate`: a secret of your own, instead of the generated one."),
     ("url", "`edit`: the URL of the endpoint."),
     ("description", "`edit`: a description that identifies the endpoint."),
@@ -46,6 +51,9 @@ pub(super) const FIELDS: [(&str, &str); 16] = [
     ("no_headers", "`edit`: `yes` removes the headers."),
     ("did", "The confirmation to show after one of the page's forms was submitted."),
 ];
+
+/// The refusal of a form that would take back a change that was made since it was opened.
+const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     let (tenant, id) = (&call.caller.organization, id(&form)?);
@@ -61,7 +69,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
     };
     match done {
         Err(error) if error.is_ours() || matches!(error, Error::NotFound(_)) => Err(error),
-        Err(error) => Ok(page(&app, tenant, id, "", Some(Refused { form: &form, error })).await?.into()),
+        Err(error) => Ok(page(&app, tenant, id, &form, Some(Refused { form: &form, error })).await?.into()),
         done => done,
     }
 }
@@ -84,25 +92,26 @@ async fn change(app: &App, tenant: &TenantId, id: EndpointId, change: Change) ->
     app.endpoints.update(tenant, id, change, app.rotation_overlap, Timestamp::now()).await
 }
 
-/// Starts a recovery. If the form says so, the endpoint is enabled first: nothing is sent to an inactive endpoint.
+/// Starts a recovery, once it is confirmed if it needs that. If the form says so, the endpoint is enabled first: nothing is
+/// sent to an inactive endpoint.
 async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
-    let (since, missed) = form.read(|fields| {
-        let since = fields.text("since", moment);
-        let missed = fields.optional_text("status", parse_name);
-        Ok((since?, missed?.unwrap_or_default()))
-    })?;
-    app.endpoints.require(tenant, id).await?;
-    if form.get("activate") == TICKED {
+    let wanted = confirm::wanted(form, now)?;
+    let endpoint = app.endpoints.view(tenant, id).await?;
+    if form.get("sure") != TICKED && confirm::is_needed(app, tenant, &endpoint, &wanted, now).await? {
+        return Ok(confirm::ask(id, form));
+    }
+    if form.get("activate") == TICKED && !endpoint.active {
         activate(app, tenant, id, true).await?;
     }
-    app.log.start_recovery(tenant, id, since..now, missed, |_| Ok(None), now).await?;
+    let Wanted { time, missed } = wanted;
+    app.log.start_recovery(tenant, id, time, missed, |_| Ok(None), now).await?;
     Ok(after(id, "recovering"))
 }
 
 /// Changes only the settings that differ. A new URL resets the endpoint's health, and needs the headers again.
 async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
-    let was = app.endpoints.view(tenant, id).await?;
+    let (was, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let new = Settings::read(form, was.kind, &app.destinations)?;
     let patch = |is_same, value| match (is_same, value) {
         (true, _) => Patch::Keep,
@@ -110,6 +119,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         (false, None) => Patch::Clear,
     };
     let headers = match new.headers {
+        Some(headers) if stored.is_some_and(|stored| stored.headers == headers) => Patch::Keep,
         Some(headers) => Patch::Set(headers),
         None if form.get("no_headers") == TICKED => Patch::Clear,
         None => Patch::Keep,
@@ -125,6 +135,13 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         headers,
         ..Change::default()
     };
+    // A form that is sent twice changes nothing the second time, and so is not refused.
+    if settings.is_empty() {
+        return Ok(after(id, "unchanged"));
+    }
+    if form.get("updated_at") != was.updated_at.to_string() {
+        return form.read(|fields| Err(fields.reject("updated_at", Problem::format(STALE))));
+    }
     change(app, tenant, id, settings).await?;
     Ok(after(id, "saved"))
 }
@@ -136,8 +153,7 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == secret.reveal());
     if !is_done && form.get("updated_at") != endpoint.updated_at.to_string() {
-        let message = "The endpoint was changed after you opened this form. Review the change, then try again";
-        return form.read(|fields| Err(fields.reject("own", Problem::format(message))));
+        return form.read(|fields| Err(fields.reject("own", Problem::format(STALE))));
     }
     if !is_done {
         change(app, tenant, id, Change { signing_secret: Some(secret.clone()), ..Change::default() }).await?;

@@ -4,14 +4,14 @@ use common::{
     error::Error,
     http::{
         Typed,
-        page::{Field, Form},
+        page::{Field, Form, visible},
     },
     timestamp::Timestamp,
     webhooks::{destination::SigningSecret, endpoints::EndpointView},
 };
 use maud::{Markup, html};
 
-use crate::{chart, settings::Shown, times};
+use crate::{chart, overview::events, settings::Shown, times};
 
 /// A refused form, with the reason.
 pub(super) struct Refused<'a> {
@@ -57,11 +57,35 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
             summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events and headers" }
             form .fill method="post" action="?" {
                 input type="hidden" name="action" value="edit";
+                input type="hidden" name="updated_at" value=(endpoint.updated_at);
+                @if let Some(Refused { error: Error::Invalid(issues), .. }) = refused
+                    && let Some(stale) = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "updated_at"))
+                {
+                    (changed(endpoint, &stale.message))
+                }
                 (shown.fields("edit", refused.map(|refused| &refused.error)))
                 @if !endpoint.header_names.is_empty() {
                     (Field::tick("no_headers", "Remove all headers").optional().html("edit", None))
                 }
                 button { "Save changes" }
+            }
+        }
+    }
+}
+
+/// The settings as they are now, above a form that was opened before they were changed.
+fn changed(endpoint: &EndpointView, message: &str) -> Markup {
+    html! {
+        div .notice.bad role="alert" {
+            p { (message) ". Now saved:" }
+            ul {
+                @if let Some(url) = &endpoint.url { li { "URL: " bdi .mono { (visible(url)) } } }
+                li {
+                    "Description: "
+                    @match &endpoint.description { Some(text) => bdi { (visible(text.as_str())) }, None => "none" }
+                }
+                li { "Events: " (events(endpoint)) }
+                @if !endpoint.header_names.is_empty() { li { "Headers: " (endpoint.header_names.join(", ")) } }
             }
         }
     }
@@ -99,6 +123,7 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
     html! {
         details open[error.is_some()] {
             summary { "Recover missed deliveries" }
+            p { "A page confirms more than 20 deliveries before they are resent." }
             (Form {
                 id: "recover",
                 button: "Recover deliveries",
@@ -127,7 +152,7 @@ fn delete(error: Option<&Error>) -> Markup {
             (Form {
                 id: "delete",
                 button: "Delete endpoint",
-                is_secondary: true,
+                is_danger: true,
                 hidden: &[("action", "delete")],
                 fields: &[Field::tick("sure", "Yes, delete this endpoint")],
                 error,

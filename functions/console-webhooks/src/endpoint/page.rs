@@ -1,10 +1,12 @@
 //! The page of an endpoint.
 
+use std::time::Duration;
+
 use common::{
     error::{Error, Result},
     http::{
         Reply, Typed,
-        page::{Form, Page, alert, facts, visible},
+        page::{Form, Page, alert, visible},
     },
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
@@ -12,7 +14,7 @@ use common::{
         delivery::{error_meaning, error_name},
         endpoints::{EndpointView, Kind, LastError, Pulled},
         log::{
-            open::Backlog,
+            count::Bound,
             pull::{MOST_COUNTED, Waiting},
             recovery::Recovery,
             search::Filter,
@@ -24,9 +26,11 @@ use maud::{Markup, html};
 use super::forms::{self, Refused};
 use crate::{
     app::App,
-    chart, deliveries,
-    numbers::Known,
-    overview::{counted, events, is_rotating, missed, oldest, resend_button},
+    chart,
+    deliveries::{self, short},
+    live,
+    numbers::{Known, counted},
+    overview::{events, is_rotating, missed, oldest, resend_button},
     states::State,
     times,
 };
@@ -34,6 +38,8 @@ use crate::{
 /// The number of latest deliveries that are shown, and that are counted.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
+/// How long after a change a link may confirm it.
+const JUST: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
 
@@ -53,7 +59,7 @@ pub(super) async fn page(
     app: &App,
     tenant: &TenantId,
     id: EndpointId,
-    did: &str,
+    link: &Typed,
     refused: Option<Refused<'_>>,
 ) -> Result<Page> {
     let now = Timestamp::now();
@@ -67,66 +73,147 @@ pub(super) async fn page(
         }
     };
     let (known, waiting, recoveries, page) = tokio::try_join!(
-        Known::read(app, tenant, vec![endpoint], COUNTED, now),
+        Known::read(app, tenant, vec![endpoint], Bound::Details(COUNTED), now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
     )?;
     let (known, more) = (known.first().ok_or(NOT_FOUND)?, More { waiting, recoveries });
+    let is_changing = known.is_pending() || more.recoveries.first().is_some_and(|newest| !newest.done);
+    let is_live = refused.is_none() && live::is_wanted(link);
+    let did = if refused.is_none() { done(link.get("did"), &known.endpoint, now) } else { None };
     let content = html! {
-        @if let Some(done) = done(did) { div .notice.good role="status" { p { (done) } } }
+        @if let Some(done) = did { div .notice.good role="status" { p { (done) } } }
         @if let Some(Refused { error, .. }) = &refused {
             @if !matches!(error, Error::Invalid(_)) { (alert(error)) }
         }
-        (state(app, known, &more, now))
+        (header(known, now))
+        (explanations(app, known, &more, now))
         (recovery(&more))
-        section .big {
+        @if known.open.failed.count + known.held().count > 0 && more.recoveries.first().is_none_or(|newest| newest.done) {
+            (again(known))
+        }
+        @if is_changing || is_live { p { (live::switch(is_live, is_changing, "?live=1", "?")) } }
+        section {
             h2 { "Last 24 hours" }
-            (chart::day(&known.counted, now))
-            (chart::by_hour(&known.counted))
+            (chart::large(&known.counted, id, now))
+            (chart::by_hour(&known.counted, id))
         }
         section {
             h2 { "Latest deliveries" }
             (deliveries::table(&page.deliveries, None, "No deliveries yet.", now))
             p { a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" } }
         }
+        section {
+            h2 { "Settings" }
+            (facts(&known.endpoint))
+        }
         (forms::all(&known.endpoint, refused.as_ref(), now))
     };
     let error = refused.map(|refused| refused.error);
-    Ok(Page::new(visible(known.endpoint.name()).into_owned(), content).refused(error).within(console))
+    let title = short(known.endpoint.name());
+    Ok(Page::new(title, content).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The notice about a finished action.
-fn done(did: &str) -> Option<&'static str> {
-    Some(match did {
-        "activated" => "Endpoint enabled. New events are sent to it.",
-        "deactivated" => "Endpoint disabled. New events are held.",
-        "saved" => "Changes saved.",
-        _ => return None,
+/// The notice about a finished action. Anyone can make a link, so it is shown only right after a change.
+fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static str> {
+    match did {
+        "unchanged" => Some("Nothing has changed."),
+        _ if now.since(endpoint.updated_at) > JUST => None,
+        "activated" if endpoint.active => Some("Endpoint enabled. New events are sent to it."),
+        "deactivated" if !endpoint.active => Some("Endpoint disabled. New events are held."),
+        "saved" => Some("Changes saved."),
+        _ => None,
+    }
+}
+
+/// The state, the numbers of the last 24 hours, the last error and the actions, in a row.
+fn header(known: &Known, now: Timestamp) -> Markup {
+    let (endpoint, state) = (&known.endpoint, State::of(known));
+    let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
+    let (delivered, ended) = known.successes(now);
+    html! {
+        @if let Some(description) = &endpoint.description { p { bdi { (visible(description.as_str())) } } }
+        div .head {
+            dl .stats {
+                div {
+                    dt { "State" }
+                    dd { (state.badge()) }
+                }
+                div {
+                    dt { "Success rate" }
+                    dd {
+                        @match percent(delivered, ended) {
+                            Some(percent) => { strong { (percent) } " " span .soft { "of " (ended) } },
+                            None => "–",
+                        }
+                    }
+                }
+                @if endpoint.kind == Kind::Push {
+                    div {
+                        dt { "Response time, p95" }
+                        dd { @match known.counted.p95() { Some(ms) => strong { (ms) " ms" }, None => "–" } }
+                    }
+                }
+                @for (status, word, backlog) in [
+                    ("failed", "Failed", &known.open.failed),
+                    ("held", "Held", &known.open.held),
+                    ("pending", "Pending", &known.open.pending),
+                ] {
+                    div {
+                        dt { (word) }
+                        dd {
+                            @if let Some(oldest) = backlog.oldest_at() {
+                                a .strong href=(list(status)) aria-label={ (backlog.number()) " " (status) " deliveries" } { (backlog.number()) }
+                                " " span .soft { "oldest " (times::ago(oldest, now)) }
+                            } @else { "0" }
+                        }
+                    }
+                }
+                div {
+                    dt { "Last error" }
+                    dd {
+                        @match known.last_error() {
+                            Some(LastError { at, reason, status_code, .. }) => {
+                                strong { (error_name(&reason, status_code)) } ", " (times::ago(at, now))
+                            }
+                            None => "None",
+                        }
+                    }
+                }
+            }
+            (actions(endpoint))
+        }
+    }
+}
+
+/// `98.5 %`. It is 100 % only if all of them are.
+fn percent(part: usize, all: usize) -> Option<String> {
+    let tenths = (part * 1000).checked_div(all)?;
+    Some(if tenths.is_multiple_of(10) {
+        format!("{} %", tenths / 10)
+    } else {
+        format!("{}.{} %", tenths / 10, tenths % 10)
     })
 }
 
-fn state(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
-    let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
-    let state = State::of(known);
-    let created = endpoint.created_at.readable();
-    let id = endpoint.id.to_string();
-    let wanted = events(endpoint);
-    let headers = endpoint.header_names.join(", ");
-    let mut rows = vec![("ID", id.as_str()), ("Events", &wanted), ("Created", &created)];
-    rows.extend((!headers.is_empty()).then_some(("Headers", headers.as_str())));
+/// What the state means, and what else there is to know about it.
+fn explanations(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
+    let endpoint = &known.endpoint;
     html! {
-        p .row {
-            (state.badge())
-            @if let Some(description) = &endpoint.description { bdi { (visible(description.as_str())) } }
-        }
         @if let Some(waiting) = &more.waiting { (pulled(endpoint, *waiting, now)) }
-        @if let Some(meaning) = state.meaning() { p { (meaning) } }
-        @if let Some(since) = endpoint.failing_since { p { "Failing for " (times::lasting("since", since, now)) "." } }
+        @if let Some(meaning) = State::of(known).meaning() {
+            p {
+                (meaning)
+                @if let Some(since) = endpoint.failing_since { " Failing for " (times::lasting("since", since, now)) "." }
+            }
+        }
         @if let Some((at, _)) = endpoint.disabled.filter(|_| !endpoint.active) {
-            p { "Disabled " (times::when(at, now)) "." }
-            @if let Some(end) = app.hold_for.end(at) {
-                p { "New events are held for another " (times::lasting("until", end, now)) "." }
+            p {
+                "Disabled " (times::when(at, now)) "."
+                @if let Some(end) = app.hold_for.end(at) {
+                    " New events are held for another " (times::lasting("until", end, now)) "."
+                }
             }
         }
         @if let Some(LastError { at, reason, status_code, detail }) = known.last_error() {
@@ -135,19 +222,32 @@ fn state(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
                 (error_meaning(&reason, detail.as_ref()))
             }
         }
-        @if let Some(oldest) = known.open.pending.oldest_at() {
-            p { "Pending: " (known.open.pending.number()) ", oldest " (times::when(oldest, now)) "." }
-        }
         @if is_rotating(endpoint, now) && let Some(end) = endpoint.previous_secret_expires_at {
             p {
                 "Secret rotated. The old secret also signs deliveries for another " (times::lasting("until", end, now)) "."
             }
         }
-        (facts(&rows))
-        @if failed.count + held.count > 0 && more.recoveries.first().is_none_or(|newest| newest.done) {
-            (again(endpoint, failed, held))
+    }
+}
+
+fn facts(endpoint: &EndpointView) -> Markup {
+    html! {
+        dl {
+            @if let Some(url) = &endpoint.url {
+                dt { "URL" }
+                dd .mono.whole { bdi .lines { (visible(url)) } }
+            }
+            dt { "ID" }
+            dd .mono.whole { (endpoint.id) }
+            dt { "Events" }
+            dd { (events(endpoint)) }
+            @if !endpoint.header_names.is_empty() {
+                dt { "Headers" }
+                dd .mono { (endpoint.header_names.join(", ")) }
+            }
+            dt { "Created" }
+            dd { (times::date(endpoint.created_at)) }
         }
-        (actions(endpoint))
     }
 }
 
@@ -155,7 +255,7 @@ fn actions(endpoint: &EndpointView) -> Markup {
     let (button, action) =
         if endpoint.active { ("Disable endpoint", "deactivate") } else { ("Enable endpoint", "activate") };
     html! {
-        div .row {
+        div .row.actions {
             (Form { button: "Send test event", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
             (Form { button, is_secondary: true, hidden: &[("action", action)], ..Form::default() })
         }
@@ -189,7 +289,8 @@ fn at_most(count: usize) -> String {
 }
 
 /// The missed deliveries, with the button that recovers them.
-fn again(endpoint: &EndpointView, failed: &Backlog, held: &Backlog) -> Markup {
+fn again(known: &Known) -> Markup {
+    let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
     let oldest = oldest(failed, held);
     html! {
         div .notice.bad {
@@ -234,4 +335,17 @@ fn recovery(more: &More) -> Markup {
 /// The redirect after a form.
 pub(super) fn after(id: EndpointId, did: &str) -> Reply {
     Reply::Redirect { to: format!("/console/endpoints/{id}?did={did}"), cookies: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_never_rounded_up() {
+        let percents =
+            [(0, 0), (0, 3), (2, 3), (999, 1000), (9_999, 10_000), (7, 7)].map(|(part, all)| percent(part, all));
+        let expected = [None, Some("0 %"), Some("66.6 %"), Some("99.9 %"), Some("99.9 %"), Some("100 %")];
+        assert_eq!(percents.each_ref().map(Option::as_deref), expected);
+    }
 }

@@ -1,9 +1,15 @@
 //! The pages of deliveries.
 
 use serde_json::{Value, json};
-use tests::{Browser, Receiver, World, callback, event};
+use tests::{Answer, Browser, Receiver, World, callback, event};
 
 use super::{says, text};
+
+/// The path of the first delivery in a list.
+fn first_delivery(page: &Answer) -> String {
+    let (_, link) = page.page().split_once("href=\"/console/deliveries/").expect("a link");
+    format!("/console/deliveries/{}", link.split('"').next().unwrap_or_default())
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_delivery_tells_why_and_is_sent_again() {
@@ -22,20 +28,19 @@ async fn a_failed_delivery_tells_why_and_is_sent_again() {
             break page;
         }
     };
-    says(&page, &["job-1", "127.0.0.1", "job.completed", "▲ Failed", "HTTP 500, 0 s ago", "1", "0 s ago"]);
-    let (_, link) = page.page().split_once("<td><a href=\"").expect("a link");
-    let path = link.split('"').next().unwrap_or_default().to_owned();
+    says(&page, &["job-1", "127.0.0.1", "job.completed", "Failed", "HTTP 500, 0 s ago", "1", "0 s ago"]);
+    let path = first_delivery(&page);
     let page = browser.open(&path).await;
     says(
         &page,
         &[
             "job.completed, 20",
-            "▲ Failed It won't be retried automatically.",
+            "Failed It won't be retried automatically.",
             "Resend",
             "Destination",
             "/hook",
             "Attempts",
-            "▲ HTTP 500",
+            "HTTP 500",
             "first attempt. The receiver reported a server error.",
             "Payload",
             "\"note\": \"<script>alert(1)</script>⟨U+202E⟩\"",
@@ -44,7 +49,7 @@ async fn a_failed_delivery_tells_why_and_is_sent_again() {
         ],
     );
     let page = browser.press(&path, &page, "Resend", &[]).await;
-    says(&page, &["● Delivered", "● Delivered", "manual resend", "▲ HTTP 500"]);
+    says(&page, &["Delivered", "Delivered", "manual resend", "HTTP 500"]);
     assert_eq!(receiver.count().await, 2);
 }
 
@@ -101,7 +106,7 @@ async fn the_filters_are_the_address_and_pages_go_on_with_them() {
     says(&browser.open("/console/deliveries?job_id=called").await, &["called"]);
     says(&browser.open("/console/deliveries?status=failed").await, &["No deliveries match these filters."]);
     let form = browser.open(&format!("/console/deliveries?endpoint={endpoint}&status=held&job_id=%22%3E")).await;
-    assert!(form.page().contains("<option value=\"held\" selected>") && form.page().contains("value=\"&quot;&gt;\""));
+    assert!(form.page().contains("aria-current=\"true\">Held") && form.page().contains("value=\"&quot;&gt;\""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,8 +158,8 @@ async fn a_delivery_of_a_deleted_endpoint_promises_no_attempt() {
     world.deliver(event(&tenant.id, "job-1")).await;
     let browser = Browser::new(&world, &tenant.cookie);
     let path = format!("/console/deliveries/{}", world.only_logged(&tenant.id).await.id);
-    says(&browser.open("/console/deliveries").await, &["◆ Pending", "1, next in"]);
-    says(&browser.open(&path).await, &["Next attempt in", "Resend", "◆ Next"]);
+    says(&browser.open("/console/deliveries").await, &["Pending", "1, next in"]);
+    says(&browser.open(&path).await, &["Next attempt in", "Resend", "Next"]);
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     let (list, page) = (browser.open("/console/deliveries").await, browser.open(&path).await);
     says(&list, &["job-1", "Deleted endpoint", "HTTP 500"]);
@@ -163,4 +168,171 @@ async fn a_delivery_of_a_deleted_endpoint_promises_no_attempt() {
         let text = text(&page);
         assert!(!text.to_lowercase().contains(" next ") && !page.page().contains(">Resend<"), "{text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_search_finds_jobs_deliveries_and_webhook_ids() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    for job in ["job-one", "job-two", "job-three"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let log = world.log(&tenant.id).await;
+    let two = log.iter().find(|delivery| delivery.job_id == "job-two").expect("a delivery");
+    let browser = Browser::new(&world, &tenant.cookie);
+    for sought in ["job-two".to_owned(), "+job-two+".to_owned(), two.webhook_id.to_string()] {
+        let page = browser.open(&format!("/console/deliveries?q={sought}")).await;
+        let text = text(&page);
+        assert!(
+            text.contains("job-two") && !text.contains("job-one") && !text.contains("job-three"),
+            "{sought}: {text}"
+        );
+    }
+    let led = browser.open(&format!("/console/deliveries?q={}", two.id)).await;
+    let to = led.headers["location"].to_str().expect("a path");
+    assert_eq!((led.status, to), (303, &*format!("/console/deliveries/{}", two.id)));
+    let stranger = world.tenant("evil").await;
+    let strange = Browser::new(&world, &stranger.cookie).open(&format!("/console/deliveries?q={}", two.id)).await;
+    says(&strange, &["No deliveries match these filters."]);
+    for unknown in ["msg_00000000000000000000000000000000", "msg_x", "job"] {
+        says(&browser.open(&format!("/console/deliveries?q={unknown}")).await, &["No deliveries match these filters."]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statuses_have_counts_and_reasons_and_times_filter() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let (broken, lost) =
+        (Receiver::scripted(&[(500, &[]), (500, &[])]).await, Receiver::scripted(&[(404, &[]), (404, &[])]).await);
+    for url in [broken.url("/broken"), lost.url("/lost")] {
+        world.endpoint(&tenant, &url, "s").await;
+    }
+    for job in ["one", "two"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = browser.open("/console/deliveries").await;
+    says(
+        &page,
+        &[
+            "All",
+            "Pending 0",
+            "Failed 4",
+            "Held 0",
+            "Delivered",
+            "Any time",
+            "Last hour",
+            "Resend these 4 failed or held",
+        ],
+    );
+    for (query, expected) in [
+        ("reason=status_5xx", 2),
+        ("reason=status_4xx&status=failed", 2),
+        ("reason=timeout", 0),
+        ("range=1h", 4),
+        ("range=7d&until=2026-01-01T00%3A00", 0),
+    ] {
+        let page = browser.open(&format!("/console/deliveries?{query}")).await;
+        assert_eq!((page.status, text(&page).matches("Failed HTTP").count()), (200, expected), "{query}");
+    }
+    says(&browser.open("/console/deliveries?range=1h").await, &["Failed 4"]);
+    says(&browser.open("/console/deliveries?until=2026-01-01T00%3A00").await, &["Failed 0"]);
+    let counted = browser.open("/console/deliveries?reason=status_5xx").await;
+    assert!(!text(&counted).contains("Failed 4"), "the index does not know reasons");
+    for (query, message) in [("range=1y", "range: Must be 1h, 24h or 7d."), ("reason=A", "Must be a reason")] {
+        let page = browser.open(&format!("/console/deliveries?{query}")).await;
+        assert_eq!(page.status, 400, "{query}");
+        says(&page, &[message]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_leads_to_older_pages_and_back_to_newer_ones() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    for job in 100..145 {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    let jobs = |page: &Answer| {
+        let text = text(page);
+        (100..145).filter(|job| text.contains(&format!(" {job} "))).collect::<Vec<_>>()
+    };
+    let link = |page: &Answer, words: &str| {
+        let (before, _) = page.page().split_once(&format!("\">{words}</a>")).expect(words);
+        before.rsplit('"').next().unwrap_or_default().replace("&amp;", "&")
+    };
+    let first = browser.open("/console/deliveries").await;
+    let second = browser.open(&link(&first, "Older deliveries")).await;
+    let third = browser.open(&link(&second, "Older deliveries")).await;
+    assert_eq!((jobs(&first).len(), jobs(&second).len(), jobs(&third).len()), (20, 20, 5));
+    let back = browser.open(&link(&third, "Newer")).await;
+    assert_eq!(jobs(&back), jobs(&second));
+    assert_eq!(jobs(&browser.open(&link(&back, "Newer")).await), jobs(&first));
+    assert_eq!(jobs(&browser.open(&link(&third, "Newest deliveries")).await), jobs(&first));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shown_failures_are_resent_together() {
+    let world = World::live(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (204, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let off = world.endpoint(&tenant, "http://127.0.0.1:9/off", "s").await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": off, "active": false})).await.ok();
+    for job in ["job-1", "job-2", "job-3"] {
+        world.enqueue("job-events", event(&tenant.id, job)).await;
+    }
+    receiver.wait_for(3).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let page = loop {
+        let page = browser.open("/console/deliveries?status=failed").await;
+        if text(&page).contains("Resend these 3 failed deliveries") {
+            break page;
+        }
+    };
+    let all = browser.open("/console/deliveries").await;
+    says(&all, &["Resend these 3 failed or held deliveries", "3 deliveries of disabled endpoints"]);
+    let path = "/console/deliveries?status=failed";
+    let sent = browser.press(path, &page, "Resend these 3 failed deliveries", &[]).await;
+    says(&sent, &["Chosen deliveries", "3 chosen deliveries: 3 delivered.", "job-3", "Delivered"]);
+    assert_eq!(receiver.count().await, 6);
+    // Another tenant's deliveries are neither shown nor sent.
+    let stranger = Browser::new(&world, &world.tenant("evil").await.cookie);
+    let foreign = stranger.press(path, &page, "Resend these 3 failed deliveries", &[]).await;
+    says(&foreign, &["0 chosen deliveries", "No such deliveries."]);
+    assert_eq!(receiver.count().await, 6);
+}
+
+/// It has asked for no more deliveries.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resend_to_a_receiver_that_is_gone_is_confirmed() {
+    let world = World::live(&[]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(410, &[]), (204, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    world.enqueue("job-events", event(&tenant.id, "job-1")).await;
+    receiver.wait_for(1).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let path = loop {
+        let page = browser.open("/console/deliveries?status=failed").await;
+        if text(&page).contains("job-1") {
+            break first_delivery(&page);
+        }
+    };
+    says(&browser.open(&path).await, &["Failed", "Enable endpoint and resend …"]);
+    // A form of another tab, from before the endpoint was disabled.
+    let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
+    let asked = world.send(request.header("origin", world.stack.api()).form(&[("action", "resend")])).await;
+    assert_eq!(asked.headers["location"], format!("{path}?confirm=resend"));
+    let confirm = browser.open(&format!("{path}?confirm=resend")).await;
+    says(&confirm, &["The receiver answered 410 Gone", "Enable endpoint and resend", "Cancel"]);
+    let sent = browser.press(&path, &confirm, "Enable endpoint and resend", &[]).await;
+    says(&sent, &["Delivered", "manual resend"]);
+    assert_eq!(world.only_endpoint(&tenant).await["active"], json!(true));
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::{Answer, Browser, Receiver, Tenant, World, event};
 
-use super::says;
+use super::{says, text};
 
 /// An endpoint of a tenant, with its page.
 async fn begin(world: &World, url: &str) -> (Tenant, String) {
@@ -28,11 +28,11 @@ async fn saving_changes_what_was_changed_and_nothing_else() {
     let before = world.only_endpoint(&tenant).await;
     let same =
         edit(&browser, &path, &[&[("url", HOOK), ("description", ""), ("headers", "")], &BOTH[..]].concat()).await;
-    says(&same, &["Changes saved"]);
+    says(&same, &["Nothing has changed."]);
     assert_eq!(world.only_endpoint(&tenant).await, before, "not even the time of the change");
 
     let typed = [("url", HOOK), ("description", "Orders"), ("completed", "yes"), ("headers", "x-key: 0123456789")];
-    says(&edit(&browser, &path, &typed).await, &["Orders", "Events job.completed", "Headers x-key"]);
+    says(&edit(&browser, &path, &typed).await, &["Changes saved", "Orders", "Events job.completed", "Headers x-key"]);
     let after = world.only_endpoint(&tenant).await;
     assert_eq!((&after["description"], &after["events"]), (&json!("Orders"), &json!(["job.completed"])));
 
@@ -96,10 +96,10 @@ async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open(&path).await;
     let page = browser.press(&path, &page, "Disable endpoint", &[]).await;
-    says(&page, &["Endpoint disabled", "○ Inactive", "Enable endpoint"]);
+    says(&page, &["Endpoint disabled", "Inactive", "Enable endpoint"]);
     world.deliver(event(&tenant.id, "job")).await;
     let page = browser.open(&path).await;
-    says(&page, &["1 held delivery since", "Enable and resend 1 held delivery", "‖ Held"]);
+    says(&page, &["1 held delivery since", "Enable and resend 1 held delivery", "Held"]);
     assert_eq!(receiver.count().await, 0);
     let page = browser.press(&path, &page, "Enable and resend 1 held delivery", &[]).await;
     says(&page, &["Recovery requested"]);
@@ -117,7 +117,7 @@ async fn a_recovery_resends_deliveries_missed_since_a_time() {
     world.deliver(event(&tenant.id, "job")).await;
     world.handle_all().await;
     let page = browser.open(&path).await;
-    says(&page, &["▲ Failing", "Failing for", "Last error: HTTP 500", "1 failed delivery since"]);
+    says(&page, &["Failing", "Failing for", "Last error: HTTP 500", "1 failed delivery since"]);
     let form = [("action", "recover"), ("status", "failed")];
     let send = async |since: &str| {
         let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
@@ -188,14 +188,98 @@ async fn a_secret_of_ones_own_is_shown_in_a_form_that_libraries_take() {
 
 /// Anyone can create such a link.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_link_claims_that_an_endpoint_was_deleted() {
+async fn no_link_claims_what_has_not_happened() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);
     let existing = path.rsplit('/').next().expect("an id");
     let unknown = uuid::Uuid::now_v7().to_string();
+    says(&browser.open(&format!("{path}?did=deactivated")).await, &["Disable endpoint"]);
+    let claims = browser.open(&format!("{path}?did=deactivated")).await;
+    assert!(!claims.page().contains("Endpoint disabled"));
     for query in ["did=deleted", &format!("deleted={existing}"), &format!("deleted={unknown}"), "deleted=x"] {
         let page = browser.open(&format!("/console?{query}")).await;
         assert!(page.status == 200 && !page.page().contains("Endpoint deleted"), "{query}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_of_an_old_tab_takes_nothing_back() {
+    let world = World::start().await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let old = browser.open(&path).await;
+    let typed =
+        |description| [&[("url", HOOK), ("description", description), ("headers", "x-key: 1")], &BOTH[..]].concat();
+    let first = browser.press(&path, &old, "Save changes", &typed("Orders")).await;
+    says(&first, &["Changes saved", "Orders"]);
+    // A double click.
+    says(&browser.press(&path, &old, "Save changes", &typed("Orders")).await, &["Nothing has changed."]);
+    let refused = browser.press(&path, &old, "Save changes", &typed("Invoices")).await;
+    assert_eq!(refused.status, 400);
+    says(
+        &refused,
+        &["The endpoint was changed after you opened this form", "Now saved:", "Description: Orders", "Headers: x-key"],
+    );
+    assert!(refused.page().contains("value=\"Invoices\""), "what was typed stays");
+    assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Orders"));
+    // The refused form is up to date.
+    browser.press(&path, &refused, "Save changes", &typed("Invoices")).await;
+    assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Invoices"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let (tenant, path) = begin(&world, &receiver.url("/hook")).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    browser.press(&path, &browser.open(&path).await, "Disable endpoint", &[]).await;
+    for job in 0..21 {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let button = "Enable and resend 21 held deliveries";
+    let confirm = browser.press(&path, &browser.open(&path).await, button, &[]).await;
+    says(
+        &confirm,
+        &["Enable and resend 21 held deliveries?", "/hook", "created since", "The endpoint is enabled first", "Cancel"],
+    );
+    assert!(!text(&confirm).contains("410"), "it is not gone");
+    assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false), "nothing has happened yet");
+    says(&browser.press(&path, &confirm, button, &[]).await, &["Recovery requested"]);
+    world.sweep(common::timestamp::Timestamp::now()).await;
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 21);
+
+    // A period without such deliveries.
+    let page = browser.open(&path).await;
+    let typed = [("since", "2026-01-31T12:00"), ("status", "failed")];
+    let nothing = browser.press(&path, &page, "Recover deliveries", &typed).await;
+    says(&nothing, &["Nothing to resend", "This endpoint has no such deliveries", "Back to endpoint"]);
+    let refused = browser.open(&format!("{path}?confirm=recover&since=soon")).await;
+    assert_eq!(refused.status, 400);
+}
+
+/// A long URL is a heading of one or two lines.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_url_is_whole_among_the_settings_only() {
+    let world = World::start().await;
+    let url = format!("http://127.0.0.1:9/{}", "w".repeat(1000));
+    let (tenant, path) = begin(&world, &url).await;
+    let page = Browser::new(&world, &tenant.cookie).open(&path).await;
+    let (_, heading) = page.page().split_once("<h1>").expect("a heading");
+    let heading = heading.split("</h1>").next().unwrap_or_default();
+    assert!(heading.chars().count() <= 61 && heading.ends_with('…'), "{heading}");
+    says(&page, &["Settings", &url]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_wrong_field_has_the_focus() {
+    let world = World::start().await;
+    let (tenant, path) = begin(&world, HOOK).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let refused = edit(&browser, &path, &[("url", "ftp://example.com"), ("headers", "host: x")]).await;
+    assert_eq!(refused.page().matches(" autofocus").count(), 1, "{}", refused.page());
+    let (_, field) = refused.page().split_once("id=\"edit-url\"").expect("the field");
+    assert!(field.split('>').next().unwrap_or_default().contains(" autofocus"));
 }

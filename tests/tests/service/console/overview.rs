@@ -40,14 +40,21 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
             "Last error: HTTP 410. The receiver asked for no more deliveries.",
             "Enable and resend 3 deliveries",
             "/gone",
-            "■ Disabled",
+            "Disabled",
             "1 failed, 2 held in 24 hours",
             "HTTP 410",
             "/well",
-            "● Healthy",
+            "Healthy",
             "3 delivered in 24 hours",
         ],
     );
+    // The receiver has asked for no more deliveries.
+    let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
+    says(
+        &page,
+        &["Enable and resend 3 deliveries?", "1 failed and 2 held deliveries", "The receiver answered 410 Gone"],
+    );
+    assert_eq!(gone.count().await, 1);
     let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
     says(&page, &["Recovery requested . It starts within 2 minutes", "of those missed since"]);
     // One notice about it, and no button that requests it again.
@@ -58,7 +65,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
     world.handle_all().await;
     says(
         &browser.open(&format!("/console/endpoints/{endpoint}")).await,
-        &["● Healthy", "Recovery finished: 3 deliveries resent"],
+        &["Healthy", "Recovery finished: 3 deliveries resent"],
     );
     assert_eq!(gone.count().await, 4);
     says(&browser.open("/console").await, &["none failing or disabled"]);
@@ -72,7 +79,7 @@ async fn attempts_that_fail_are_seen_before_a_delivery_has_failed() {
     world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
     world.deliver(event(&tenant.id, "job")).await;
     let page = Browser::new(&world, &tenant.cookie).open("/console").await;
-    says(&page, &["none failing", "◆ Retrying", "1 pending in 24 hours", "HTTP 500", "0 s ago"]);
+    says(&page, &["none failing", "Retrying", "1 pending in 24 hours", "HTTP 500", "0 s ago"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,15 +87,22 @@ async fn the_bars_have_the_numbers_of_their_hours() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
-    world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
     for job in 0..2 {
         world.deliver(event(&tenant.id, job)).await;
     }
-    let page = Browser::new(&world, &tenant.cookie).open("/console").await;
+    let path = format!("/console/endpoints/{endpoint}");
+    let page = Browser::new(&world, &tenant.cookie).open(&path).await;
     let bars = page.page().matches("<rect class=\"delivered\"").count();
     // The hour may have ended in between.
     assert!((1..=2).contains(&bars) && page.page().contains(": 2 delivered</title>") == (bars == 1), "{}", page.page());
-    assert_eq!(page.page().matches("<rect class=\"base\"").count(), 25);
+    assert_eq!(page.page().matches("<path class=\"hit\"").count(), 25);
+    says(&page, &["Success rate 100 % of 2", "Response time, p95", " ms", "Failed 0", "Pending 0", "Last error None"]);
+    // A bar leads to the deliveries of its hour.
+    let bar = page.page().split("<a href=\"").find(|link| link.contains("<rect class=\"delivered\"")).expect("a bar");
+    let hour = bar.split('"').next().unwrap_or_default().replace("&amp;", "&");
+    let listed = Browser::new(&world, &tenant.cookie).open(&hour).await;
+    assert_eq!(text(&listed).matches("job.completed Delivered").count(), 3 - bars, "{hour}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,4 +139,86 @@ async fn strange_words_are_shown_as_what_they_are() {
     world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     let page = Browser::new(&world, &tenant.cookie).open("/console").await;
     says(&page, &["<script>alert(1)</script> \"' ⟨U+202E⟩evil⟨U+200B⟩⟨U+00AD⟩⟨U+E0041⟩ javascript:alert(1)"]);
+}
+
+/// They are on the second page, and no state of their endpoints tells of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_of_other_pages_are_announced_on_the_first() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    for number in 10..20 {
+        world.endpoint(&tenant, &format!("http://127.0.0.1:9/n{number}"), "s").await;
+    }
+    let receiver = Receiver::scripted(&[(500, &[]), (204, &[])]).await;
+    let last = world.endpoint(&tenant, &receiver.url("/last"), "s").await;
+    for number in 10..20 {
+        let endpoints = world.endpoints(&tenant).await;
+        let id = &endpoints[number - 10]["webhook_endpoint_id"];
+        world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "events": ["job.failed"]})).await.ok();
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    assert!(!text(&browser.open("/console").await).contains("other pages"));
+    for job in ["fails", "succeeds"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let page = browser.open("/console").await;
+    says(
+        &page,
+        &["11 endpoints, none failing", "1 endpoint on other pages", "/last", "1 failed delivery", "Page 1 of 2"],
+    );
+    assert!(page.page().contains(&format!("href=\"/console/endpoints/{last}\"")));
+    // The page of the endpoint itself has its banner, and needs no other.
+    let own = browser.open("/console?page=2").await;
+    says(&own, &["/last", "1 failed delivery since", "Page 2 of 2"]);
+    assert!(!text(&own).contains("other pages"));
+}
+
+/// A hundred endpoints, each with a day of deliveries on the first page.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_page_of_a_hundred_endpoints_is_small() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    for number in 0..100 {
+        let fields = json!({"url": format!("https://hooks-{number}.example.com/v1/orders/{number}"), "description": format!("Orders of region {number}")});
+        world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    }
+    let page = Browser::new(&world, &tenant.cookie).open("/console").await;
+    let mut compressed = DeflateEncoder::new(Vec::new(), Compression::default());
+    compressed.write_all(page.page().as_bytes()).expect("memory takes it");
+    let (whole, small) = (page.page().len(), compressed.finish().expect("memory takes it").len());
+    assert!(small < 6_000, "{whole} bytes, {small} compressed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_refreshes_itself_only_on_request_and_while_pending() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (204, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    world.deliver(event(&tenant.id, "job")).await;
+    let delivery = world.only_logged(&tenant.id).await.id;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let paths = [
+        "/console".to_owned(),
+        format!("/console/endpoints/{endpoint}"),
+        format!("/console/deliveries/{delivery}"),
+        "/console/deliveries".to_owned(),
+    ];
+    for path in &paths {
+        let still = browser.open(path).await;
+        says(&still, &["Refresh every 5 s"]);
+        assert!(still.headers.get("refresh").is_none(), "{path}");
+        let live = browser.open(&format!("{path}?live=1")).await;
+        says(&live, &["Refreshing every 5 s", "Stop refreshing"]);
+        assert_eq!(live.headers["refresh"], "5", "{path}");
+    }
+    let page = browser.open(&paths[2]).await;
+    browser.submit(&paths[2], &page, "Resend", &[]).await;
+    world.handle_all().await;
+    for path in &paths {
+        let done = browser.open(&format!("{path}?live=1")).await;
+        says(&done, &["Nothing is pending, so this page stopped refreshing."]);
+        assert!(done.headers.get("refresh").is_none(), "{path}");
+        assert!(!text(&browser.open(path).await).contains("Refresh"), "{path}");
+    }
 }

@@ -53,6 +53,6 @@ async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
     let path = format!("/console/endpoints/{}", made.ok()["webhook_endpoint_id"].as_str().expect("an id"));
     let browser = Browser::new(&world, &tenant.cookie);
     let test = browser.press(&path, &browser.open(&path).await, "Send test event", &[]).await;
-    says(&test, &["‖ Held", "It waits for a client to receive it."]);
+    says(&test, &["Held", "It waits for a client to receive it."]);
     assert!(!super::text(&test).contains("inactive"), "{}", super::text(&test));
 }

@@ -59,10 +59,10 @@ async fn the_pages_and_stats_count_what_the_list_has() {
     let page = readable(first.page());
     assert!(page.contains("4 endpoints, 1 failing or disabled."), "{page}");
     let expected = [
-        ("/retrying", &retrying, "◆ Retrying", None, "HTTP 503"),
-        ("/disabled", &disabled, "■ Disabled", Some("8 failed deliveries"), "HTTP 410"),
-        ("/inactive", &inactive, "○ Inactive", None, "None"),
-        ("/healthy", &healthy, "● Healthy", Some("3 failed deliveries"), "Not recorded"),
+        ("/retrying", &retrying, "Retrying", None, "HTTP 503"),
+        ("/disabled", &disabled, "Disabled", Some("8 failed deliveries"), "HTTP 410"),
+        ("/inactive", &inactive, "Inactive", None, "None"),
+        ("/healthy", &healthy, "Healthy", Some("3 failed deliveries"), "Not recorded"),
     ];
     for (name, endpoint, state, missed, error) in expected {
         let own = readable(browser.open(&format!("/console/endpoints/{endpoint}")).await.page());
@@ -82,11 +82,11 @@ async fn the_pages_and_stats_count_what_the_list_has() {
         }
         let (pending, oldest) = listed(&world, &tenant, endpoint, "pending").await;
         if let Some(oldest) = oldest {
-            let said = format!("{pending}, oldest ");
+            let said = format!("{pending} , oldest ");
             assert!(row.contains(&said) && first.page().contains(&format!("datetime=\"{oldest}\"")), "{name}: {row}");
-            assert!(own.contains(&said) && own.contains(&oldest.readable()), "{name}: {own}");
+            assert!(own.contains(&format!("Pending {pending} oldest ")), "{name}: {own}");
         } else {
-            assert!(!own.contains("Pending:"), "{name}: {own}");
+            assert!(own.contains("Pending 0 "), "{name}: {own}");
         }
         if let Some(missed) = missed {
             let banner = banner.expect("a banner");

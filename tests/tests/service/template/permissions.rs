@@ -455,14 +455,14 @@ async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant
     }
     let page = browser.open(&path).await;
     assert_eq!(browser.press(&path, &page, "Enable endpoint", &[]).await.status, 200);
-    let recover = json!({"action": "recover", "since": "2026-01-01T00:00:00Z"});
+    let recover = json!({"action": "recover", "since": "2026-01-01T00:00:00Z", "sure": "yes"});
     let request = world.http.post(world.url(&path)).header("origin", world.stack.api()).form(&recover);
     assert_eq!(world.send(request.header("cookie", &tenant.cookie)).await.status, 303);
     let found = browser.open("/console/deliveries?status=pending").await;
-    let (_, delivery) = found.page().split_once("<td><a href=\"").expect("a link");
-    let delivery = delivery.split('"').next().unwrap_or_default();
-    let page = browser.open(delivery).await;
-    assert_eq!(browser.press(delivery, &page, "Resend", &[]).await.status, 200);
+    let (_, delivery) = found.page().split_once("href=\"/console/deliveries/").expect("a link");
+    let delivery = format!("/console/deliveries/{}", delivery.split('"').next().unwrap_or_default());
+    let page = browser.open(&delivery).await;
+    assert_eq!(browser.press(&delivery, &page, "Resend", &[]).await.status, 200);
     world.poll("deliveries").await;
 }
 

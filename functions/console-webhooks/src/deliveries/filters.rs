@@ -1,0 +1,138 @@
+//! The filters of the list: a search, statuses with their counts, ranges of time, and more.
+
+use common::{
+    error::Error,
+    http::{Typed, page::Field},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::error_name,
+        endpoints::EndpointView,
+        log::{
+            open::{Backlog, Open},
+            search::Filter,
+        },
+    },
+};
+use maud::{Markup, html};
+
+use super::{
+    query::{PATH, RANGES, address, is_filtered},
+    table::short,
+};
+use crate::{numbers::within, times};
+
+/// The reasons to choose from. `status_other` and `untaken` are rare, and can be written into the address.
+const REASONS: [&str; 12] = [
+    "status_5xx",
+    "status_4xx",
+    "gone",
+    "redirect",
+    "timeout",
+    "connect",
+    "dns",
+    "tls",
+    "protocol",
+    "blocked",
+    "unanswered",
+    "untaken",
+];
+const EVENTS: [(&str, &str); 4] =
+    [("", "All"), ("job.completed", "job.completed"), ("job.failed", "job.failed"), ("webhook.test", "webhook.test")];
+const STATUSES: [(&str, &str); 6] = [
+    ("", "All"),
+    ("pending", "Pending"),
+    ("failed", "Failed"),
+    ("held", "Held"),
+    ("delivered", "Delivered"),
+    ("ended", "Ended"),
+];
+
+/// The form with the search. It keeps the status and the range, which links change.
+pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
+    let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), short(endpoint.name()))).collect();
+    let mut all: Vec<(&str, &str)> = vec![("", "All")];
+    all.extend(ids.iter().map(|(id, url)| (id.as_str(), url.as_str())));
+    let chosen = link.get("endpoint");
+    if !all.iter().any(|(id, _)| *id == chosen) {
+        all.push((chosen, "Deleted endpoint"));
+    }
+    let names: Vec<_> = REASONS.iter().map(|reason| (*reason, error_name(reason, None))).collect();
+    let mut reasons = vec![("", "All")];
+    reasons.extend(names.iter().map(|(reason, name)| (*reason, name.as_str())));
+    let reason = link.get("reason");
+    if !reasons.iter().any(|(known, _)| *known == reason) {
+        reasons.push((reason, reason));
+    }
+    let input = |text: &str| times::moment(text).map_or_else(|_| text.to_owned(), times::local);
+    let (since, until) = (input(link.get("since")), input(link.get("until")));
+    let is_open = ["event", "reason", "since", "until"].iter().any(|name| !link.get(name).is_empty());
+    html! {
+        form .filters method="get" action=(PATH) role="search" aria-label="Filters" {
+            div .row {
+                (Field::search("q", "Job, delivery ID or webhook ID", link.get("q")).filter().html("", error))
+                (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
+                button { "Search" }
+                @if is_filtered(link) { a href=(PATH) { "Clear filters" } }
+            }
+            @for name in ["status", "range"] {
+                @if !link.get(name).is_empty() { input type="hidden" name=(name) value=(link.get(name)); }
+            }
+            details open[is_open] {
+                summary { "More filters" }
+                div .row {
+                    (Field::select("event", "Event", &EVENTS, link.get("event")).html("", error))
+                    (Field::select("reason", "Last error", &reasons, reason).html("", error))
+                    (Field::moment("since", "From (UTC)", &since).filter().html("", error))
+                    (Field::moment("until", "Until (UTC)", &until).filter().html("", error))
+                }
+            }
+            @for (name, message) in of_links(error) { p .error role="alert" { (name) ": " (message) "." } }
+        }
+    }
+}
+
+/// The issues of filters that have no field in the form.
+fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
+    let Some(Error::Invalid(issues)) = error else { return Vec::new() };
+    let shown = ["q", "endpoint", "event", "reason", "since", "until"];
+    let path = |issue: &'_ common::issue::Issue| issue.path.first().cloned().unwrap_or_default();
+    let hidden = issues.iter().filter(|issue| !shown.contains(&path(issue).as_str()));
+    hidden.map(|issue| (issue.path.first().map_or("", String::as_str), issue.message.as_str())).collect()
+}
+
+/// The statuses with their counts, and the ranges of time, as links.
+pub(super) fn tabs(link: &Typed, open: Option<&Open>, filter: Option<&Filter>, now: Timestamp) -> Markup {
+    let range = filter.map(|filter| {
+        let since = filter.since.unwrap_or_else(|| Timestamp::from_millisecond(0));
+        since..filter.until.unwrap_or_else(|| now.after(std::time::Duration::from_secs(60)))
+    });
+    let counted = |backlog: &Backlog| range.as_ref().map(|range| within(backlog, range).number());
+    let count = |status: &str| {
+        let open = open?;
+        match status {
+            "pending" => counted(&open.pending),
+            "failed" => counted(&open.failed),
+            "held" => counted(&open.held),
+            _ => None,
+        }
+    };
+    html! {
+        div .row.choices {
+            nav .tabs aria-label="Status" {
+                @for (status, word) in STATUSES {
+                    a href=(address(link, &[("status", status)])) aria-current=[(status == link.get("status")).then_some("true")] {
+                        (word) @if let Some(count) = count(status) { " " span .count { (count) } }
+                    }
+                }
+            }
+            nav .tabs aria-label="Time" {
+                @for (name, word, _) in RANGES {
+                    @let is_chosen = name == link.get("range") && link.get("since").is_empty() && link.get("until").is_empty();
+                    a href=(address(link, &[("range", name), ("since", ""), ("until", "")])) aria-current=[is_chosen.then_some("true")] {
+                        (word)
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The query of the list: its filters, and the place in the list.
+
+use std::time::Duration;
+
+use common::{
+    error::Result,
+    http::Typed,
+    id::EndpointId,
+    issue::{Problem, parse_name},
+    timestamp::Timestamp,
+    webhooks::{
+        event::parse_event,
+        log::search::{Cursor, Filter},
+    },
+};
+
+use crate::{live::LIVE, times::moment};
+
+pub(super) const PATH: &str = "/console/deliveries";
+/// The filters of the address, with their descriptions. `job_id` is what links of emails contain.
+pub(super) const FILTERS: [(&str, &str); 9] = [
+    ("q", "Only deliveries of this job or with this webhook ID. With the id of a delivery, it opens that delivery."),
+    ("endpoint", "Only deliveries to this endpoint."),
+    ("status", "Only deliveries with this status."),
+    ("range", "Only deliveries of the last hour, day or week: `1h`, `24h` or `7d`."),
+    ("event", "Only deliveries of this event."),
+    ("reason", "Only deliveries whose last attempt failed for this reason."),
+    ("job_id", "Only deliveries of this job."),
+    ("since", "Only deliveries that were created at this time or later. A time without a zone is in UTC."),
+    ("until", "Only deliveries that were created before this time. A time without a zone is in UTC."),
+];
+pub(super) const CURSOR: &str = "cursor";
+/// The cursors of the newer pages, in their order, separated by spaces. The first page has an empty one.
+pub(super) const NEWER: &str = "newer";
+pub(super) const IDS: &str = "ids";
+pub(super) const REST: [(&str, &str); 4] = [
+    (CURSOR, "The cursor of the page to show, from the link on the previous page."),
+    (NEWER, "The cursors of the newer pages, for the link to them."),
+    (IDS, "Shows only the deliveries with these ids, separated by spaces, without any other filter."),
+    LIVE,
+];
+/// The number of deliveries on a page. More than these are never resent without a confirmation.
+pub(super) const LIMIT: usize = 20;
+/// The number of newer pages that an address remembers.
+pub(super) const REMEMBERED: usize = 8;
+/// The ranges, with their words.
+pub(super) const RANGES: [(&str, &str, Option<Duration>); 4] = [
+    ("", "Any time", None),
+    ("1h", "Last hour", Some(Duration::from_secs(3_600))),
+    ("24h", "24 hours", Some(Duration::from_secs(86_400))),
+    ("7d", "7 days", Some(Duration::from_secs(604_800))),
+];
+
+/// The requested deliveries.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) endpoint: Option<EndpointId>,
+    pub(super) filter: Filter,
+    pub(super) cursor: Option<Cursor>,
+}
+
+/// Reads the query. An empty field is no filter, since a form submits all its fields.
+pub(super) fn wanted(link: &Typed, now: Timestamp) -> Result<Wanted> {
+    link.clone().without_empty().read(|fields| {
+        let endpoint = fields.optional_text("endpoint", EndpointId::parse);
+        let status = fields.optional_text("status", parse_name);
+        let event = fields.optional_text("event", parse_event);
+        let sought = fields.optional_text("q", |text| Ok(text.trim().to_owned()));
+        let outcome = fields.optional_text("reason", parse_reason);
+        let range = fields.optional_text("range", parse_range);
+        let since = fields.optional_text("since", moment);
+        let until = fields.optional_text("until", moment);
+        let cursor = fields.optional_text(CURSOR, Cursor::parse);
+        let sought = sought?;
+        let webhook_id = sought.as_ref().and_then(|text| text.parse().ok());
+        let filter = Filter {
+            status: status?,
+            event: event?,
+            job_id: sought.filter(|_| webhook_id.is_none()),
+            since: since?.or(range?.map(|range| now.before(range))),
+            until: until?,
+            outcome: outcome?,
+            webhook_id,
+        };
+        Ok(Wanted { endpoint: endpoint?, filter, cursor: cursor? })
+    })
+}
+
+fn parse_range(text: &str) -> Result<Duration, Vec<Problem>> {
+    let range = RANGES.iter().find(|(name, ..)| *name == text).and_then(|(.., range)| *range);
+    range.ok_or_else(|| vec![Problem::format("Must be 1h, 24h or 7d")])
+}
+
+pub(super) fn is_filtered(link: &Typed) -> bool {
+    FILTERS.iter().any(|(name, _)| !link.get(name).is_empty())
+}
+
+/// Parses a reason. A link can carry any text, so only what a reason may consist of is taken.
+fn parse_reason(text: &str) -> Result<String, Vec<Problem>> {
+    let is_name = text.len() <= 32 && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+    if is_name { Ok(text.to_owned()) } else { Err(vec![Problem::format("Must be a reason, such as status_5xx")]) }
+}
+
+/// The newer pages of the next page: those of this page, and this page itself.
+pub(super) fn remembered(newer: &[&str], cursor: &str) -> String {
+    let newer = newer.iter().copied().filter(|newer| !newer.is_empty()).chain(Some(cursor).filter(|at| !at.is_empty()));
+    let newer: Vec<_> = newer.collect();
+    newer.get(newer.len().saturating_sub(REMEMBERED)..).unwrap_or_default().join(" ")
+}
+
+/// The address of a page with the same filters, except for those in `other`.
+pub(super) fn address(link: &Typed, other: &[(&str, &str)]) -> String {
+    let mut query = url::form_urlencoded::Serializer::for_suffix(format!("{PATH}?"), PATH.len() + 1);
+    let is_other = |name: &str| other.iter().any(|(other, _)| *other == name);
+    // `q` has the job.
+    let same = FILTERS.iter().map(|(name, _)| *name).filter(|name| *name != "job_id" && !is_other(name));
+    let same = same.map(|name| (name, link.get(name)));
+    query.extend_pairs(same.chain(other.iter().copied()).filter(|(_, value)| !value.is_empty()));
+    query.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_remembers_a_few_newer_pages() {
+        assert_eq!(remembered(&[""], ""), "");
+        assert_eq!(remembered(&[""], "a"), "a");
+        assert_eq!(remembered(&["a", "b"], "c"), "a b c");
+        assert_eq!(remembered(&["1", "2", "3", "4", "5", "6", "7", "8"], "9"), "2 3 4 5 6 7 8 9");
+    }
+}

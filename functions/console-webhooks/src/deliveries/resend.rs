@@ -1,0 +1,167 @@
+//! Resending several deliveries of the list: those that are shown, or all of an endpoint.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::users::User,
+    error::{Conflict, Error, Result},
+    http::{
+        Call, Reply, Typed,
+        page::{Form, Page},
+    },
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, DeliveryId, Status, Trigger},
+        endpoints::{EndpointView, Kind},
+        log::{count::Counts, search::Page as Found},
+    },
+};
+use maud::{Markup, html};
+
+use super::{
+    query::{IDS, LIMIT, PATH, Wanted, address},
+    table::table,
+};
+use crate::{app::App, chart, live, numbers::counted};
+
+pub(super) const FIELDS: [(&str, &str); 2] = [
+    ("action", "The submitted form: `resend`."),
+    (IDS, "The ids of the deliveries to resend, separated by spaces. At most 20."),
+];
+
+/// Whether a delivery is resent with the others of its list: it failed or was held, and an attempt would be made.
+fn is_missed(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
+    let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
+    let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
+    let can_arrive = endpoint.map_or(delivery.webhook_endpoint_id.is_none(), |endpoint| endpoint.active);
+    match delivery.status {
+        Status::Failed => can_arrive,
+        // What a pull endpoint holds waits for a client.
+        Status::Held => can_arrive && !is_pull,
+        Status::Pending | Status::Delivered | Status::Ended => false,
+    }
+}
+
+/// The button that resends the shown deliveries that failed or were held.
+pub(super) fn these(deliveries: &[Delivery], endpoints: &[EndpointView], status: &str) -> Markup {
+    let missed: Vec<_> = deliveries.iter().filter(|delivery| is_missed(delivery, endpoints)).collect();
+    let ids: Vec<_> = missed.iter().map(|delivery| delivery.id.to_string()).collect();
+    let kind = match status {
+        "failed" | "held" => format!("{status} "),
+        _ => "failed or held ".to_owned(),
+    };
+    let left = deliveries.iter().filter(|delivery| is_of_inactive(delivery, endpoints)).count();
+    let these = counted(missed.len(), &format!("{kind}delivery"), &format!("{kind}deliveries"));
+    html! {
+        @if !missed.is_empty() {
+            (Form {
+                to: PATH,
+                button: &format!("Resend these {these}").replace("these 1 ", "this "),
+                is_secondary: true,
+                hidden: &[("action", "resend"), (IDS, &ids.join(" "))],
+                ..Form::default()
+            })
+        }
+        @if left > 0 {
+            span .soft {
+                (counted(left, "delivery of a disabled endpoint", "deliveries of disabled endpoints"))
+                ": enable the endpoint to resend."
+            }
+        }
+    }
+}
+
+/// Whether a delivery failed or was held, and its endpoint is disabled.
+fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
+    let is_open = matches!(delivery.status, Status::Failed | Status::Held);
+    is_open && endpoints.iter().any(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id && !endpoint.active)
+}
+
+/// The link that resends all missed deliveries of the chosen endpoint, if they do not fit on the page. It leads to a page
+/// that counts them.
+pub(super) fn all(
+    link: &Typed,
+    wanted: Option<&Wanted>,
+    found: &Found,
+    endpoints: &[EndpointView],
+    now: Timestamp,
+) -> Markup {
+    let Some(Wanted { endpoint: Some(endpoint), filter, cursor }) = wanted else { return html! {} };
+    let status = link.get("status");
+    let is_plain = filter.event.is_none() && filter.job_id.is_none() && filter.outcome.is_none();
+    let is_more = found.next.is_some() || cursor.is_some();
+    let exists = endpoints.iter().any(|known| known.id == *endpoint);
+    if !exists || !is_plain || filter.webhook_id.is_some() || !is_more || !matches!(status, "failed" | "held") {
+        return html! {};
+    }
+    let since = filter.since.map_or_else(|| "2026-01-01T00:00".to_owned(), |since| since.to_string());
+    let until = filter.until.unwrap_or(now);
+    html! {
+        a href={ "/console/endpoints/" (endpoint) "?confirm=recover&activate=yes&status=" (status) "&since=" (since) "&until=" (until) } {
+            "Resend all " (status) " deliveries of this endpoint"
+        }
+    }
+}
+
+/// Resends the chosen deliveries, and shows them. Those that cannot be resent stay as they are.
+pub(super) async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+    let (tenant, now) = (&call.caller.organization, Timestamp::now());
+    let ids = ids(&form);
+    let mut sent = Vec::new();
+    for id in &ids {
+        match app.log.resend(tenant, id, Trigger::Resend, now, None, now).await {
+            Ok(delivery) => {
+                app.queue.wake(tenant, &delivery, now).await;
+                sent.push((*id, delivery.attempts));
+            }
+            Err(Error::NotFound(_) | Error::Conflict(Conflict::PayloadNotKept)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    app.wait_for_attempts(tenant, &sent).await?;
+    let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    Ok(Reply::Redirect { to: address(&form, &[(IDS, &ids.join(" "))]), cookies: Vec::new() })
+}
+
+/// The page of the chosen deliveries, as they are now.
+pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Result<Page> {
+    let ids = ids(link);
+    let console = app.console(tenant, PATH);
+    let (endpoints, console, known) =
+        tokio::try_join!(app.endpoints.list(tenant), console, app.log.known(tenant, &ids))?;
+    let mut deliveries: Vec<_> = known.into_values().collect();
+    deliveries.sort_by_key(|delivery| std::cmp::Reverse(delivery.created_at));
+    let mut counts = Counts::default();
+    for delivery in &deliveries {
+        match delivery.status {
+            Status::Pending => counts.pending += 1,
+            Status::Delivered => counts.delivered += 1,
+            Status::Failed => counts.failed += 1,
+            Status::Held => counts.held += 1,
+            Status::Ended => counts.ended += 1,
+        }
+    }
+    let (is_live, is_changing) = (live::is_wanted(link), counts.pending > 0);
+    let [on, off] =
+        [&[(IDS, link.get(IDS)), ("live", "1")][..], &[(IDS, link.get(IDS))]].map(|other| address(link, other));
+    let content = html! {
+        div .notice role="status" {
+            p { strong { (counted(deliveries.len(), "chosen delivery", "chosen deliveries")) ": " (chart::summary(counts)) "." } }
+            @if is_changing {
+                p { "Pending deliveries are being sent. " a href=(off) { "Refresh" } }
+            }
+        }
+        div .row {
+            (live::switch(is_live, is_changing, &on, &off))
+            a href=(PATH) { "All deliveries" }
+        }
+        (table(&deliveries, Some(&endpoints), "No such deliveries.", now))
+    };
+    Ok(Page::new("Chosen deliveries", content).live(is_live && is_changing).within(console))
+}
+
+/// The ids in a form or a link, without what is no id.
+fn ids(form: &Typed) -> Vec<DeliveryId> {
+    form.get(IDS).split(' ').filter_map(|id| DeliveryId::parse(id).ok()).take(LIMIT).collect()
+}

@@ -1,0 +1,117 @@
+//! A table of deliveries.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use common::{
+    http::page::visible,
+    id::EndpointId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, error_name},
+        endpoints::EndpointView,
+    },
+};
+use maud::{Markup, html};
+
+use crate::{states, times};
+
+/// A table of deliveries, or the text `nothing`. Without `endpoints`, all are of one endpoint, which has no column.
+pub(crate) fn table(
+    deliveries: &[Delivery],
+    endpoints: Option<&[EndpointView]>,
+    nothing: &str,
+    now: Timestamp,
+) -> Markup {
+    let names = endpoints.map(|endpoints| -> BTreeMap<_, _> {
+        endpoints.iter().map(|endpoint| (endpoint.id, short(endpoint.name()))).collect()
+    });
+    html! {
+        @if deliveries.is_empty() { p { (nothing) } } @else {
+            table .cards.rows {
+                thead {
+                    tr {
+                        th scope="col" { "Job" }
+                        @if names.is_some() { th scope="col" { "Endpoint" } }
+                        th scope="col" { "Event" }
+                        th scope="col" { "Status" }
+                        th scope="col" { "Last error" }
+                        th scope="col" { "Attempts" }
+                        th scope="col" { "Created" }
+                    }
+                }
+                tbody {
+                    @for delivery in deliveries {
+                        @let is_deleted = match (&names, delivery.webhook_endpoint_id) {
+                            (Some(names), Some(id)) => !names.contains_key(&id),
+                            _ => false,
+                        };
+                        @let to = names.as_ref().map(|names| destination(delivery, names));
+                        tr {
+                            td {
+                                // A job has a delivery to each endpoint, and screen readers read links without their rows.
+                                a .strong.clip href={ "/console/deliveries/" (delivery.id) } title=(visible(&delivery.job_id))
+                                    aria-label=[to.as_ref().map(|(to, _)| format!("{} to {to}", visible(&delivery.job_id)))] {
+                                    bdi .mono { (visible(&delivery.job_id)) }
+                                }
+                            }
+                            @if let Some((to, id)) = &to {
+                                td data-label="Endpoint" {
+                                    @match id {
+                                        Some(id) => a .clip href={ "/console/endpoints/" (id) } title=(to) { bdi .mono { (to) } },
+                                        None => (to),
+                                    }
+                                }
+                            }
+                            td data-label="Event" { (delivery.event.as_str()) }
+                            td data-label="Status" { (states::of_delivery(delivery.status)) }
+                            td data-label="Last error" { (last_error(delivery, now)) }
+                            td data-label="Attempts" { (attempts(delivery, is_deleted, now)) }
+                            td data-label="Created" { (times::ago(delivery.created_at, now)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The words for the destination of a delivery, and the endpoint, if it exists.
+fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> (String, Option<EndpointId>) {
+    match delivery.webhook_endpoint_id {
+        None => ("Job callback".to_owned(), None),
+        Some(id) => match names.get(&id) {
+            Some(name) => (name.clone(), Some(id)),
+            None => ("Deleted endpoint".to_owned(), None),
+        },
+    }
+}
+
+/// `HTTP 500, 3 min ago`, if the last attempt failed.
+fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
+    let failed = delivery.last_attempt.as_ref().filter(|last| last.outcome != "delivered");
+    html! {
+        @match failed {
+            Some(last) => { (error_name(&last.outcome, last.status_code)) ", " (times::ago(last.at, now)) },
+            None => "None",
+        }
+    }
+}
+
+/// `2, next in 5 min`. A deleted endpoint gets no more attempts.
+fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
+    html! {
+        (delivery.attempts)
+        @if let Some(next) = delivery.next_attempt_at.filter(|_| !is_deleted) { ", next " (times::ago(next, now)) }
+    }
+}
+
+/// The beginning of a URL without its scheme, to fit into a list.
+pub(crate) fn short(url: &str) -> String {
+    const MOST: usize = 60;
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let shown: Cow<'_, str> = visible(rest);
+    if shown.chars().count() <= MOST {
+        return shown.into_owned();
+    }
+    shown.chars().take(MOST).chain(['…']).collect()
+}

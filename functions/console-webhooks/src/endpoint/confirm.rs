@@ -1,0 +1,152 @@
+//! Recoveries from the console: their fields, and the page that counts the deliveries and confirms a large recovery.
+
+use std::ops::Range;
+
+use common::{
+    error::{Error, Result},
+    http::{
+        Reply, Typed,
+        page::{Form, Page, TICKED, alert, visible},
+    },
+    id::{EndpointId, TenantId},
+    issue::parse_name,
+    timestamp::Timestamp,
+    webhooks::{
+        endpoints::EndpointView,
+        log::{
+            open::{Backlog, Open},
+            recovery::Missed,
+        },
+    },
+};
+use maud::html;
+use url::form_urlencoded;
+
+use crate::{
+    app::App,
+    numbers::{held, is_gone, within},
+    overview::{missed, resend_button},
+    times::{self, moment},
+};
+
+/// The most deliveries that are resent without a confirmation.
+const UNASKED: usize = 20;
+
+/// A recovery that a form or a link describes.
+pub(super) struct Wanted {
+    pub(super) time: Range<Timestamp>,
+    pub(super) missed: Missed,
+}
+
+/// Reads the fields of a recovery, which ends now by default.
+pub(super) fn wanted(form: &Typed, now: Timestamp) -> Result<Wanted> {
+    form.clone().without_empty().read(|fields| {
+        let since = fields.text("since", moment);
+        let until = fields.optional_text("until", moment);
+        let missed = fields.optional_text("status", parse_name);
+        Ok(Wanted { time: since?..until?.unwrap_or(now), missed: missed?.unwrap_or_default() })
+    })
+}
+
+/// The failed and the held deliveries that the recovery resends.
+fn counted(endpoint: &EndpointView, open: &Open, wanted: &Wanted) -> (Backlog, Backlog) {
+    let (failed, held) = (within(&open.failed, &wanted.time), within(&held(endpoint, open), &wanted.time));
+    match wanted.missed {
+        Missed::Failed => (failed, Backlog::default()),
+        Missed::Held => (Backlog::default(), held),
+        Missed::Both => (failed, held),
+    }
+}
+
+async fn open(app: &App, tenant: &TenantId, endpoint: &EndpointView, now: Timestamp) -> Result<Open> {
+    Ok(app.log.open(tenant, &[endpoint.shards()], now).await?.pop().unwrap_or_default())
+}
+
+/// Whether the recovery needs a confirmation: it resends many deliveries or none, or its receiver asked for no more.
+pub(super) async fn is_needed(
+    app: &App,
+    tenant: &TenantId,
+    endpoint: &EndpointView,
+    wanted: &Wanted,
+    now: Timestamp,
+) -> Result<bool> {
+    let (failed, held) = counted(endpoint, &open(app, tenant, endpoint, now).await?, wanted);
+    let all = failed.count + held.count;
+    Ok(all == 0 || all > UNASKED || failed.is_longer || held.is_longer || is_gone(endpoint))
+}
+
+/// Leads to the page, for the recovery of a form.
+pub(super) fn ask(id: EndpointId, form: &Typed) -> Reply {
+    let path = format!("/console/endpoints/{id}?");
+    let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
+    query.append_pair("confirm", "recover");
+    let fields = ["since", "until", "status", "activate"].map(|name| (name, form.get(name)));
+    query.extend_pairs(fields.into_iter().filter(|(_, value)| !value.is_empty()));
+    Reply::Redirect { to: query.finish(), cookies: Vec::new() }
+}
+
+/// The page that confirms the recovery of a link.
+pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Typed) -> Result<Page> {
+    let now = Timestamp::now();
+    let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
+    let back = format!("/console/endpoints/{id}");
+    let wanted = match wanted(link, now) {
+        Ok(wanted) => wanted,
+        Err(error) => return Ok(refused(error, &back).within(console)),
+    };
+    let (failed, held) = counted(&endpoint, &open(app, tenant, &endpoint, now).await?, &wanted);
+    let is_enabled = !endpoint.active && link.get("activate") == TICKED;
+    let button = resend_button(!is_enabled, &failed, &held);
+    let [since, until] = [wanted.time.start, wanted.time.end].map(|time| time.to_string());
+    if failed.count + held.count == 0 {
+        let content = html! {
+            p { "This endpoint has no such deliveries " (period(&wanted.time, now)) "." }
+            p { a href=(back) { "Back to endpoint" } }
+        };
+        return Ok(Page::new("Nothing to resend", content).within(console));
+    }
+    let content = html! {
+        p .mono .whole { bdi { (visible(endpoint.name())) } }
+        p { (missed(&failed, &held)) " " (period(&wanted.time, now)) ", up to 100 per second." }
+        @if is_gone(&endpoint) {
+            div .notice.bad {
+                p {
+                    "The receiver answered " strong { "410 Gone" } ", which asks for no more deliveries. Resend only if it "
+                    "accepts them again; another 410 disables the endpoint."
+                }
+            }
+        }
+        @if is_enabled { p { "The endpoint is enabled first, so new events are sent to it as well." } }
+        @if !endpoint.active && !is_enabled { p { "The endpoint is disabled: the deliveries are held again." } }
+        div .row {
+            (Form {
+                to: &back,
+                button: &button,
+                hidden: &[
+                    ("action", "recover"),
+                    ("since", &since),
+                    ("until", &until),
+                    ("status", link.get("status")),
+                    ("activate", if is_enabled { TICKED } else { "" }),
+                    ("sure", TICKED),
+                ],
+                ..Form::default()
+            })
+            a href=(back) { "Cancel" }
+        }
+    };
+    Ok(Page::new(format!("{button}?"), content).within(console))
+}
+
+/// `created since 2026-01-31 12:00:00 UTC`, with the end if it is past.
+fn period(time: &Range<Timestamp>, now: Timestamp) -> maud::Markup {
+    html! {
+        "created since " (times::date(time.start))
+        @if time.end < now { " and before " (times::date(time.end)) }
+    }
+}
+
+fn refused(error: Error, back: &str) -> Page {
+    let content = html! { (alert(&error)) p { a href=(back) { "Back to endpoint" } } };
+    Page::new("Nothing to resend", content).refused(Some(error))
+}

@@ -1,0 +1,25 @@
+//! Pages that load again by themselves while something changes, if their visitor has asked for it.
+
+use common::http::{Typed, page::LIVE_SECONDS};
+use maud::{Markup, html};
+
+/// The query parameter, with its description.
+pub(crate) const LIVE: (&str, &str) =
+    ("live", "`1` loads the page again every few seconds while a delivery is pending or a recovery is in progress.");
+
+/// Whether the visitor has asked for it.
+pub(crate) fn is_wanted(link: &Typed) -> bool {
+    link.get(LIVE.0) == "1"
+}
+
+/// The link that switches it on or off, while something `is_changing`. `on` and `off` are the addresses of the page.
+pub(crate) fn switch(is_wanted: bool, is_changing: bool, on: &str, off: &str) -> Markup {
+    html! {
+        @match (is_wanted, is_changing) {
+            (false, true) => a href=(on) { "Refresh every " (LIVE_SECONDS) " s" },
+            (true, true) => span { "Refreshing every " (LIVE_SECONDS) " s. " a href=(off) { "Stop refreshing" } },
+            (true, false) => span .soft role="status" { "Nothing is pending, so this page stopped refreshing." },
+            (false, false) => "",
+        }
+    }
+}
