@@ -37,7 +37,7 @@ fn is_missed(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
     let can_arrive = endpoint.map_or(delivery.webhook_endpoint_id.is_none(), |endpoint| endpoint.active);
     match delivery.status {
         Status::Failed => can_arrive,
-        // What a pull endpoint holds waits for a client.
+        // The held deliveries of a pull endpoint wait for a client.
         Status::Held => can_arrive && !is_pull,
         Status::Pending | Status::Delivered | Status::Ended => false,
     }

@@ -197,7 +197,7 @@ fn percent(part: usize, all: usize) -> Option<String> {
     })
 }
 
-/// What the state means, and what else there is to know about it.
+/// The meaning of the state, and further facts about the endpoint.
 fn explanations(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
     let endpoint = &known.endpoint;
     html! {
