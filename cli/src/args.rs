@@ -5,13 +5,17 @@ use std::{path::PathBuf, str::FromStr};
 use api::{
     ClosedSet, DeliveryId, EndpointId, NotAName, TenantId, Timestamp,
     deliveries::{Missed, Status},
+    webhooks::EventName,
 };
 use clap::{
     Args, Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::Shell;
+use serde_json::value::RawValue;
 use url::Url;
+
+use crate::address::{program, service, url};
 
 /// Manage webhooks from a terminal, and forward their events to a local program
 #[derive(Parser)]
@@ -30,8 +34,11 @@ Examples:
 )]
 pub(crate) struct Arguments {
     /// Address of the service [default: that of the latest login, or http://127.0.0.1:9000]
-    #[arg(long, global = true, env = "FANFARE_API", value_name = "URL", value_parser = address)]
+    #[arg(long, global = true, env = "FANFARE_API", value_name = "URL", value_parser = service)]
     pub(crate) api: Option<Url>,
+    /// PEM file of certificates to trust in addition to those of the system
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
     /// JSON output for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -253,8 +260,8 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) job: String,
     /// Event
-    #[arg(long, default_value = "job.completed")]
-    pub(crate) event: String,
+    #[arg(long, default_value = "job.completed", value_parser = event_of_a_job())]
+    pub(crate) event: EventName,
     /// Id of the organization [default: that of the signed-in user]
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
@@ -263,21 +270,24 @@ pub(crate) struct Send {
     pub(crate) workflow: Option<String>,
     /// Result of the job, as JSON
     #[arg(long, value_parser = json)]
-    pub(crate) result: Option<serde_json::Value>,
+    pub(crate) result: Option<Box<RawValue>>,
     /// Error of the job, as JSON
     #[arg(long, value_parser = json)]
-    pub(crate) error: Option<serde_json::Value>,
+    pub(crate) error: Option<Box<RawValue>>,
     /// Queue of job events [default: that of `cargo local`]. A queue in AWS needs AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
     /// and, for temporary credentials, AWS_SESSION_TOKEN
-    #[arg(long, env = "FANFARE_QUEUE_URL", value_name = "URL", value_parser = address)]
+    #[arg(long, env = "FANFARE_QUEUE_URL", value_name = "URL", value_parser = url)]
     pub(crate) queue_url: Option<Url>,
 }
 
 #[derive(Args)]
 pub(crate) struct Listen {
-    /// URL of the local program; http:// may be left out
+    /// Local program: a port, as in 3000/hook, or a URL
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Url,
+    /// No check of the local program's certificate
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// Recovery of deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<Timestamp>,
@@ -300,26 +310,29 @@ fn one_of<T: ClosedSet + FromStr<Err = NotAName> + std::marker::Send + Sync>() -
     PossibleValuesParser::new(T::ALL.iter().map(|name| name.as_str())).try_map(|text| text.parse::<T>())
 }
 
-/// Parses an http or https URL.
-fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or("must be an http or https URL")?;
-    match url.username().is_empty() && url.password().is_none() {
-        true => Ok(url),
-        false => Err("must not contain a user name or a password".to_owned()),
-    }
+/// Parses an event that producers send.
+fn event_of_a_job() -> impl TypedValueParser<Value = EventName> {
+    PossibleValuesParser::new(EventName::OF_JOBS.map(EventName::as_str)).try_map(|text| text.parse::<EventName>())
 }
 
-/// Parses the URL of a local program, which people often write without its scheme.
-fn program(text: &str) -> Result<Url, String> {
-    match text.contains("://") || text.starts_with('/') {
-        true => address(text),
-        false => address(&format!("http://{text}")),
-    }
-}
-
-fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
-    serde_json::from_str(text)
+/// Parses JSON as it is, without the white space around its tokens.
+fn json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let kept = text.chars().filter(|character| {
+        let is_kept = is_text || !matches!(character, ' ' | '\t' | '\r' | '\n');
+        if is_escaped {
+            is_escaped = false;
+        } else if *character == '"' {
+            is_text = !is_text;
+        } else {
+            is_escaped = is_text && *character == '\\';
+        }
+        is_kept
+    });
+    let kept: String = kept.collect();
+    // Without its white space, `1 2` would be a number.
+    serde_json::from_str::<&RawValue>(text)?;
+    RawValue::from_string(kept)
 }
 
 /// Parses a time in RFC 3339, or an age.
@@ -343,19 +356,22 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_an_http_url() {
-        for (text, url) in [
-            ("http://localhost:3000/hook", "http://localhost:3000/hook"),
-            ("localhost:3000/hook", "http://localhost:3000/hook"),
-            ("[::1]:3000", "http://[::1]:3000/"),
-            ("https://example.com?a=b", "https://example.com/?a=b"),
+    fn json_keeps_digits_duplicates_and_escapes() {
+        for (text, kept) in [
+            ("12345678901234567890123", "12345678901234567890123"),
+            ("0.10000000000000000555", "0.10000000000000000555"),
+            ("1e400", "1e400"),
+            (
+                r#" {"b": 1, "a": "x \" y\\" , "b" : [2,\t3]}\n"#.replace("\\n", "\n").replace("\\t", "\t").as_str(),
+                r#"{"b":1,"a":"x \" y\\","b":[2,3]}"#,
+            ),
+            (r#""\ud800 \u0041""#, r#""\ud800 \u0041""#),
         ] {
-            assert_eq!(program(text).expect(text).as_str(), url);
+            assert_eq!(json(text).expect(text).get(), kept);
         }
-        for wrong in ["", "/hook", "ftp://localhost/", "http://", "http://jo:secret@localhost/"] {
-            assert!(program(wrong).is_err(), "{wrong}");
+        for wrong in ["", "1 2", "tr ue", "{", "[1,]", "1 // one", "'a'"] {
+            assert!(json(wrong).is_err(), "{wrong}");
         }
-        assert!(address("localhost:3000").is_err());
     }
 
     #[test]

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use api::{
     Call, Secret,
+    deliveries::Unanswered,
     error::{Details, Envelope, EnvelopeError, Issue, PlainError},
 };
 use reqwest::Method;
 use serde::Deserialize;
-use url::{Host, Url};
+use url::Url;
 
 use crate::{
-    failure::Failure,
-    http::{Answer, Http},
+    address::is_loopback,
+    failure::{Failure, Refusal},
+    http::{Answer, Http, Missing, proxy_for},
     terminal::shown,
 };
 
@@ -26,6 +28,8 @@ const LARGEST: usize = 8 << 20;
 pub(crate) enum Caller {
     Anonymous,
     Key(Secret),
+    /// The key in `FANFARE_API_KEY`.
+    KeyOfEnvironment(Secret),
     Session(Secret),
 }
 
@@ -70,8 +74,11 @@ impl Api {
             (false, true) => (Method::POST, serde_json::to_string(&Envelope { json: fields })),
             (false, false) => (Method::POST, serde_json::to_string(fields)),
         };
-        let body = body.map_err(|error| Failure::Local(format!("The request could not be built: {error}.")))?;
-        let Answer { status, body, retry_after } = self.send(method, C::PATH, body).await?;
+        let body = body.map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
+        let Answer { status, body, retry_after, .. } = self.send(method, C::PATH, body).await?;
+        if status == 401 {
+            return Err(self.not_signed_in());
+        }
         if !(200..=299).contains(&status) {
             return Err(refused(status, retry_after, &body));
         }
@@ -81,62 +88,90 @@ impl Api {
             serde_json::from_slice(&body)
         };
         answer.map_err(|_other| {
-            Failure::Unreachable(format!("{} did not answer like this service. Check --api.", self.origin()))
+            let message = format!("{} did not answer like this service.", self.origin());
+            Failure::unreachable(message).hint("Check --api, or update fanfare if the service is newer.")
         })
+    }
+
+    /// The failure of a call whose credentials the service does not accept.
+    fn not_signed_in(&self) -> Failure {
+        let origin = self.origin();
+        match self.caller {
+            Caller::KeyOfEnvironment(_) => {
+                Failure::not_signed_in(format!("The API key in FANFARE_API_KEY is not valid for {origin}."))
+                    .hint("Set a valid key, or unset FANFARE_API_KEY to use the key of `fanfare login`.")
+            }
+            _ => Failure::not_signed_in(format!("The API key or session for {origin} is no longer valid.")),
+        }
+    }
+
+    /// Sends a request without fields, and returns any answer.
+    pub(crate) async fn ask(&self, path: &str) -> Result<Answer, Failure> {
+        self.send(Method::GET, path, String::new()).await
     }
 
     async fn send(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
         let request = self.http.request(method, &self.page(path)).header("accept", "application/json");
         let request = match &self.caller {
             Caller::Anonymous => request,
-            Caller::Key(key) => request.header("x-api-key", key.reveal()),
+            Caller::Key(key) | Caller::KeyOfEnvironment(key) => request.header("x-api-key", key.reveal()),
             Caller::Session(cookie) => request.header("cookie", cookie.reveal()).header("origin", self.origin()),
         };
         let request = request.header("content-type", "application/json").body(body).build();
-        let request = request.map_err(|error| Failure::Local(format!("The request could not be built: {error}.")))?;
-        self.http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
-            Failure::Unreachable(format!("Could not reach {} ({why}). Check the network and --api.", self.origin()))
-        })
+        let request = request.map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
+        self.http.send(request, LARGEST, TIMEOUT).await.map_err(|missing| unreachable(&self.base, &missing, "--api"))
     }
 }
 
-/// Whether a URL leads to this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
+/// The failure of a call without an answer.
+pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure {
+    let proxy = proxy_for(url);
+    let through = proxy.as_ref().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
+    let cause = shown(&missing.cause);
+    let failure =
+        Failure::unreachable(format!("Could not reach {}{through}: {cause}.", url.origin().ascii_serialization()));
+    failure.hint(match (missing.why, proxy) {
+        (Unanswered::Tls, _) => {
+            "If your network inspects TLS, pass its certificate with --cacert or SSL_CERT_FILE. `fanfare doctor` shows \
+             more."
+                .to_owned()
+        }
+        (_, Some(_)) => "Check HTTPS_PROXY, and NO_PROXY for addresses without the proxy.".to_owned(),
+        (_, None) if is_loopback(url) => format!("Start the service with `cargo local`, or check {option}."),
+        (_, None) => format!("Check the network and {option}."),
+    })
 }
 
 /// An error answer, in either format of the API or by API Gateway itself.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Refusal {
+enum Refused {
     Envelope(EnvelopeError),
     Plain(PlainError),
     Gateway { message: String },
 }
 
 fn refused(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
-    if status == 401 {
-        return Failure::NotSignedIn("The API key or session is no longer valid.".to_owned());
+    if status == 407 {
+        let failure =
+            Failure::unreachable("The proxy refused the call with HTTP 407: it needs a user name and a password.");
+        return failure.hint("Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT.");
     }
-    let (message, issues, reason) = match serde_json::from_slice(body) {
-        Ok(Refusal::Envelope(EnvelopeError { json })) => {
+    let (code, message, issues, reason) = match serde_json::from_slice(body) {
+        Ok(Refused::Envelope(EnvelopeError { json })) => {
             let Details { issues, reason } = json.data.unwrap_or_default();
-            (json.message, issues.unwrap_or_default(), reason)
+            (Some(json.code), json.message, issues.unwrap_or_default(), reason)
         }
         // The message includes the first issue.
-        Ok(Refusal::Plain(PlainError { message, reason, .. })) => (message, Vec::new(), reason),
-        Ok(Refusal::Gateway { message }) => (message, Vec::new(), None),
-        Err(_) => (format!("The service answered HTTP {status}"), Vec::new(), None),
+        Ok(Refused::Plain(PlainError { code, message, reason, .. })) => (Some(code), message, Vec::new(), reason),
+        Ok(Refused::Gateway { message }) => (None, message, Vec::new(), None),
+        Err(_) => (None, format!("The service answered HTTP {status}"), Vec::new(), None),
     };
     let issues: Vec<_> =
         issues.iter().map(|Issue { path, message, .. }| format!("{}: {message}", path.join("."))).collect();
     let message = shown(&if issues.is_empty() { message } else { issues.join("; ") });
-    Failure::Refused { status, reason, message: format!("{}.", message.trim_end_matches('.')), retry_after }
+    let failure = Refusal { status, code, reason, retry_after };
+    Failure::refused(failure, format!("{}.", message.trim_end_matches('.')))
 }
 
 #[cfg(test)]
@@ -171,6 +206,5 @@ mod tests {
             assert_eq!((failure.to_string().as_str(), failure.reason()), (message, reason));
             assert_eq!(failure.is_passing(), status >= 429);
         }
-        assert!(matches!(refused(401, None, b""), Failure::NotSignedIn(_)));
     }
 }

@@ -53,7 +53,8 @@ impl Config {
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
         let unreadable = |why: String| {
-            Failure::Local(format!("Could not read {}: {why}. Delete it, and run `fanfare login`.", path.display()))
+            Failure::local(format!("Could not read {}: {why}.", path.display()))
+                .hint("Delete it, and run `fanfare login`.")
         };
         let kept = match fs::read(&path).map(Zeroizing::new) {
             // The parser's message may quote a key.
@@ -67,15 +68,16 @@ impl Config {
 
     /// The folder, which only its owner can open.
     fn private_folder(&self) -> Result<&Path, Failure> {
-        let missing = || Failure::Local("No configuration folder is known. Set HOME.".to_owned());
+        let missing = || Failure::local("No configuration folder is known.").hint("Set HOME.");
         let folder = self.folder.as_deref().ok_or_else(missing)?;
-        make_private(folder)?;
+        make_private(folder).map_err(|error| Failure::of_file(folder, &error))?;
         Ok(folder)
     }
 
     fn lock_file(&self, name: &str) -> Result<fs::File, Failure> {
         let path = self.private_folder()?.join(name);
-        Ok(fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?)
+        let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        file.map_err(|error| Failure::of_file(&path, &error))
     }
 
     /// The service of the latest login.
@@ -112,12 +114,15 @@ impl Config {
     /// Replaces the file atomically.
     fn store(&self) -> Result<(), Failure> {
         let folder = self.private_folder()?;
-        let text = serde_json::to_vec_pretty(&self.kept).map_err(|error| Failure::Local(error.to_string()))?;
+        let text = serde_json::to_vec_pretty(&self.kept).map_err(|error| Failure::local(error.to_string()))?;
         let new = folder.join("credentials.new");
-        let mut file = private_file(&new)?;
-        file.write_all(&Zeroizing::new(text))?;
-        file.sync_all()?;
-        Ok(fs::rename(&new, folder.join(FILE))?)
+        let write = || {
+            let mut file = private_file(&new)?;
+            file.write_all(&Zeroizing::new(text))?;
+            file.sync_all()?;
+            fs::rename(&new, folder.join(FILE))
+        };
+        write().map_err(|error| Failure::of_file(&new, &error))
     }
 
     /// The lock that a `listen` holds while it finds or creates its endpoint. It does not block a `listen` of another endpoint.

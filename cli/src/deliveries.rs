@@ -89,7 +89,7 @@ async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
     match (found.pop(), found.is_empty()) {
         (None, _) => Err(Failure::not_found(format!("No delivery of {job} found."))),
         (Some(one), true) => Ok(one.delivery_id),
-        (Some(_), false) => Err(Failure::Local(format!(
+        (Some(_), false) => Err(Failure::local(format!(
             "{job} has several deliveries. Add --endpoint, or pass a delivery id from `fanfare --json deliveries list`.",
         ))),
     }

@@ -1,88 +1,189 @@
-//! Failures of commands, and their exit codes.
+//! Failures of commands: their messages, hints and exit codes.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io, path::Path, time::Duration};
 
 use api::error::Reason;
+use serde::Serialize;
+use serde_json::json;
 
-/// Why a command failed.
+use crate::terminal::{note, note_json, shown};
+
+/// A failed command.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) struct Failure {
+    cause: Cause,
+    message: String,
+    /// The remedy, as far as it is known.
+    hint: Option<String>,
+}
+
+#[derive(Debug)]
+enum Cause {
     /// The service refused the call.
-    Refused {
-        /// The HTTP status.
-        status: u16,
-        /// The reason of a conflict, if any.
-        reason: Option<Reason>,
-        /// The message of the service.
-        message: String,
-        /// The value of `Retry-After`, if any.
-        retry_after: Option<Duration>,
-    },
+    Refused(Refusal),
     /// There are no credentials, or they are no longer valid.
-    NotSignedIn(String),
+    NotSignedIn,
     /// There was no answer, or an unreadable one.
-    Unreachable(String),
+    Unreachable,
     /// A failure on this machine.
-    Local(String),
+    Local,
+    /// The command cannot be run as given.
+    Usage,
     /// The reader of standard output has closed the pipe.
     Gone,
 }
 
+/// A refused call.
+#[derive(Debug, Default)]
+pub(crate) struct Refusal {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The code of the error, if any.
+    pub(crate) code: Option<String>,
+    /// The reason of a conflict, if any.
+    pub(crate) reason: Option<Reason>,
+    /// The value of `Retry-After`, if any.
+    pub(crate) retry_after: Option<Duration>,
+}
+
 impl Failure {
+    fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self { cause, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn refused(refusal: Refusal, message: impl Into<String>) -> Self {
+        Self::new(Cause::Refused(refusal), message)
+    }
+
     /// The failure of a call that names an unknown object.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self::Refused { status: 404, reason: None, message: message.into(), retry_after: None }
+        Self::refused(Refusal { status: 404, ..Refusal::default() }, message)
+    }
+
+    pub(crate) fn not_signed_in(message: impl Into<String>) -> Self {
+        Self::new(Cause::NotSignedIn, message).hint("Run `fanfare login`.")
+    }
+
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
+        Self::new(Cause::Unreachable, message)
+    }
+
+    pub(crate) fn local(message: impl Into<String>) -> Self {
+        Self::new(Cause::Local, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Cause::Usage, message)
+    }
+
+    /// The failure of an access to a file or a folder.
+    pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
+        Self::local(format!("Could not use {}: {error}.", shown(&path.display().to_string())))
+    }
+
+    /// Adds the remedy.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// The exit code, as `fanfare --help` lists it.
     pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::Gone => 0,
-            Self::Refused { status: 404, .. } => 4,
-            Self::Refused { .. } | Self::Local(_) => 1,
-            Self::NotSignedIn(_) => 3,
-            Self::Unreachable(_) => 5,
+        match self.cause {
+            Cause::Gone => 0,
+            Cause::Refused(Refusal { status: 404, .. }) => 4,
+            Cause::Refused(_) | Cause::Local => 1,
+            Cause::Usage => 2,
+            Cause::NotSignedIn => 3,
+            Cause::Unreachable => 5,
         }
     }
 
     /// Whether the same call may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Refused { status: 429 | 500.., .. })
+        match self.cause {
+            Cause::Unreachable => true,
+            Cause::Refused(Refusal { status, .. }) => status == 429 || status >= 500,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self.cause, Cause::Refused(Refusal { status: 404, .. }))
+    }
+
+    pub(crate) fn is_not_signed_in(&self) -> bool {
+        matches!(self.cause, Cause::NotSignedIn)
+    }
+
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self.cause, Cause::Unreachable)
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.cause, Cause::Gone)
     }
 
     /// The reason of a conflict.
     pub(crate) fn reason(&self) -> Option<Reason> {
-        match self {
-            Self::Refused { reason, .. } => *reason,
+        match &self.cause {
+            Cause::Refused(refusal) => refusal.reason,
             _ => None,
         }
     }
 
     /// The value of `Retry-After`, if any.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
+        match &self.cause {
+            Cause::Refused(refusal) => refusal.retry_after,
             _ => None,
         }
     }
+
+    /// The name of the failure, for programs.
+    fn code(&self) -> String {
+        match &self.cause {
+            Cause::Refused(Refusal { reason: Some(reason), .. }) => reason.as_str().to_owned(),
+            Cause::Refused(Refusal { code: Some(code), .. }) => shown(&code.to_ascii_lowercase()),
+            Cause::Refused(Refusal { status: 404, .. }) => "not_found".to_owned(),
+            Cause::Refused(Refusal { status, .. }) => format!("http_{status}"),
+            Cause::NotSignedIn => "not_signed_in".to_owned(),
+            Cause::Unreachable => "unreachable".to_owned(),
+            Cause::Local | Cause::Gone => "failed".to_owned(),
+            Cause::Usage => "usage".to_owned(),
+        }
+    }
+
+    /// Prints the failure to standard error.
+    pub(crate) fn print(&self, is_json: bool) {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            code: String,
+            message: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            hint: Option<&'a str>,
+        }
+        let hint = self.hint.as_deref();
+        if is_json {
+            note_json(&json!({ "error": Shown { code: self.code(), message: &self.message, hint } }));
+            return;
+        }
+        note(&format!("error: {}", self.message));
+        hint.iter().for_each(|hint| note(&format!("hint: {hint}")));
+    }
 }
 
+/// The message without the hint.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { message, .. } => f.write_str(message),
-            Self::NotSignedIn(why) => write!(f, "{why} Run `fanfare login`."),
-            Self::Unreachable(why) | Self::Local(why) => f.write_str(why),
-            Self::Gone => Ok(()),
-        }
+        f.write_str(&self.message)
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::Gone,
-            _ => Self::Local(format!("{error}.")),
+            io::ErrorKind::BrokenPipe => Self::new(Cause::Gone, ""),
+            _ => Self::local(format!("{error}.")),
         }
     }
 }

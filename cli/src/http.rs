@@ -1,16 +1,30 @@
 //! The HTTP client for the service and for local programs. It does not follow redirects.
 
-use std::{error::Error, fmt, io, net::SocketAddr, time::Duration};
-
-use api::deliveries::Unanswered;
-use reqwest::{
-    Client, Method, Request, RequestBuilder, Response,
-    dns::{Addrs, Name, Resolve, Resolving},
-    header::{HeaderMap, RETRY_AFTER},
-    redirect::Policy,
+use std::{
+    env,
+    error::Error,
+    fmt, fs, io,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, SystemTime},
 };
 
-use crate::failure::Failure;
+use api::deliveries::Unanswered;
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::{
+    Certificate, Client, Method, Request, RequestBuilder, Response,
+    dns::{Addrs, Name, Resolve, Resolving},
+    header::{DATE, HeaderMap, RETRY_AFTER},
+    redirect::Policy,
+};
+use url::Url;
+
+use crate::{address::is_loopback, failure::Failure, terminal::shown};
+
+/// The version and the platform, which the service shows to the user who approves a login.
+pub(crate) fn user_agent() -> String {
+    format!("fanfare/{} ({} {})", env!("CARGO_PKG_VERSION"), env::consts::OS, env::consts::ARCH)
+}
 
 /// The largest part of an answer to a POST that is read, in bytes.
 const LARGEST: usize = 64 << 10;
@@ -28,6 +42,18 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// The value of `Retry-After`, if any.
     pub(crate) retry_after: Option<Duration>,
+    /// The value of `Date`, if any: the clock of the service.
+    pub(crate) date: Option<SystemTime>,
+}
+
+/// A missing answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) why: Unanswered,
+    /// Whether no program listens at the address.
+    pub(crate) is_refused: bool,
+    /// The cause in words.
+    pub(crate) cause: String,
 }
 
 /// A program's answer to a POST.
@@ -38,44 +64,100 @@ pub(crate) struct Posted {
     pub(crate) response: Option<String>,
 }
 
-impl Http {
-    /// Creates a client that keeps idle connections for `idle`.
-    pub(crate) fn new(idle: Duration) -> Result<Self, Failure> {
-        let _may_be_installed = rustls::crypto::ring::default_provider().install_default();
-        let client = || {
-            let client = Client::builder().redirect(Policy::none()).no_proxy().dns_resolver(Resolver);
-            client.pool_idle_timeout(idle).pool_max_idle_per_host(16)
-        };
-        // Without root certificates on the machine, plain HTTP works anyway, and TLS reports the cause.
-        let built = client().build().or_else(|_no_certificates| client().tls_certs_only([]).build());
-        built.map(Self).map_err(|error| Failure::Local(format!("The HTTP client could not be built: {error}.")))
+/// The settings of the network that come from the environment and the command line.
+#[derive(Clone, Default)]
+pub(crate) struct Network {
+    /// Certificates that are trusted in addition to those of the system.
+    trusted: Vec<Certificate>,
+}
+
+impl Network {
+    /// Reads the certificates in `cacert`. On Linux, the system's certificates are those of `SSL_CERT_FILE`, if it is set;
+    /// other systems have their own store, so that the variable adds to it.
+    pub(crate) fn load(cacert: Option<&Path>) -> Result<Self, Failure> {
+        let mut trusted = Vec::new();
+        if let Some(file) = cacert {
+            trusted.extend(certificates(file)?);
+        }
+        if let Some(file) = env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty() && !cfg!(target_os = "linux")) {
+            trusted.extend(certificates(Path::new(&file))?);
+        }
+        Ok(Self { trusted })
     }
 
+    /// A client for an address on the internet, through the proxy of the environment, or for one on this machine. Keeps idle
+    /// connections for `idle`.
+    pub(crate) fn client(&self, url: &Url, idle: Duration) -> Result<Http, Failure> {
+        self.built(idle, !is_loopback(url), false)
+    }
+
+    /// A client for a local program: without a proxy and, if the user wants so, without a check of certificates.
+    pub(crate) fn client_of_program(&self, is_insecure: bool, idle: Duration) -> Result<Http, Failure> {
+        self.built(idle, false, is_insecure)
+    }
+
+    fn built(&self, idle: Duration, has_proxies: bool, is_insecure: bool) -> Result<Http, Failure> {
+        let _may_be_installed = rustls::crypto::ring::default_provider().install_default();
+        let client = || {
+            let client = Client::builder().redirect(Policy::none()).dns_resolver(Resolver).user_agent(user_agent());
+            let client = client.pool_idle_timeout(idle).pool_max_idle_per_host(16);
+            let client = client.tls_danger_accept_invalid_certs(is_insecure);
+            if has_proxies { client } else { client.no_proxy() }
+        };
+        let built = client().tls_certs_merge(self.trusted.clone()).build();
+        // Without root certificates on the machine, plain HTTP works anyway, and TLS reports the cause.
+        let built = built.or_else(|_no_certificates| client().tls_certs_only(self.trusted.clone()).build());
+        built.map(Http).map_err(|error| {
+            let cause = shown(&innermost(&error));
+            Failure::local(format!("The HTTP client could not be built: {cause}."))
+        })
+    }
+}
+
+/// The certificates in a PEM file.
+fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
+    let text = fs::read(file).map_err(|error| Failure::of_file(file, &error))?;
+    let found = Certificate::from_pem_bundle(&text).unwrap_or_default();
+    match found.is_empty() {
+        true => Err(Failure::local(format!("{} contains no PEM certificate.", shown(&file.display().to_string())))),
+        false => Ok(found),
+    }
+}
+
+/// The proxy of the environment for an address, without its credentials.
+pub(crate) fn proxy_for(url: &Url) -> Option<String> {
+    let proxy = Matcher::from_system().intercept(&url.as_str().parse().ok()?).filter(|_| !is_loopback(url))?;
+    Some(shown(proxy.uri().to_string().trim_end_matches('/')))
+}
+
+impl Http {
     pub(crate) fn request(&self, method: Method, url: &str) -> RequestBuilder {
         self.0.request(method, url)
     }
 
-    async fn begin(&self, mut request: Request, timeout: Duration) -> Result<Response, Unanswered> {
+    async fn begin(&self, mut request: Request, timeout: Duration) -> Result<Response, Missing> {
         *request.timeout_mut() = Some(timeout);
-        self.0.execute(request).await.map_err(|error| kind(&error))
+        self.0.execute(request).await.map_err(|error| missing(&error))
     }
 
     /// Sends a request. An answer of more than `most` bytes is a failure.
-    pub(crate) async fn send(&self, request: Request, most: usize, timeout: Duration) -> Result<Answer, Unanswered> {
+    pub(crate) async fn send(&self, request: Request, most: usize, timeout: Duration) -> Result<Answer, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let mut body = Vec::new();
-        while let Some(part) = response.chunk().await.map_err(|error| kind(&error))? {
+        while let Some(part) = response.chunk().await.map_err(|error| missing(&error))? {
             body.extend(part);
             if body.len() > most {
-                return Err(Unanswered::Protocol);
+                let cause = "the answer is too long".to_owned();
+                return Err(Missing { why: Unanswered::Protocol, is_refused: false, cause });
             }
         }
-        Ok(Answer { status: response.status().as_u16(), body, retry_after: retry_after(response.headers()) })
+        let (status, headers) = (response.status().as_u16(), response.headers());
+        Ok(Answer { status, retry_after: retry_after(headers), date: date(headers), body })
     }
 
     /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete or exceeds the limit. Of other
     /// answers, the beginning is kept.
-    pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<Posted, Unanswered> {
+    pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<Posted, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let status = response.status().as_u16();
         if !response.status().is_success() {
@@ -83,7 +165,7 @@ impl Http {
         }
         let mut left = LARGEST;
         while left > 0
-            && let Some(part) = response.chunk().await.map_err(|error| kind(&error))?
+            && let Some(part) = response.chunk().await.map_err(|error| missing(&error))?
         {
             left = left.saturating_sub(part.len());
         }
@@ -110,6 +192,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
+fn date(headers: &HeaderMap) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()
+}
+
 /// Resolves host names. Its own error tells a name without addresses from other failures to connect.
 struct Resolver;
 
@@ -133,6 +219,30 @@ impl Resolve for Resolver {
     }
 }
 
+fn missing(error: &reqwest::Error) -> Missing {
+    let why = kind(error);
+    let is_refused = sources(error).any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    });
+    let cause = match why {
+        Unanswered::Timeout => "no answer in time".to_owned(),
+        Unanswered::Dns => "the host name has no address".to_owned(),
+        _ if is_refused => "connection refused".to_owned(),
+        _ => innermost(error),
+    };
+    Missing { why, is_refused, cause }
+}
+
+fn sources<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause: &&'a (dyn Error + 'static)| (*cause).source())
+}
+
+/// The first cause of an error, in words.
+fn innermost(error: &reqwest::Error) -> String {
+    let text = sources(error).last().map_or_else(|| error.to_string(), ToString::to_string);
+    text.split(" (os error").next().unwrap_or_default().trim_end_matches('.').to_owned()
+}
+
 /// The reason for a missing answer.
 fn kind(error: &reqwest::Error) -> Unanswered {
     if error.is_timeout() {
@@ -141,15 +251,13 @@ fn kind(error: &reqwest::Error) -> Unanswered {
     if !error.is_connect() {
         return Unanswered::Protocol;
     }
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.is::<NoAddress>() {
+    for cause in sources(error) {
+        if cause.is::<NoAddress>() {
             return Unanswered::Dns;
         }
-        if error.downcast_ref().is_some_and(is_of_tls) {
+        if cause.downcast_ref().is_some_and(is_of_tls) {
             return Unanswered::Tls;
         }
-        cause = error.source();
     }
     Unanswered::Connect
 }
@@ -180,8 +288,13 @@ mod tests {
             let _head = stream.read(&mut [0; 4096]).await;
             let _gone = stream.write_all(&answer).await;
         });
-        let http = Http::new(Duration::ZERO).expect("a client");
-        http.post(http.request(Method::POST, &url).build().expect("a request"), Duration::from_secs(5)).await
+        posted(&url, Duration::from_secs(5)).await
+    }
+
+    async fn posted(url: &str, timeout: Duration) -> Result<Posted, Unanswered> {
+        let http = Network::default().client_of_program(false, Duration::ZERO).expect("a client");
+        let request = http.request(Method::POST, url).build().expect("a request");
+        http.post(request, timeout).await.map_err(|missing| missing.why)
     }
 
     #[tokio::test]
@@ -221,10 +334,8 @@ mod tests {
             let _gone = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         });
         tokio::spawn(async move { drop(ends.accept().await) });
-        let http = Http::new(Duration::ZERO).expect("a client");
         for (url, expected) in cases {
-            let request = http.request(Method::POST, &url).build().expect("a request");
-            assert_eq!(http.post(request, Duration::from_secs(1)).await, Err(expected), "{url}");
+            assert_eq!(posted(&url, Duration::from_secs(1)).await, Err(expected), "{url}");
         }
     }
 }

@@ -31,7 +31,7 @@ use self::{
     show::Show,
     stop::Stop,
 };
-use crate::{args::Listen, calls::Api, config::Config, failure::Failure, terminal::note};
+use crate::{args::Listen, calls::Api, config::Config, failure::Failure, http::Network, terminal::note};
 
 /// The number of concurrent posts.
 const POSTS: usize = 10;
@@ -42,18 +42,25 @@ const FEW: usize = POSTS;
 /// The time limit for the last call of `receive` after Ctrl-C. Without it, its events would stay leased for nothing.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(api: &Api, config: &mut Config, listen: Listen, is_json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(
+    api: &Api,
+    network: &Network,
+    config: &mut Config,
+    listen: Listen,
+    is_json: bool,
+) -> Result<(), Failure> {
     let mut source = endpoint::open(api, config, &listen).await?;
     let _lock = source.share(config)?;
     note(&format!("Forwarding to {}. Press Ctrl-C to stop.", listen.to));
     note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
-    let poster = Arc::new(Poster::new(listen.to)?);
-    let settler = tokio::spawn(Settler::new(api.clone(), Show::new(api.origin(), is_json)).run(settlements));
+    let show = Show::new(api.origin(), listen.to.clone(), is_json);
+    let poster = Arc::new(Poster::new(network, listen.to, listen.insecure)?);
+    let settler = tokio::spawn(Settler::new(api.clone(), show).run(settlements));
     let taken = take(api, &mut source, &poster, &done, stop).await;
     drop(done);
-    let settled = settler.await.unwrap_or_else(|error| Err(Failure::Local(error.to_string())));
+    let settled = settler.await.unwrap_or_else(|error| Err(Failure::local(error.to_string())));
     taken.and(settled)
 }
 

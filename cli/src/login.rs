@@ -70,9 +70,10 @@ pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure
     config.prefer(&api.origin(), false)?;
     match deleted {
         // The key was no longer valid.
-        Ok(()) | Err(Failure::NotSignedIn(_) | Failure::Refused { status: 404, .. }) => Ok(()),
+        Ok(()) => Ok(()),
+        Err(error) if error.is_not_signed_in() || error.is_not_found() => Ok(()),
         Err(error) => {
-            Err(Failure::Local(format!("The API key was deleted from this machine, but not at the service: {error}")))
+            Err(Failure::local(format!("The API key was deleted from this machine, but not at the service: {error}")))
         }
     }
 }
@@ -113,14 +114,20 @@ fn typed_key() -> Result<Secret, Failure> {
     std::io::stdin().lock().take(1024).read_line(&mut text)?;
     let key = text.trim();
     if key.is_empty() {
-        return Err(Failure::Local("Standard input is empty. Pipe an API key into `fanfare login --key`.".to_owned()));
+        return Err(Failure::local("Standard input is empty. Pipe an API key into `fanfare login --key`."));
     }
-    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::Local(
-            "Standard input is not an API key: it contains a space or another invalid character.".to_owned(),
-        ));
+    key_of(key, "Standard input")
+}
+
+/// A key from standard input or the environment. Files and pipes often add a line end to it.
+pub(crate) fn key_of(text: &str, origin: &str) -> Result<Secret, Failure> {
+    let key = text.trim();
+    match key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(key.into()),
+        false => Err(Failure::local(format!(
+            "{origin} is not an API key: it contains a space or another character that no key has."
+        ))),
     }
-    Ok(key.into())
 }
 
 /// Waits until the login is approved in a browser, issues a key with the resulting session, and ends the session.
@@ -145,9 +152,7 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Secret, Opti
             Ok(CliLogin::Pending) => {}
             Ok(CliLogin::Approved { cookie_header, .. }) => break cookie_header,
             Ok(CliLogin::Expired) => {
-                return Err(Failure::Local(
-                    "The login was not approved in time. Run `fanfare login` again.".to_owned(),
-                ));
+                return Err(Failure::local("The login was not approved in time. Run `fanfare login` again."));
             }
         }
     };

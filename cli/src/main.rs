@@ -1,5 +1,6 @@
 //! `fanfare`, the command-line client for organizations.
 
+mod address;
 mod args;
 mod calls;
 mod clock;
@@ -16,7 +17,6 @@ mod terminal;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
 
-use api::Secret;
 use clap::{CommandFactory, Parser};
 use url::Url;
 
@@ -25,8 +25,7 @@ use crate::{
     calls::{Api, Caller},
     config::Config,
     failure::Failure,
-    http::Http,
-    terminal::note,
+    http::Network,
 };
 
 /// The lifetime of an idle connection to the service.
@@ -36,17 +35,38 @@ static LOCAL: LazyLock<Option<Url>> = LazyLock::new(|| "http://127.0.0.1:9000".p
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
-        Ok(()) | Err(Failure::Gone) => ExitCode::SUCCESS,
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
+    let is_json = arguments.json;
+    match run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            note(&failure.to_string());
+            if !failure.is_gone() {
+                failure.print(is_json);
+            }
             ExitCode::from(failure.exit_code())
         }
     }
 }
 
+/// Prints the help, the version or what is wrong with the arguments.
+fn misused(error: &clap::Error) -> ExitCode {
+    let is_json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
+    if !error.use_stderr() || !is_json {
+        let _gone = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.render().to_string();
+    let message = text.lines().next().unwrap_or_default();
+    let failure = Failure::usage(message.trim_start_matches("error: ")).hint("Run `fanfare help`.");
+    failure.print(true);
+    ExitCode::from(failure.exit_code())
+}
+
 async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { api, json, command } = arguments;
+    let Arguments { api, cacert, json, command } = arguments;
     if let Command::Completions { shell } = command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Arguments::command(), "fanfare", &mut script);
@@ -57,13 +77,16 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let mut config = Config::load()?;
     let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
-    let base = base.ok_or_else(|| Failure::Local("The address of the service is missing. Add --api.".to_owned()))?;
+    let base = base.ok_or_else(|| Failure::local("The address of the service is missing.").hint("Add --api."))?;
     let kept = config.service(&base.origin().ascii_serialization()).key;
-    let given = std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.is_empty()).map(Secret::from);
-    let caller = given.or(kept).map_or(Caller::Anonymous, Caller::Key);
-    let is_known = matches!(caller, Caller::Key(_));
-    let http = Http::new(IDLE)?;
-    let api = Api::new(base, caller, http.clone());
+    let caller = match std::env::var("FANFARE_API_KEY").ok().filter(|key| !key.trim().is_empty()) {
+        Some(key) => Caller::KeyOfEnvironment(login::key_of(&key, "FANFARE_API_KEY")?),
+        None => kept.map_or(Caller::Anonymous, Caller::Key),
+    };
+    let is_known = !matches!(caller, Caller::Anonymous);
+    let network = Network::load(cacert.as_deref())?;
+    let http = network.client(&base, IDLE)?;
+    let api = Api::new(base, caller, http);
     let needs_no_key = match &command {
         Command::Login(_) | Command::Logout => true,
         // An operator has the queue's address and AWS credentials, and perhaps no account.
@@ -71,7 +94,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         _ => false,
     };
     if !is_known && !needs_no_key {
-        return Err(Failure::NotSignedIn(format!("Not signed in to {}.", api.origin())));
+        return Err(Failure::not_signed_in(format!("Not signed in to {}.", api.origin())));
     }
     match command {
         Command::Login(login) => login::login(&api, &mut config, &login, json).await,
@@ -79,8 +102,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Whoami => login::whoami(&api, json).await,
         Command::Endpoints(command) => endpoints::run(&api, &mut config, command, json).await,
         Command::Deliveries(command) => deliveries::run(&api, command, json).await,
-        Command::Send(send) => send::run(&api, &http, send, json).await,
-        Command::Listen(listen) => listen::run(&api, &mut config, listen, json).await,
+        Command::Send(send) => send::run(&api, &network, send, json).await,
+        Command::Listen(listen) => listen::run(&api, &network, &mut config, listen, json).await,
         Command::Completions { .. } | Command::Man { .. } => Ok(()),
     }
 }

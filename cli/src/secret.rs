@@ -11,7 +11,7 @@ use crate::failure::Failure;
 pub(crate) fn generate() -> Result<Secret, Failure> {
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *bytes)
-        .map_err(|error| Failure::Local(format!("The operating system provided no random bytes: {error}.")))?;
+        .map_err(|error| Failure::local(format!("The operating system provided no random bytes: {error}.")))?;
     let mut secret = String::with_capacity(50);
     secret.push_str("whsec_");
     base64::Engine::encode_string(&base64::engine::general_purpose::STANDARD, *bytes, &mut secret);

@@ -2,37 +2,50 @@
 
 use std::time::{Duration, SystemTime};
 
-use api::account::Organizations;
+use api::{TenantId, account::Organizations, webhooks::EventName};
 use aws_credential_types::Credentials;
 use aws_sigv4::{
     http_request::{SignableBody, SignableRequest, SigningSettings, sign},
     sign::v4::SigningParams,
 };
 use http::{Request, header::CONTENT_TYPE};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
 use url::Url;
 
 use crate::{
+    address::is_loopback,
     args::Send,
-    calls::{Api, is_loopback},
+    calls::{Api, unreachable},
     failure::Failure,
-    http::Http,
+    http::Network,
     terminal::{cell, cell_of, tell},
 };
+
+/// A job event, as a producer sends it. Values that only pass through keep their digits, duplicates and escapes.
+#[derive(Serialize)]
+struct Event<'a> {
+    event: EventName,
+    tenant_id: &'a TenantId,
+    job_id: &'a str,
+    workflow: Option<&'a str>,
+    status: &'static str,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
 
 /// The time limit of the call.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The largest answer of the queue, in bytes.
 const LARGEST: usize = 64 << 10;
 
-pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool) -> Result<(), Failure> {
     let queue = match send.queue_url {
         Some(queue) => queue,
         None if is_loopback(&api.base) => local_queue()?,
         None => {
-            let why = "The queue of a remote service is not known. Add --queue-url, or set FANFARE_QUEUE_URL.";
-            return Err(Failure::Local(why.to_owned()));
+            let failure = Failure::local("The queue of a remote service is not known.");
+            return Err(failure.hint("Add --queue-url, or set FANFARE_QUEUE_URL."));
         }
     };
     let tenant = match send.tenant {
@@ -42,28 +55,38 @@ pub(crate) async fn run(api: &Api, http: &Http, send: Send, is_json: bool) -> Re
             organization.id
         }
     };
-    let status = send.event.strip_prefix("job.").map(ToOwned::to_owned);
-    let event = json!({
-        "event": send.event, "tenant_id": tenant, "job_id": send.job, "workflow": send.workflow, "status": status,
-        "result": send.result, "error": send.error,
-    });
+    let event = Event {
+        event: send.event,
+        tenant_id: &tenant,
+        job_id: &send.job,
+        workflow: send.workflow.as_deref(),
+        status: send.event.as_str().trim_start_matches("job."),
+        result: send.result.as_deref(),
+        error: send.error.as_deref(),
+    };
+    let body = serde_json::to_string(&event).map_err(|error| Failure::local(format!("{error}.")))?;
     // With a group for each tenant, a fair queue keeps one tenant's events from delaying those of others.
-    let message = json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(tenant.as_str()), "MessageBody": event.to_string() });
+    let message = json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(tenant.as_str()), "MessageBody": body });
     let signer = if is_loopback(&queue) { None } else { Some(Signer::of_environment(&queue)?) };
     let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
     let request =
-        request.try_into().map_err(|error| Failure::Local(format!("The request could not be built: {error}.")))?;
-    let answer = http.send(request, LARGEST, TIMEOUT).await.map_err(|why| {
-        let origin = queue.origin().ascii_serialization();
-        Failure::Unreachable(format!("Could not reach {origin} ({why}). Check the network and --queue-url."))
-    })?;
+        request.try_into().map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
+    let answer = network.client(&queue, TIMEOUT)?.send(request, LARGEST, TIMEOUT).await;
+    let answer = answer.map_err(|missing| unreachable(&queue, &missing, "--queue-url"))?;
     let Said { message_id, message, kind } = serde_json::from_slice(&answer.body).unwrap_or_default();
     if answer.status != 200 {
         let why = cell_of(message.or(kind));
-        return Err(Failure::Local(format!("The queue refused the event with HTTP {}: {why}", answer.status)));
+        return Err(Failure::local(format!("The queue refused the event with HTTP {}: {why}", answer.status)));
     }
     let meaning = format!("Sent {} of {}.", cell(&send.event), cell(&send.job));
-    Ok(tell(&json!({ "message_id": message_id, "event": event }), is_json, &meaning)?)
+    Ok(tell(&Sent { message_id, event }, is_json, &meaning)?)
+}
+
+/// A sent event, as printed for programs.
+#[derive(Serialize)]
+struct Sent<'a> {
+    message_id: Option<String>,
+    event: Event<'a>,
 }
 
 /// An answer of SQS. Services that emulate it spell `message` differently.
@@ -81,7 +104,7 @@ struct Said {
 /// That of `cargo local`.
 fn local_queue() -> Result<Url, Failure> {
     let queue = Url::parse("http://127.0.0.1:9324/123456789012/job-events");
-    queue.map_err(|error| Failure::Local(error.to_string()))
+    queue.map_err(|error| Failure::local(error.to_string()))
 }
 
 /// The message group of a tenant: SQS allows these characters, at most 128.
@@ -99,15 +122,13 @@ impl Signer {
     fn of_environment(queue: &Url) -> Result<Self, Failure> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let needed = |name: &str| {
-            set(name).ok_or_else(|| Failure::Local(format!("{name} is not set. A queue in AWS needs it.")))
+            set(name).ok_or_else(|| Failure::local(format!("{name} is not set. A queue in AWS needs it.")))
         };
         let (key, secret) = (needed("AWS_ACCESS_KEY_ID")?, needed("AWS_SECRET_ACCESS_KEY")?);
         let region = region_of(queue).or_else(|| set("AWS_REGION")).map_or_else(|| needed("AWS_REGION"), Ok)?;
         // The message contains the result of the job.
         if queue.scheme() != "https" {
-            return Err(Failure::Local(
-                "--queue-url must be an https URL, unless the queue is on this machine.".to_owned(),
-            ));
+            return Err(Failure::local("--queue-url must be an https URL, unless the queue is on this machine."));
         }
         let credentials = Credentials::new(key, secret, set("AWS_SESSION_TOKEN"), None, "environment");
         Ok(Self { credentials, region })
@@ -122,7 +143,7 @@ fn region_of(queue: &Url) -> Option<String> {
 
 /// A call of SQS in its JSON protocol.
 fn request(queue: &Url, message: String, signer: Option<&Signer>, now: SystemTime) -> Result<Request<String>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Local(format!("The message could not be signed: {error}."));
+    let failed = |error: &dyn std::fmt::Display| Failure::local(format!("The message could not be signed: {error}."));
     let address = format!("{}/", queue.origin().ascii_serialization());
     let mut request = Request::post(&address)
         .header(CONTENT_TYPE, "application/x-amz-json-1.0")

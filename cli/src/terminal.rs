@@ -144,7 +144,12 @@ pub(crate) fn say(text: &str) -> io::Result<()> {
 
 /// Prints JSON on one line, with terminal control characters escaped.
 pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
-    say(&Untrusted::new(&serde_json::to_value(value)?.to_string()).terminal_json())
+    say(&Untrusted::new(&serde_json::to_string(value)?).terminal_json())
+}
+
+/// The same on standard error.
+pub(crate) fn note_json(value: &impl Serialize) {
+    note(&Untrusted::new(&serde_json::to_string(value).unwrap_or_default()).terminal_json());
 }
 
 /// Prints an answer: as JSON for programs, and as a sentence for people.

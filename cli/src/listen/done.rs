@@ -1,9 +1,9 @@
 //! The result of an event: its post, and the settlement made of it.
 
-use api::deliveries::{LeasedDelivery, Settlement, Unanswered};
+use api::deliveries::{LeasedDelivery, Settlement};
 
 use super::lease::Lease;
-use crate::http::Posted;
+use crate::http::{Missing, Posted};
 
 /// An event that was posted, or is released.
 pub(super) struct Done {
@@ -15,7 +15,7 @@ pub(super) struct Done {
 
 /// The result of a post.
 pub(super) struct Tried {
-    pub(super) answer: Result<Posted, Unanswered>,
+    pub(super) answer: Result<Posted, Missing>,
     /// In milliseconds.
     pub(super) took: u64,
 }
@@ -25,7 +25,8 @@ impl Done {
     pub(super) fn settlement(&self) -> Settlement {
         let release = Settlement::new(self.delivery.delivery_id.clone(), self.delivery.lease.clone());
         let Some(Tried { answer, took }) = &self.tried else { return release };
-        let (status_code, error) = (answer.as_ref().ok().map(|posted| posted.status), answer.as_ref().err().copied());
+        let (status_code, error) =
+            (answer.as_ref().ok().map(|posted| posted.status), answer.as_ref().err().map(|missing| missing.why));
         let response = answer.as_ref().ok().and_then(|posted| posted.response.clone());
         Settlement { status_code, error, duration_ms: Some(*took), response, ..release }
     }
@@ -36,7 +37,7 @@ impl Tried {
     pub(super) fn outcome(&self) -> String {
         match &self.answer {
             Ok(posted) => posted.status.to_string(),
-            Err(why) => why.to_string(),
+            Err(missing) => missing.why.to_string(),
         }
     }
 

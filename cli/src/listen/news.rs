@@ -74,7 +74,7 @@ impl News {
                 self.failures = self.failures.saturating_add(1);
                 Next::Wait(pause)
             }
-            Err(Failure::Refused { status: 404, .. }) => Next::End(Failure::not_found("The endpoint was deleted.")),
+            Err(error) if error.is_not_found() => Next::End(Failure::not_found("The endpoint was deleted.")),
             Err(error) => Next::End(error),
         };
         Heard { lines, next }
@@ -110,6 +110,7 @@ fn jittered(pause: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Refusal;
 
     fn received(previous_secret_expires_at: Option<&str>) -> Result<Received, Failure> {
         let previous_secret_expires_at = previous_secret_expires_at.map(Into::into);
@@ -118,11 +119,11 @@ mod tests {
 
     fn refused(status: u16, reason: Option<Reason>, seconds: Option<u64>) -> Result<Received, Failure> {
         let retry_after = seconds.map(Duration::from_secs);
-        Err(Failure::Refused { status, reason, message: "No.".to_owned(), retry_after })
+        Err(Failure::refused(Refusal { status, code: None, reason, retry_after }, "No."))
     }
 
     fn down() -> Result<Received, Failure> {
-        Err(Failure::Unreachable("It is down.".to_owned()))
+        Err(Failure::unreachable("It is down."))
     }
 
     #[test]
@@ -184,7 +185,7 @@ mod tests {
         let codes =
             [refused(404, None, None), refused(409, Some(Reason::NotAPullEndpoint), None), refused(403, None, None)]
                 .into_iter()
-                .chain([Err(Failure::NotSignedIn("No.".to_owned()))])
+                .chain([Err(Failure::not_signed_in("No."))])
                 .map(|answer| match News::default().hear(answer).next {
                     Next::End(failure) => failure.exit_code(),
                     Next::Taken(..) | Next::Wait(_) => unreachable!("it ends"),

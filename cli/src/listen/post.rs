@@ -12,7 +12,10 @@ use super::{
     lease::Lease,
     stop::Stop,
 };
-use crate::{failure::Failure, http::Http};
+use crate::{
+    failure::Failure,
+    http::{Http, Missing, Network},
+};
 
 /// The time limit of a post, the same as the service's.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,8 +28,8 @@ pub(super) struct Poster {
 }
 
 impl Poster {
-    pub(super) fn new(to: Url) -> Result<Self, Failure> {
-        Ok(Self { http: Http::new(IDLE)?, to })
+    pub(super) fn new(network: &Network, to: Url, is_insecure: bool) -> Result<Self, Failure> {
+        Ok(Self { http: network.client_of_program(is_insecure, IDLE)?, to })
     }
 
     /// Posts an event once a slot is free. Releases the event instead if its lease is too old or the process is stopping.
@@ -42,7 +45,10 @@ impl Poster {
         let began = Instant::now();
         let answer = match self.request(&delivery) {
             Some(request) => self.http.post(request, TIMEOUT).await,
-            None => Err(Unanswered::Protocol),
+            None => {
+                let cause = "a header cannot be sent".to_owned();
+                Err(Missing { why: Unanswered::Protocol, is_refused: false, cause })
+            }
         };
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Done { delivery, tried: Some(Tried { answer, took }), lease }

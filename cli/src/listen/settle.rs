@@ -21,7 +21,7 @@ impl Settler {
     }
 
     /// Settles events until the channel closes.
-    pub(super) async fn run(self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<(), Failure> {
+    pub(super) async fn run(mut self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<(), Failure> {
         let mut next = None;
         while let Some(first) = match next.take() {
             Some(left) => Some(left),

@@ -3,15 +3,17 @@
 use anstyle::AnsiColor;
 use api::{
     DeliveryId,
-    deliveries::{LeasedDelivery, Settled, Verdict},
+    deliveries::{LeasedDelivery, Settled, Unanswered, Verdict},
 };
 use serde_json::json;
+use url::Url;
 
 use super::done::{Done, Tried};
 use crate::{
+    address::host_and_port,
     clock,
     failure::Failure,
-    http::Posted,
+    http::{Missing, Posted},
     terminal::{cell, fit, linked, note, painted, say, say_json, width, width_of},
 };
 
@@ -21,16 +23,20 @@ const LEAST: usize = 8;
 pub(super) struct Show {
     /// The origin of the console.
     origin: String,
+    /// The local program.
+    to: Url,
     is_json: bool,
+    /// The hint that was printed last. It is repeated only after an answer or another hint.
+    hinted: Option<String>,
 }
 
 impl Show {
-    pub(super) fn new(origin: String, is_json: bool) -> Self {
-        Self { origin, is_json }
+    pub(super) fn new(origin: String, to: Url, is_json: bool) -> Self {
+        Self { origin, to, is_json, hinted: None }
     }
 
     /// Prints the result of an event, and the service's answer to its settlement, if any.
-    pub(super) fn event(&self, done: &Done, settled: Option<Settled>) -> Result<(), Failure> {
+    pub(super) fn event(&mut self, done: &Done, settled: Option<Settled>) -> Result<(), Failure> {
         let LeasedDelivery { delivery_id, event, job_id, attempt, .. } = &done.delivery;
         let page = self.page(delivery_id);
         let result = settled.as_ref().map(|settled| &settled.result);
@@ -62,10 +68,28 @@ impl Show {
         if let Some(answer) = tried.response().and_then(|text| text.lines().find(|line| !line.trim().is_empty())) {
             say(&fit(&format!("          {}", cell(&answer.trim())), width))?;
         }
+        let hint = tried.answer.as_ref().err().and_then(|missing| self.hint(missing));
+        if hint != self.hinted {
+            hint.iter().for_each(|hint| note(&format!("hint: {hint}")));
+            self.hinted = hint;
+        }
         if result.is_none_or(|result| *result != Verdict::Settled) {
             note(&format!("The lease of {} expired before it was settled. It will be received again.", line.job));
         }
         Ok(())
+    }
+
+    /// The remedy for a missing answer, as far as it is known.
+    fn hint(&self, missing: &Missing) -> Option<String> {
+        let program = host_and_port(&self.to);
+        match missing.why {
+            _ if missing.is_refused => Some(format!("Nothing listens on {program}. Start the program, or check --to.")),
+            Unanswered::Tls => Some(format!(
+                "The certificate of {program} is not trusted: {}. Pass its certificate with --cacert, or --insecure.",
+                cell(&missing.cause)
+            )),
+            _ => None,
+        }
     }
 
     /// The delivery's page, if its id needs no escaping in a URL.
@@ -153,7 +177,8 @@ mod tests {
 
     #[test]
     fn an_unsafe_id_has_no_page() {
-        let show = Show::new("http://127.0.0.1:9000".to_owned(), false);
+        let to = "http://localhost:3000".parse().expect("a URL");
+        let show = Show::new("http://127.0.0.1:9000".to_owned(), to, false);
         assert_eq!(show.page(&"a.0-1".into()).expect("a page"), "http://127.0.0.1:9000/console/deliveries/a.0-1");
         for hostile in ["a/../../signin", "a\u{1b}\\b", "?next=x", "ä"] {
             assert_eq!(show.page(&hostile.into()), None);

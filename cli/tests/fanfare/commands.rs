@@ -66,12 +66,12 @@ async fn a_browser_login_stores_a_key_that_only_its_owner_can_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_failure_has_its_exit_code_and_one_line() {
+async fn each_failure_has_its_exit_code_and_its_words() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let machine = Machine::new(&world);
     let signed_out = machine.run(&["endpoints", "list"]).await;
-    assert_eq!((signed_out.code, signed_out.err.lines().count()), (3, 1), "{signed_out:?}");
+    assert_eq!((signed_out.code, signed_out.err.lines().count()), (3, 2), "{signed_out:?}");
     machine.signs_in(&tenant).await;
     let unknown = "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0";
     for (arguments, code, says) in [
@@ -81,6 +81,8 @@ async fn each_failure_has_its_exit_code_and_one_line() {
         (&["deliveries", "list", "--since", "soon"], 2, "15m"),
         (&["--api", "http://127.0.0.1:1", "endpoints", "list"], 3, "Not signed in to http://127.0.0.1:1."),
         (&["--api", "ftp://127.0.0.1", "endpoints", "list"], 2, "--api"),
+        (&["--api", "http://127.0.0.1/v1", "endpoints", "list"], 2, "must not have a path: leave out /v1"),
+        (&["listen", "--to", "http://3000"], 2, "0.0.11.184"),
         (&["listen", "--to", "ftp://localhost/"], 2, "--to"),
         (&["listen", "--to", "localhost:3000", "--endpoint", unknown], 4, "Endpoint not found."),
         (&["deliveries", "get", "--job", "unknown"], 4, "No delivery of unknown found."),

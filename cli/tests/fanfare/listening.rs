@@ -17,17 +17,17 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Machine, common_id, network::Network};
 
 /// A `fanfare listen` process and its output. Dropping it kills the process with SIGKILL.
-struct Listener {
+pub(super) struct Listener {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Listener {
-    fn start(machine: &Machine, to: &str, more: &[&str]) -> Self {
+    pub(super) fn start(machine: &Machine, to: &str, more: &[&str]) -> Self {
         Self::of(machine.command(&[&["listen", "--to", to], more].concat()))
     }
 
-    fn of(mut command: Command) -> Self {
+    pub(super) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let said = Arc::default();
         keep(child.stdout.take().expect("a pipe"), &said);
@@ -39,7 +39,7 @@ impl Listener {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn says(&self, words: &str) {
+    pub(super) async fn says(&self, words: &str) {
         let has_said = async {
             while !self.said().iter().any(|line| line.contains(words)) {
                 sleep(Duration::from_millis(20)).await;
@@ -197,7 +197,21 @@ async fn a_deleted_key_ends_the_listener() {
     let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
     world.cli(&tenant.cookie, "api-key/delete", json!({"keyId": keys[0]["id"]})).await;
     assert_eq!(listener.ends().await, Some(3));
-    assert_eq!(listener.times("Run `fanfare login`."), 1, "{:#?}", listener.said());
+    assert_eq!(listener.times("hint: Run `fanfare login`."), 1, "{:#?}", listener.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_does_not_run_is_named_once() {
+    let (world, tenant, machine, _) = begin(&[("RETRY_SCHEDULE", "1")]).await;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let listener = Listener::start(&machine, &closed.to_string(), &[]);
+    listener.says(&format!("Forwarding to http://localhost:{closed}/.")).await;
+    for job in ["one", "two"] {
+        world.enqueue("job-events", event(&tenant.id, job)).await;
+        listener.says(&format!("{job}  connect")).await;
+    }
+    let hint = format!("hint: Nothing listens on localhost:{closed}. Start the program, or check --to.");
+    assert_eq!(listener.times(&hint), 1, "{:#?}", listener.said());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@
 )]
 
 mod commands;
+mod connections;
 mod listening;
 mod network;
 mod packages;
@@ -55,23 +56,33 @@ impl Machine {
         self.run_with(arguments, "").await
     }
 
-    /// Runs a command to its end, on another thread: the service needs those of this process.
     async fn run_with(&self, arguments: &[&str], input: &str) -> Output {
+        ended(self.command(arguments), input).await
+    }
+
+    /// Runs a command with these variables.
+    async fn run_in(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let input = input.to_owned();
-        let run = tokio::task::spawn_blocking(move || {
-            let mut child = command.spawn().expect("it starts");
-            let written = std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), input.as_bytes());
-            assert!(written.is_ok() || input.is_empty());
-            child.wait_with_output().expect("it ends")
-        });
-        let output = run.await.expect("it ends");
-        Output {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).expect("text"),
-            err: String::from_utf8(output.stderr).expect("text"),
-        }
+        command.envs(environment.iter().copied());
+        ended(command, "").await
+    }
+}
+
+/// Runs a command to its end, on another thread: the service needs those of this process.
+async fn ended(mut command: Command, input: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let input = input.to_owned();
+    let run = tokio::task::spawn_blocking(move || {
+        let mut child = command.spawn().expect("it starts");
+        let written = std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), input.as_bytes());
+        assert!(written.is_ok() || input.is_empty());
+        child.wait_with_output().expect("it ends")
+    });
+    let output = run.await.expect("it ends");
+    Output {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
     }
 }
 
