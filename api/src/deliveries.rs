@@ -428,4 +428,8 @@ pub struct Settled {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Status")]
     pub status: Option<Open<Status>>,
+    /// When the delivery can be received again; present only if it is `pending`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub next_attempt_at: Option<Timestamp>,
 }

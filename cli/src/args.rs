@@ -3,7 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use api::{
-    ClosedSet, DeliveryId, EndpointId, NotAName, TenantId, Timestamp,
+    ClosedSet, NotAName, TenantId, Timestamp,
     deliveries::{Missed, Status},
     webhooks::EventName,
 };
@@ -23,12 +23,11 @@ use crate::address::{program, service, url};
     name = "fanfare",
     version,
     after_help = "\
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 not signed in, 4 not found, 5 service unreachable,
-130 stopped immediately by a second Ctrl-C.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 not signed in, 4 not found, 5 service unreachable, 130 stopped immediately by a second Ctrl-C.
 
 Examples:
   fanfare login
-  fanfare listen --to http://localhost:3000/hook
+  fanfare listen --to 3000/hook
   fanfare deliveries list --status failed
   fanfare --json endpoints list | jq ."
 )]
@@ -70,19 +69,19 @@ Examples:
     /// Send a job event to the queue of a local service or, with AWS credentials, of a deployment
     #[command(after_help = "\
 Examples:
-  fanfare send --job job-1                                     # to `cargo local`
-  fanfare send --event job.failed --job job-2 --error '{\"message\": \"out of paper\"}'
-  fanfare send --tenant ID --job job-3 --queue-url https://sqs.eu-central-1.amazonaws.com/123456789012/job-events")]
+  fanfare send --job job-1    # to `cargo local`
+  fanfare send --job job-2 --event job.failed --error '{\"code\": 7}'
+  fanfare send --job job-3 --tenant ID --queue-url QUEUE")]
     Send(Send),
     /// Forward events to a local program
     #[command(after_help = "\
-Events that arrive while `fanfare listen` is stopped are kept for three days. The endpoint and its signing secret stay
-the same from one run to the next.
+Events that arrive while `fanfare listen` is stopped are kept for three days. The endpoint and its signing secret stay the same from one run to the next.
 
 Examples:
-  fanfare listen --to http://localhost:3000/hook
-  fanfare listen --to http://localhost:3000/hook --events job.failed --since 1h
-  fanfare listen --to http://localhost:3000/hook --print-secret")]
+  fanfare listen --to 3000/hook
+  fanfare listen --to https://localhost:8443 --insecure
+  fanfare listen --to 3000/hook --events job.failed --since 1h
+  fanfare listen --to 3000/hook --print-secret --print-body")]
     Listen(Listen),
     /// Print shell completions
     #[command(after_help = "Example:\n  fanfare completions bash > ~/.local/share/bash-completion/completions/fanfare")]
@@ -139,8 +138,8 @@ Examples:
   fanfare endpoints update ID --active false
   fanfare endpoints update ID --events all")]
     Update {
-        /// Id of the endpoint
-        id: EndpointId,
+        /// Id of the endpoint, or the beginning of it
+        id: String,
         /// New URL
         #[arg(long)]
         url: Option<String>,
@@ -157,20 +156,20 @@ Examples:
     /// Replace the signing secret, and print the new one once. Both secrets sign during the overlap
     #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
     Rotate {
-        /// Id of the endpoint
-        id: EndpointId,
+        /// Id of the endpoint, or the beginning of it
+        id: String,
     },
     /// Send a test event to an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints test ID")]
     Test {
-        /// Id of the endpoint
-        id: EndpointId,
+        /// Id of the endpoint, or the beginning of it
+        id: String,
     },
     /// Delete an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints delete ID")]
     Delete {
-        /// Id of the endpoint
-        id: EndpointId,
+        /// Id of the endpoint, or the beginning of it
+        id: String,
     },
 }
 
@@ -191,8 +190,8 @@ Examples:
     /// Resend the deliveries that an endpoint missed, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
-        /// Id of the endpoint
-        endpoint: EndpointId,
+        /// Id of the endpoint, or the beginning of it
+        endpoint: String,
         /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
         since: Timestamp,
@@ -208,7 +207,7 @@ Examples:
     Stats {
         /// Only this endpoint
         #[arg(long)]
-        endpoint: Option<EndpointId>,
+        endpoint: Option<String>,
         /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
         since: Option<Timestamp>,
@@ -218,22 +217,22 @@ Examples:
 /// A delivery, by its id or by its job.
 #[derive(Args)]
 pub(crate) struct Named {
-    /// Id of the delivery
+    /// Id of the delivery, the beginning of its short form, or its `webhook-id`
     #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
-    pub(crate) id: Option<DeliveryId>,
+    pub(crate) id: Option<String>,
     /// Job of the delivery, instead of its id
     #[arg(long)]
     pub(crate) job: Option<String>,
     /// Endpoint of the delivery, for a job with several
     #[arg(long)]
-    pub(crate) endpoint: Option<EndpointId>,
+    pub(crate) endpoint: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct List {
     /// Only this endpoint
     #[arg(long)]
-    pub(crate) endpoint: Option<EndpointId>,
+    pub(crate) endpoint: Option<String>,
     /// Only this status
     #[arg(long, value_parser = one_of::<Status>())]
     pub(crate) status: Option<Status>,
@@ -296,13 +295,16 @@ pub(crate) struct Listen {
     pub(crate) events: Vec<String>,
     /// Id of an existing pull endpoint to receive from
     #[arg(long, conflicts_with_all = ["name", "events"])]
-    pub(crate) endpoint: Option<EndpointId>,
+    pub(crate) endpoint: Option<String>,
     /// Name of the endpoint [default: the name of this machine]. Processes with the same name share its events
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
     /// Signing secret in the output, if this machine has it
     #[arg(long)]
     pub(crate) print_secret: bool,
+    /// Body of each event in the output
+    #[arg(short = 'v', long)]
+    pub(crate) print_body: bool,
 }
 
 /// Parses a name of a closed set, which the help lists.

@@ -29,7 +29,43 @@ pub(crate) fn time_of_day() -> String {
     short(&now()).split_off("2026-01-31 ".len())
 }
 
+/// An age or a wait, in its largest unit: `12m`.
+pub(crate) fn span(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ ..60 => format!("{seconds}s"),
+        seconds @ ..3_600 => format!("{}m", seconds / 60),
+        seconds @ ..172_800 => format!("{}h", seconds / 3_600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The age of a time for people.
+pub(crate) fn age(time: &Timestamp) -> String {
+    span(since(time).unwrap_or_default())
+}
+
+/// The time until a time, for people.
+pub(crate) fn until(time: &Timestamp) -> Option<String> {
+    let left = parse_rfc3339(time.as_str()).ok()?.duration_since(SystemTime::now()).unwrap_or_default();
+    // Rounded up, so that a wait of 4.9 s reads as 5s.
+    Some(span(left + Duration::from_millis(999)))
+}
+
 /// A time without its fractions: `2026-01-31 12:00:00`.
 pub(crate) fn short(time: &Timestamp) -> String {
     shown(time.as_str().get(..19).unwrap_or(time.as_str())).replace('T', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_one_unit() {
+        for (seconds, text) in
+            [(0, "0s"), (59, "59s"), (60, "1m"), (3_599, "59m"), (3_600, "1h"), (172_799, "47h"), (172_800, "2d")]
+        {
+            assert_eq!(span(Duration::from_secs(seconds)), text);
+        }
+    }
 }

@@ -10,60 +10,58 @@ use api::{
     deliveries::{Count, Counted, Found, Get, List as Call, Recover, Resend, Status},
 };
 
-use self::page::{PAGE, filter, listed, row};
+use self::page::{CALLBACK, Labels, PAGE, Rows, filter, listed};
 use crate::{
     args::{Deliveries, Named},
     calls::Api,
     clock,
     failure::Failure,
-    terminal::{Columns, cell, cell_of, end_progress, note, progress, say, say_json, tell},
+    ids::{self, Shortener},
+    table::{self, Column},
+    terminal::{cell, cell_of, end_progress, is_for_people, note, progress, say, say_json, tell},
 };
 
 /// The time between two looks at a recovery.
 const PAUSE: Duration = Duration::from_secs(2);
 
-const LISTED: Columns = Columns {
-    titles: &["CREATED (UTC)", "STATUS", "EVENT", "JOB", "LAST ATTEMPT", "ID"],
-    shrinks: 3,
-    state: Some(1),
-    can_drop: true,
-};
-const ATTEMPTS: Columns = Columns {
-    titles: &["ATTEMPT (UTC)", "OUTCOME", "STATUS", "MS", "FOR", "ERROR OR ANSWER"],
-    shrinks: 5,
-    state: Some(1),
-    can_drop: false,
-};
-const TOTAL: Columns = Columns { titles: &["STATUS", "DELIVERIES"], shrinks: 0, state: Some(0), can_drop: false };
-const REASONS: Columns = Columns { titles: &["FAILED FOR", "DELIVERIES"], shrinks: 0, state: None, can_drop: false };
+const ATTEMPTS: &[Column] = &[
+    Column::new("ATTEMPT (UTC)"),
+    Column::new("OUTCOME").of_statuses(),
+    Column::new("STATUS").left_out(2),
+    Column::new("MS").left_out(1),
+    Column::new("FOR").left_out(0),
+    Column::new("ERROR OR ANSWER").shrinks_to(15),
+];
+const TOTAL: &[Column] = &[Column::new("STATUS").of_statuses(), Column::new("DELIVERIES")];
+const REASONS: &[Column] = &[Column::new("FAILED FOR"), Column::new("DELIVERIES")];
 
 pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result<(), Failure> {
     match command {
         Deliveries::List(list) if list.watch => watch::watch(api, &list, is_json).await,
         Deliveries::List(list) => {
             let limit = usize::try_from(list.limit).unwrap_or(PAGE);
-            let listed = listed(api, filter(&list), limit).await?;
+            let listed = listed(api, filter(api, &list).await?, limit).await?;
             if is_json {
                 return Ok(say_json(&listed)?);
             }
-            let rows: Vec<_> = listed.deliveries.iter().map(row).collect();
-            if rows.is_empty() {
+            if listed.deliveries.is_empty() {
                 return Ok(say("No deliveries found.")?);
             }
-            if !LISTED.print(&rows)? {
-                note("The terminal is too narrow for the ids. Use the job instead: fanfare deliveries get --job JOB");
-            }
-            Ok(())
+            let shortener = Shortener::for_deliveries(&listed.deliveries);
+            let rows = Rows::new(Labels::load(api).await, shortener);
+            let when = if is_for_people() { "AGE" } else { "CREATED (UTC)" };
+            Ok(table::print(&page::columns(when), &rows.of(&listed.deliveries))?)
         }
         Deliveries::Get(named) => {
             let found = api.call(&Get::new(id_of(api, named).await?)).await?;
-            if is_json { Ok(say_json(&found)?) } else { show(api, &found) }
+            if is_json { Ok(say_json(&found)?) } else { show(api, &found).await }
         }
         Deliveries::Resend(named) => {
             let done = api.call(&Resend::new(id_of(api, named).await?)).await?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
         Deliveries::Recover { endpoint, since, status, no_wait } => {
+            let endpoint = ids::endpoint(api, &endpoint).await?;
             let recover = Recover { status: Some(status), ..Recover::new(endpoint.clone(), since) };
             let recovering = api.call(&recover).await?;
             if no_wait {
@@ -72,7 +70,8 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
             recovered(api, endpoint, &recovering.recovery_id, is_json).await
         }
         Deliveries::Stats { endpoint, since } => {
-            let counted = api.call(&Count { webhook_endpoint_id: endpoint, since }).await?;
+            let webhook_endpoint_id = ids::optional_endpoint(api, endpoint.as_deref()).await?;
+            let counted = api.call(&Count { webhook_endpoint_id, since }).await?;
             if is_json { Ok(say_json(&counted)?) } else { show_counts(&counted) }
         }
     }
@@ -81,17 +80,17 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
 /// The id of the chosen delivery. Fails if the job has several deliveries.
 async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
     if let Some(id) = named.id {
-        return Ok(id);
+        return ids::delivery(api, &id).await;
     }
-    let call = Call { job_id: named.job.clone(), webhook_endpoint_id: named.endpoint, ..Call::new() };
+    let webhook_endpoint_id = ids::optional_endpoint(api, named.endpoint.as_deref()).await?;
+    let call = Call { job_id: named.job.clone(), webhook_endpoint_id, ..Call::new() };
     let job = cell_of(named.job);
     let mut found = listed(api, call, 2).await?.deliveries;
     match (found.pop(), found.is_empty()) {
         (None, _) => Err(Failure::not_found(format!("No delivery of {job} found."))),
         (Some(one), true) => Ok(one.delivery_id),
-        (Some(_), false) => Err(Failure::local(format!(
-            "{job} has several deliveries. Add --endpoint, or pass a delivery id from `fanfare --json deliveries list`.",
-        ))),
+        (Some(_), false) => Err(Failure::ambiguous(format!("{job} has several deliveries."))
+            .hint("Add --endpoint, or pass an id from `fanfare deliveries list`.")),
     }
 }
 
@@ -121,21 +120,28 @@ async fn recovered(api: &Api, endpoint: EndpointId, recovery: &RecoveryId, is_js
     }
 }
 
-fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Result<(), Failure> {
+async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Result<(), Failure> {
+    let endpoint = match &delivery.webhook_endpoint_id {
+        Some(id) => format!("{} ({})", Labels::load(api).await.of(delivery), cell(id)),
+        None => CALLBACK.to_owned(),
+    };
+    let next = delivery.next_attempt_at.as_ref();
+    let wait = next.and_then(clock::until).map_or_else(String::new, |wait| format!(" (in {wait})"));
     for (title, value) in [
         ("Delivery", cell(&delivery.delivery_id)),
-        ("Endpoint", cell_of(delivery.webhook_endpoint_id.as_ref())),
+        ("Webhook id", cell(&delivery.webhook_id)),
+        ("Endpoint", endpoint),
         ("Event", cell(&delivery.event)),
         ("Job", cell(&delivery.job_id)),
         ("Status", cell(&delivery.status)),
-        ("Created", cell(&delivery.created_at)),
-        ("Next attempt", cell_of(delivery.next_attempt_at.as_ref())),
+        ("Created", format!("{} UTC ({} ago)", clock::short(&delivery.created_at), clock::age(&delivery.created_at))),
+        ("Next attempt", next.map_or_else(String::new, |next| format!("{} UTC{wait}", clock::short(next)))),
+        ("Page", api.page(&format!("/console/deliveries/{}", cell(&delivery.delivery_id)))),
     ] {
         if !value.is_empty() {
             say(&format!("{title}: {value}"))?;
         }
     }
-    say(&format!("Page: {}", api.page(&format!("/console/deliveries/{}", cell(&delivery.delivery_id)))))?;
     if !attempts.is_empty() {
         let rows = attempts.iter().map(|attempt| {
             vec![
@@ -148,7 +154,7 @@ fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Result<(), 
             ]
         });
         say("")?;
-        ATTEMPTS.print(&rows.collect::<Vec<_>>())?;
+        table::print(ATTEMPTS, &rows.collect::<Vec<_>>())?;
     }
     match payload {
         Some(payload) => Ok(say(&format!("\n{}", cell(payload)))?),
@@ -164,10 +170,11 @@ fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<()
         (Status::Held, total.held),
         (Status::Pending, total.pending),
     ];
-    TOTAL.print(&total.map(|(status, count)| vec![cell(&status), cell(&count)]))?;
+    table::print(TOTAL, &total.map(|(status, count)| vec![cell(&status), cell(&count)]))?;
     if !failures.is_empty() {
         say("")?;
-        REASONS.print(&failures.iter().map(|one| vec![cell(&one.reason), cell(&one.count)]).collect::<Vec<_>>())?;
+        let reasons = failures.iter().map(|one| vec![cell(&one.reason), cell(&one.count)]);
+        table::print(REASONS, &reasons.collect::<Vec<_>>())?;
     }
     if !complete {
         note("There are too many deliveries to count. Only the newest were counted.");

@@ -12,11 +12,18 @@ use crate::{
     clock,
     config::Config,
     failure::Failure,
-    terminal::{Columns, cell, cell_of, note, say, say_json, tell},
+    ids::{self, Shortener},
+    table::{self, Column},
+    terminal::{cell, cell_of, is_for_people, note, say, say_json, tell},
 };
 
-const COLUMNS: Columns =
-    Columns { titles: &["ID", "STATE", "EVENTS", "URL", "DESCRIPTION"], shrinks: 3, state: Some(1), can_drop: false };
+const COLUMNS: &[Column] = &[
+    Column::new("URL").of_urls().shrinks_to(24),
+    Column::new("STATE").of_statuses(),
+    Column::new("EVENTS").left_out(1),
+    Column::new("DESCRIPTION").shrinks_to(8).left_out(0),
+    Column::new("ID"),
+];
 
 const SECRET: &str = "Signing secret, shown once";
 
@@ -32,12 +39,14 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             details(is_json, &[("Endpoint", created.webhook_endpoint_id.as_str()), (SECRET, secret)])
         }
         Endpoints::Update { id, url, description, active, events } => {
+            let id = ids::endpoint(api, &id).await?;
             let description = description.map(|text| Some(text).filter(|text| !text.is_empty()));
             let events = self::events(&events);
             let done = api.call(&Update { url, description, active, events, ..Update::new(id) }).await?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
         Endpoints::Rotate { id } => {
+            let id = ids::endpoint(api, &id).await?;
             let secret = crate::secret::generate()?;
             let update = Update { signing_secret: Some(secret.clone()), ..Update::new(id.clone()) };
             let Done { success, message } = api.call(&update).await?;
@@ -54,12 +63,12 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             details(is_json, &[(SECRET, secret.reveal())])
         }
         Endpoints::Test { id } => {
-            let tested = api.call(&Test::new(id)).await?;
+            let tested = api.call(&Test::new(ids::endpoint(api, &id).await?)).await?;
             tell(&tested, is_json, &cell(&tested.message))?;
             details(is_json, &[("Delivery", tested.delivery_id.as_str())])
         }
         Endpoints::Delete { id } => {
-            let done = api.call(&Delete::new(id)).await?;
+            let done = api.call(&Delete::new(ids::endpoint(api, &id).await?)).await?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
     }
@@ -86,21 +95,26 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
     if listed.webhook_endpoints.is_empty() {
         return Ok(say("No endpoints yet. Create one with `fanfare endpoints create URL`.")?);
     }
-    let rows = listed.webhook_endpoints.iter().map(|endpoint| {
-        let address = if endpoint.kind == Kind::Pull { "(pull)".to_owned() } else { cell_of(endpoint.url.as_ref()) };
+    let endpoints = &listed.webhook_endpoints;
+    let shortener = Shortener::for_ids(endpoints.iter().map(|endpoint| endpoint.webhook_endpoint_id.as_str()));
+    let rows = endpoints.iter().map(|endpoint| {
         let events = endpoint.events.as_ref().map_or("all".to_owned(), ToString::to_string);
-        let description = cell_of(endpoint.description.as_ref());
-        vec![cell(&endpoint.webhook_endpoint_id), state(endpoint), events, address, description]
+        // The label of a pull endpoint is its description.
+        let description = endpoint.description.as_ref().filter(|_| endpoint.kind == Kind::Push);
+        let id = shortener.short(endpoint.webhook_endpoint_id.as_str());
+        vec![ids::label(endpoint), state(endpoint), events, cell_of(description), id]
     });
-    COLUMNS.print(&rows.collect::<Vec<_>>())?;
-    Ok(())
+    Ok(table::print(COLUMNS, &rows.collect::<Vec<_>>())?)
 }
 
 fn state(endpoint: &Endpoint) -> String {
     match (endpoint.active, &endpoint.disabled_reason, &endpoint.failing_since) {
         (false, None, _) => "inactive".to_owned(),
         (false, Some(reason), _) => format!("disabled ({})", cell(reason)),
-        (true, _, Some(since)) => format!("failing since {}", clock::short(since)),
+        (true, _, Some(since)) => match is_for_people() {
+            true => format!("failing for {}", clock::age(since)),
+            false => format!("failing since {}", clock::short(since)),
+        },
         (true, _, None) => "active".to_owned(),
     }
 }

@@ -27,6 +27,8 @@ enum Cause {
     Unreachable,
     /// A failure on this machine.
     Local,
+    /// A short id stands for several objects.
+    Ambiguous,
     /// The command cannot be run as given.
     Usage,
     /// The reader of standard output has closed the pipe.
@@ -72,6 +74,10 @@ impl Failure {
         Self::new(Cause::Local, message)
     }
 
+    pub(crate) fn ambiguous(message: impl Into<String>) -> Self {
+        Self::new(Cause::Ambiguous, message)
+    }
+
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Cause::Usage, message)
     }
@@ -91,7 +97,7 @@ impl Failure {
         match self.cause {
             Cause::Gone => 0,
             Cause::Refused(Refusal { status: 404, .. }) => 4,
-            Cause::Refused(_) | Cause::Local => 1,
+            Cause::Refused(_) | Cause::Local | Cause::Ambiguous => 1,
             Cause::Usage => 2,
             Cause::NotSignedIn => 3,
             Cause::Unreachable => 5,
@@ -149,6 +155,7 @@ impl Failure {
             Cause::NotSignedIn => "not_signed_in".to_owned(),
             Cause::Unreachable => "unreachable".to_owned(),
             Cause::Local | Cause::Gone => "failed".to_owned(),
+            Cause::Ambiguous => "ambiguous".to_owned(),
             Cause::Usage => "usage".to_owned(),
         }
     }

@@ -28,7 +28,7 @@ use self::{
     news::{News, Next},
     post::Poster,
     settle::Settler,
-    show::Show,
+    show::{Output, Show},
     stop::Stop,
 };
 use crate::{args::Listen, calls::Api, config::Config, failure::Failure, http::Network, terminal::note};
@@ -55,13 +55,17 @@ pub(crate) async fn run(
     note("Events that arrive while `fanfare listen` is stopped are kept for three days.");
     let stop = Stop::watch();
     let (done, settlements) = mpsc::unbounded_channel();
-    let show = Show::new(api.origin(), listen.to.clone(), is_json);
+    let output = Output { is_json, has_bodies: listen.print_body };
+    let show = Show::new(api.origin(), listen.to.clone(), output);
     let poster = Arc::new(Poster::new(network, listen.to, listen.insecure)?);
     let settler = tokio::spawn(Settler::new(api.clone(), show).run(settlements));
     let taken = take(api, &mut source, &poster, &done, stop).await;
     drop(done);
     let settled = settler.await.unwrap_or_else(|error| Err(Failure::local(error.to_string())));
-    taken.and(settled)
+    if let Ok(sum) = &settled {
+        note(&format!("Stopped: {sum}."));
+    }
+    taken.and(settled.map(drop))
 }
 
 /// Receives and posts until Ctrl-C, a refusal by the service, or the end of the settler. Returns once every received event has

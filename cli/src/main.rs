@@ -9,10 +9,12 @@ mod deliveries;
 mod endpoints;
 mod failure;
 mod http;
+mod ids;
 mod listen;
 mod login;
 mod secret;
 mod send;
+mod table;
 mod terminal;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};

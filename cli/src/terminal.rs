@@ -1,7 +1,7 @@
-//! Output for people: tables, and texts without terminal control sequences.
+//! Output for people: texts without terminal control sequences, in the width of the terminal.
 
 use std::{
-    fmt::{Display, Write as _},
+    fmt::Display,
     io::{self, IsTerminal, Write},
 };
 
@@ -32,6 +32,11 @@ pub(crate) fn width() -> usize {
     width.filter(|width| *width > 0).unwrap_or(usize::MAX)
 }
 
+/// Whether people read standard output, rather than programs.
+pub(crate) fn is_for_people() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// The text in a color. Streams remove it if they are not terminals, or the user wants no colors.
 pub(crate) fn painted(text: &str, color: AnsiColor) -> String {
     let style = color.on_default();
@@ -43,70 +48,6 @@ pub(crate) fn linked(text: &str, address: &str) -> String {
     match address.is_empty() {
         true => text.to_owned(),
         false => format!("\u{1b}]8;;{address}\u{1b}\\{text}\u{1b}]8;;\u{1b}\\"),
-    }
-}
-
-/// The color of a status.
-fn color_of(state: &str) -> Option<AnsiColor> {
-    match state.split(' ').next().unwrap_or_default() {
-        "delivered" | "active" => Some(AnsiColor::Green),
-        "failed" | "failing" | "disabled" => Some(AnsiColor::Red),
-        "pending" | "held" | "inactive" => Some(AnsiColor::Yellow),
-        _ => None,
-    }
-}
-
-/// The columns of a table.
-pub(crate) struct Columns {
-    pub(crate) titles: &'static [&'static str],
-    /// The column that shrinks on a narrow terminal.
-    pub(crate) shrinks: usize,
-    /// The column of the status, which is colored.
-    pub(crate) state: Option<usize>,
-    /// Whether the last column is dropped if it does not fit, because a part of it would be useless.
-    pub(crate) can_drop: bool,
-}
-
-impl Columns {
-    /// Prints rows below their titles. Returns whether all columns are complete, except the one that shrinks.
-    pub(crate) fn print(&self, rows: &[Vec<String>]) -> io::Result<bool> {
-        let (text, is_whole) = self.laid_out(rows, width());
-        say(text.trim_end())?;
-        Ok(is_whole)
-    }
-
-    fn laid_out(&self, rows: &[Vec<String>], screen: usize) -> (String, bool) {
-        let mut widths: Vec<usize> = self.titles.iter().map(|title| width_of(title)).collect();
-        for row in rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(width_of(cell));
-            }
-        }
-        let sum = |widths: &[usize]| widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
-        let is_dropped = self.can_drop && sum(&widths) > screen;
-        if is_dropped {
-            widths.pop();
-        }
-        let all = sum(&widths);
-        if let Some(column) = widths.get_mut(self.shrinks) {
-            *column = column.saturating_sub(all.saturating_sub(screen)).max(8.min(*column));
-        }
-        let titles: Vec<_> = self.titles.iter().map(|title| (*title).to_owned()).collect();
-        let (mut text, mut is_whole) = (String::new(), !is_dropped);
-        for row in [&titles].into_iter().chain(rows) {
-            let (mut line, mut left) = (String::new(), screen);
-            for (number, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let shown = fit(cell, (*width).min(left));
-                is_whole &= shown == *cell || number == self.shrinks;
-                let used = width_of(&shown);
-                let color = color_of(cell).filter(|_| self.state == Some(number) && !shown.is_empty());
-                line.push_str(&color.map_or_else(|| shown.clone(), |color| painted(&shown, color)));
-                line.extend(std::iter::repeat_n(' ', (width + 2).saturating_sub(used)));
-                left = left.saturating_sub(width + 2);
-            }
-            let _infallible = writeln!(text, "{}", line.trim_end());
-        }
-        (text, is_whole)
     }
 }
 
@@ -130,11 +71,6 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
         begins.push('…');
     }
     begins
-}
-
-/// Prints a line, cut to the width of the terminal.
-pub(crate) fn line(text: &str) -> io::Result<()> {
-    say(&fit(text, width()))
 }
 
 /// Prints lines to standard output. Fails if its reader has closed the pipe.
@@ -181,12 +117,9 @@ pub(crate) fn end_progress() {
 
 #[cfg(test)]
 mod tests {
-    use anstream::adapter::strip_str;
     use serde_json::{Value, json};
 
     use super::*;
-
-    const COLUMNS: Columns = Columns { titles: &["id", "url", "state"], shrinks: 1, state: Some(2), can_drop: false };
 
     #[test]
     fn control_characters_are_replaced() {
@@ -205,37 +138,6 @@ mod tests {
         assert_eq!(shown(&text), text);
         assert!(text.contains('é') && text.contains('日'));
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
-    }
-
-    #[test]
-    fn a_narrow_table_shrinks_one_column_and_never_wraps() {
-        for address in
-            ["a long address of a receiver", "日本語の受信者の長い住所です", "e\u{301}e\u{301}e\u{301} short"]
-        {
-            let rows = [vec!["1".to_owned(), address.to_owned(), "active".to_owned()]];
-            let laid_out = |columns: &Columns, width| {
-                let (text, is_whole) = columns.laid_out(&rows, width);
-                (strip_str(&text).to_string(), is_whole)
-            };
-            let (wide, is_whole) = laid_out(&COLUMNS, usize::MAX);
-            assert!(wide.contains(&format!("{address}  active")) && is_whole, "{wide}");
-            for width in 1..80 {
-                let (narrow, _) = laid_out(&COLUMNS, width);
-                assert!(narrow.lines().all(|line| width_of(line) <= width), "{width}: {narrow}");
-            }
-            let (narrow, is_whole) = laid_out(&COLUMNS, 25);
-            assert!(narrow.contains("active") && is_whole, "{narrow}");
-            assert!(!laid_out(&COLUMNS, 15).1);
-            let (dropped, is_whole) = laid_out(&Columns { can_drop: true, ..COLUMNS }, 15);
-            assert!(!dropped.contains("act") && !is_whole, "{dropped}");
-        }
-    }
-
-    #[test]
-    fn only_states_are_colored_and_colors_have_no_width() {
-        let rows = [vec!["active".to_owned(), "x".to_owned(), "failing since 12:00".to_owned()]];
-        let (text, _) = COLUMNS.laid_out(&rows, 80);
-        assert!(text.ends_with("active  x    \u{1b}[31mfailing since 12:00\u{1b}[0m\n"), "{text:?}");
     }
 
     #[test]

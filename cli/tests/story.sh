@@ -15,9 +15,9 @@ fanfare whoami | grep -q "owner of"
 fanfare endpoints list | grep -q "No endpoints yet"
 
 ENDPOINT=$(fanfare --json endpoints create "$RECEIVER" --description "my hook" | field webhook_endpoint_id)
-fanfare endpoints list | grep "$ENDPOINT" | grep -q "active  *all  *$RECEIVER  *my hook"
+fanfare endpoints list | grep -q "^$RECEIVER  *active  *all  *my hook  *$ENDPOINT$"
 fanfare endpoints update "$ENDPOINT" --events job.completed --description "my other hook"
-fanfare endpoints list | grep "$ENDPOINT" | grep -q "job.completed  *$RECEIVER  *my other hook"
+fanfare endpoints list | grep -q "^$RECEIVER  *active  *job.completed  *my other hook  *$ENDPOINT$"
 fanfare endpoints rotate "$ENDPOINT" | grep -q "whsec_"
 fanfare endpoints test "$ENDPOINT" | grep -q "Test event will be sent"
 until_it_says delivered fanfare deliveries list --endpoint "$ENDPOINT"
@@ -26,6 +26,9 @@ fanfare send --job job-1 --workflow invoices --result '{"answer": 42}' --queue-u
 until_it_says job-1 fanfare deliveries list --status delivered --since 1h
 DELIVERY=$(fanfare --json deliveries list --job job-1 | field deliveries.0.delivery_id)
 fanfare deliveries get "$DELIVERY" | grep -q '"result":{"answer":42}'
+SHORT=$(echo "${DELIVERY##*.}" | cut -c -8)
+fanfare deliveries get "$SHORT" | grep -q "^Delivery: $DELIVERY$"
+fanfare deliveries get "msg_${DELIVERY##*.}" | grep -q "^Endpoint: $RECEIVER ($ENDPOINT)$"
 fanfare deliveries resend "$DELIVERY"
 until_it_says resend fanfare deliveries get "$DELIVERY"
 fanfare deliveries stats | grep -q "delivered  *2"

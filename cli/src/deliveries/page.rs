@@ -1,23 +1,52 @@
-//! Reads the list of deliveries page by page.
+//! Reads the list of deliveries page by page, and lays out its rows.
 
-use api::deliveries::{Delivery, List as Call, Listed};
+use std::collections::HashMap;
 
-use crate::{args::List, calls::Api, clock, failure::Failure, terminal::cell};
+use api::{
+    EndpointId,
+    deliveries::{Delivery, List as Call, Listed},
+    webhooks::List as ListEndpoints,
+};
+
+use crate::{
+    args::List,
+    calls::Api,
+    clock,
+    failure::Failure,
+    ids::{self, Shortener},
+    table::Column,
+    terminal::{cell, is_for_people},
+};
 
 /// The largest page of the API.
 pub(super) const PAGE: usize = 100;
+/// The endpoint of a delivery to the callback of a job.
+pub(super) const CALLBACK: &str = "(callback)";
+
+/// The columns of the list, with this title of the last one.
+pub(super) fn columns(when: &'static str) -> [Column; 7] {
+    [
+        Column::new("ID"),
+        Column::new("STATUS").of_statuses(),
+        Column::new("EVENT").left_out(0),
+        Column::new("JOB").shrinks_to(10),
+        Column::new("ENDPOINT").of_urls().shrinks_to(20),
+        Column::new("RESULT").left_out(1),
+        Column::new(when).left_out(2),
+    ]
+}
 
 /// The fields of `deliveries/list` for these options.
-pub(super) fn filter(list: &List) -> Call {
+pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
     let List { endpoint, status, event, job, since, .. } = list;
-    Call {
-        webhook_endpoint_id: endpoint.clone(),
+    Ok(Call {
+        webhook_endpoint_id: ids::optional_endpoint(api, endpoint.as_deref()).await?,
         status: *status,
         event: event.clone(),
         job_id: job.clone(),
         since: since.clone(),
         ..Call::new()
-    }
+    })
 }
 
 /// The newest deliveries, at most `limit`, and the cursor of the next page. A page may be empty although more follow.
@@ -34,18 +63,73 @@ pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Li
     }
 }
 
-/// A delivery as a row of the table.
-pub(super) fn row(delivery: &Delivery) -> Vec<String> {
-    let attempt = delivery.last_attempt.as_ref().map(|last| match last.status_code {
-        None => cell(&last.outcome),
-        Some(status) => format!("{} ({status})", cell(&last.outcome)),
-    });
-    vec![
-        clock::short(&delivery.created_at),
-        cell(&delivery.status),
-        cell(&delivery.event),
-        cell(&delivery.job_id),
-        attempt.unwrap_or_default(),
-        cell(&delivery.delivery_id),
-    ]
+/// What people call the endpoints.
+#[derive(Default)]
+pub(super) struct Labels(HashMap<EndpointId, String>);
+
+impl Labels {
+    /// The labels of all endpoints; none if they cannot be read, because a list of deliveries is useful without them.
+    pub(super) async fn load(api: &Api) -> Self {
+        let Ok(listed) = api.call(&ListEndpoints::new()).await else { return Self::default() };
+        let label = |endpoint: &api::webhooks::Endpoint| (endpoint.webhook_endpoint_id.clone(), ids::label(endpoint));
+        Self(listed.webhook_endpoints.iter().map(label).collect())
+    }
+
+    /// Whether the endpoint of the delivery is missing here, as a new one is.
+    pub(super) fn lack(&self, delivery: &Delivery) -> bool {
+        delivery.webhook_endpoint_id.as_ref().is_some_and(|id| !self.0.contains_key(id))
+    }
+
+    /// The endpoint of a delivery.
+    pub(super) fn of(&self, delivery: &Delivery) -> String {
+        match &delivery.webhook_endpoint_id {
+            None => CALLBACK.to_owned(),
+            Some(id) => self.0.get(id).cloned().unwrap_or_else(|| "(deleted)".to_owned()),
+        }
+    }
+}
+
+/// The rows of the list.
+pub(super) struct Rows {
+    labels: Labels,
+    shortener: Shortener,
+}
+
+impl Rows {
+    pub(super) fn new(labels: Labels, shortener: Shortener) -> Self {
+        Self { labels, shortener }
+    }
+
+    pub(super) fn of(&self, deliveries: &[Delivery]) -> Vec<Vec<String>> {
+        let age = |delivery: &Delivery| match is_for_people() {
+            true => clock::age(&delivery.created_at),
+            false => clock::short(&delivery.created_at),
+        };
+        deliveries.iter().map(|delivery| self.row(delivery, age(delivery))).collect()
+    }
+
+    /// The row of a delivery, with this in the last column.
+    pub(super) fn row(&self, delivery: &Delivery, last: String) -> Vec<String> {
+        let result = delivery.last_attempt.as_ref().map(|attempt| match attempt.status_code {
+            None => cell(&attempt.outcome),
+            Some(status) => format!("HTTP {status}"),
+        });
+        vec![
+            self.shortener.delivery(&delivery.delivery_id),
+            cell(&delivery.status),
+            cell(&delivery.event),
+            cell(&delivery.job_id),
+            self.labels.of(delivery),
+            result.unwrap_or_default(),
+            last,
+        ]
+    }
+
+    pub(super) fn lack(&self, deliveries: &[&Delivery]) -> bool {
+        deliveries.iter().any(|delivery| self.labels.lack(delivery))
+    }
+
+    pub(super) fn relabel(&mut self, labels: Labels) {
+        self.labels = labels;
+    }
 }

@@ -7,12 +7,15 @@ use api::{
     deliveries::{Delivery, List as Call, Listed, Status},
 };
 
-use super::page::{PAGE, filter, listed, row};
+use super::page::{Labels, PAGE, Rows, columns, filter, listed};
 use crate::{
     args::List,
     calls::Api,
+    clock,
     failure::Failure,
-    terminal::{line, note, say_json},
+    ids::Shortener,
+    table::Table,
+    terminal::{note, say, say_json},
 };
 
 /// The time between two calls.
@@ -20,10 +23,29 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// The most deliveries printed after one call: the newest.
 const MOST: usize = 1_000;
 
+/// The title of the last column.
+const WHEN: &str = "CREATED (UTC)";
+/// A row of the usual widths, since later rows are not known when the first is printed.
+const TYPICAL: [&str; 7] = [
+    "a6250e60",
+    "delivered",
+    "job.completed",
+    "a job's id",
+    "https://hooks.example.com/of",
+    "HTTP 500",
+    "2026-01-31 12:00:00",
+];
+
 /// Prints deliveries until the process is stopped.
 pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), Failure> {
     let (mut seen, mut is_down, mut is_first) = (Seen::default(), false, true);
-    let mut fields = filter(list);
+    let mut fields = filter(api, list).await?;
+    let mut rows = Rows::new(Labels::default(), Shortener::for_deliveries(&[]));
+    let columns = columns(WHEN);
+    let table = Table::for_rows(&columns, &[TYPICAL.map(ToOwned::to_owned).to_vec()]);
+    if !is_json {
+        say(&table.titles())?;
+    }
     loop {
         let page = match is_first {
             true => listed(api, fields.clone(), usize::try_from(list.limit).unwrap_or(PAGE)).await,
@@ -39,8 +61,15 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
                     fields.since = Some(oldest.created_at.clone());
                 }
                 is_first = false;
-                for delivery in seen.news(&page) {
-                    if is_json { say_json(delivery)? } else { line(&row(delivery).join("  "))? }
+                let news = seen.news(&page);
+                if !is_json && rows.lack(&news) {
+                    rows.relabel(Labels::load(api).await);
+                }
+                for delivery in news {
+                    match is_json {
+                        true => say_json(delivery)?,
+                        false => say(&table.line(&rows.row(delivery, clock::short(&delivery.created_at))))?,
+                    }
                 }
             }
             Err(error) if error.is_passing() => {

@@ -41,6 +41,11 @@ impl Tried {
         }
     }
 
+    /// Whether the program accepted the event.
+    pub(super) fn is_delivered(&self) -> bool {
+        matches!(self.answer, Ok(Posted { response: None, .. }))
+    }
+
     /// The beginning of the body, unless the status is 2xx.
     pub(super) fn response(&self) -> Option<&str> {
         self.answer.as_ref().ok()?.response.as_deref()

@@ -18,6 +18,7 @@ use crate::{
     config::Config,
     endpoints::events,
     failure::Failure,
+    ids,
     login::machine,
     secret,
     terminal::{cell, note},
@@ -68,16 +69,16 @@ impl Source {
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
     // Another `listen` that starts now waits, and then finds the endpoint of this one.
     let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
-    let _alone =
-        config.alone(&api.origin(), listen.endpoint.as_ref().map_or(description.as_str(), EndpointId::as_str))?;
+    let chosen = ids::optional_endpoint(api, listen.endpoint.as_deref()).await?;
+    let _alone = config.alone(&api.origin(), chosen.as_ref().map_or(description.as_str(), EndpointId::as_str))?;
     let endpoints = api.call(&List::new()).await?.webhook_endpoints;
-    let is_mine = |endpoint: &&Endpoint| match &listen.endpoint {
+    let is_mine = |endpoint: &&Endpoint| match &chosen {
         Some(id) => endpoint.webhook_endpoint_id == *id,
         None => endpoint.kind == Kind::Pull && text(endpoint) == description,
     };
     let found = endpoints.iter().find(is_mine);
-    if let (None, Some(_)) = (found, &listen.endpoint) {
-        return Err(Failure::not_found("Endpoint not found. Run `fanfare endpoints list` for the ids."));
+    if let (None, Some(_)) = (found, &chosen) {
+        return Err(Failure::not_found("Endpoint not found.").hint("`fanfare endpoints list` shows the ids."));
     }
     remove_unused(api, config, &endpoints, found).await;
     let id = match found {

@@ -3,7 +3,11 @@
 use api::deliveries::{Settle, Settled, Settlement};
 use tokio::sync::mpsc;
 
-use super::{done::Done, news::pause, show::Show};
+use super::{
+    done::Done,
+    news::pause,
+    show::{Show, Sum},
+};
 use crate::{calls::Api, failure::Failure};
 
 /// The most settlements in a call, and their length in bytes: the service accepts 64 KiB.
@@ -20,8 +24,8 @@ impl Settler {
         Self { api, show }
     }
 
-    /// Settles events until the channel closes.
-    pub(super) async fn run(mut self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<(), Failure> {
+    /// Settles events until the channel closes. Returns the sum of their results.
+    pub(super) async fn run(mut self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<Sum, Failure> {
         let mut next = None;
         while let Some(first) = match next.take() {
             Some(left) => Some(left),
@@ -45,7 +49,7 @@ impl Settler {
                 self.show.event(done, results.next())?;
             }
         }
-        Ok(())
+        Ok(self.show.sum())
     }
 
     /// The results of the settlements. Empty if the service did not answer before the leases expired.

@@ -1,4 +1,6 @@
-//! Prints one line for each event.
+//! Prints one line for each event, and a sum at the end.
+
+use std::fmt;
 
 use anstyle::AnsiColor;
 use api::{
@@ -13,44 +15,101 @@ use crate::{
     address::host_and_port,
     clock,
     failure::Failure,
-    http::{Missing, Posted},
+    http::Missing,
+    ids,
     terminal::{cell, fit, linked, note, painted, say, say_json, width, width_of},
 };
 
 /// The shortest part of a job's id that is shown, in columns.
 const LEAST: usize = 8;
+/// The indentation of a line below that of its event: the width of the time.
+const INDENT: &str = "          ";
 
 pub(super) struct Show {
     /// The origin of the console.
     origin: String,
     /// The local program.
     to: Url,
-    is_json: bool,
+    output: Output,
     /// The hint that was printed last. It is repeated only after an answer or another hint.
     hinted: Option<String>,
+    sum: Sum,
+}
+
+/// The form of the output.
+#[derive(Clone, Copy)]
+pub(super) struct Output {
+    pub(super) is_json: bool,
+    /// Whether the bodies of events are printed.
+    pub(super) has_bodies: bool,
+}
+
+/// The number of events by result.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sum {
+    delivered: usize,
+    failed: usize,
+    released: usize,
+}
+
+impl Sum {
+    fn count(&mut self, done: &Done) {
+        match &done.tried {
+            None => self.released += 1,
+            Some(tried) if tried.is_delivered() => self.delivered += 1,
+            Some(_) => self.failed += 1,
+        }
+    }
+}
+
+/// Formats the numbers that are not 0.
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [("delivered", self.delivered), ("failed", self.failed), ("released", self.released)];
+        let counts = counts.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}"));
+        let counts: Vec<_> = counts.collect();
+        f.write_str(&if counts.is_empty() { "no events".to_owned() } else { counts.join(", ") })
+    }
 }
 
 impl Show {
-    pub(super) fn new(origin: String, to: Url, is_json: bool) -> Self {
-        Self { origin, to, is_json, hinted: None }
+    pub(super) fn new(origin: String, to: Url, output: Output) -> Self {
+        Self { origin, to, output, hinted: None, sum: Sum::default() }
+    }
+
+    /// The results so far.
+    pub(super) fn sum(&self) -> Sum {
+        self.sum
     }
 
     /// Prints the result of an event, and the service's answer to its settlement, if any.
     pub(super) fn event(&mut self, done: &Done, settled: Option<Settled>) -> Result<(), Failure> {
-        let LeasedDelivery { delivery_id, event, job_id, attempt, .. } = &done.delivery;
-        let page = self.page(delivery_id);
-        let result = settled.as_ref().map(|settled| &settled.result);
-        if self.is_json {
-            return Ok(say_json(&json!({
-                "at": clock::now(), "delivery_id": delivery_id, "event": event, "job_id": job_id, "attempt": attempt,
-                "outcome": done.tried.as_ref().map(Tried::outcome),
-                "duration_ms": done.tried.as_ref().map(|tried| tried.took),
-                "response": done.tried.as_ref().and_then(Tried::response),
-                "result": result, "status": settled.as_ref().and_then(|settled| settled.status.as_ref()), "page": page,
-            }))?);
+        self.sum.count(done);
+        if self.output.is_json { self.program(done, settled) } else { self.person(done, settled) }
+    }
+
+    fn program(&self, Done { delivery, tried, .. }: &Done, settled: Option<Settled>) -> Result<(), Failure> {
+        let LeasedDelivery { delivery_id, event, job_id, attempt, headers, body, .. } = delivery;
+        let (result, status, next_attempt_at) = match settled {
+            Some(settled) => (Some(settled.result), settled.status, settled.next_attempt_at),
+            None => (None, None, None),
+        };
+        let mut line = json!({
+            "at": clock::now(), "delivery_id": delivery_id, "webhook_id": headers.get("webhook-id"), "event": event,
+            "job_id": job_id, "attempt": attempt, "outcome": tried.as_ref().map(Tried::outcome),
+            "duration_ms": tried.as_ref().map(|tried| tried.took),
+            "response": tried.as_ref().and_then(Tried::response), "result": result, "status": status,
+            "next_attempt_at": next_attempt_at, "page": self.page(delivery_id),
+        });
+        if let Some(line) = line.as_object_mut().filter(|_| self.output.has_bodies) {
+            line.insert("body".to_owned(), json!(body));
         }
-        let (event, job) = (cell(event), cell(job_id));
-        let Some(tried) = &done.tried else {
+        Ok(say_json(&line)?)
+    }
+
+    fn person(&mut self, Done { delivery, tried, .. }: &Done, settled: Option<Settled>) -> Result<(), Failure> {
+        let (event, job, width) = (cell(&delivery.event), cell(&delivery.job_id), width());
+        let Some(tried) = tried else {
             note(&format!("Released {event} of {job}. It will be received again."));
             return Ok(());
         };
@@ -59,21 +118,28 @@ impl Show {
             event,
             job,
             outcome: tried.outcome(),
-            is_delivered: matches!(tried.answer, Ok(Posted { response: None, .. })),
+            is_delivered: tried.is_delivered(),
             took: format!("{} ms", tried.took),
-            page,
+            id: ids::short_delivery(&delivery.delivery_id),
+            page: self.page(&delivery.delivery_id),
         };
-        let width = width();
         say(&line.laid_out(width))?;
-        if let Some(answer) = tried.response().and_then(|text| text.lines().find(|line| !line.trim().is_empty())) {
-            say(&fit(&format!("          {}", cell(&answer.trim())), width))?;
+        let next = settled.as_ref().and_then(|settled| settled.next_attempt_at.as_ref()).and_then(clock::until);
+        let answer = tried.response().and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
+        let below = [next.map(|wait| format!("retry in {wait}")), answer.map(|line| cell(&line.trim()))];
+        let below: Vec<_> = below.into_iter().flatten().collect();
+        if !below.is_empty() {
+            say(&fit(&format!("{INDENT}{}", below.join(": ")), width))?;
+        }
+        if self.output.has_bodies {
+            say(&format!("{INDENT}{}", cell(&delivery.body)))?;
         }
         let hint = tried.answer.as_ref().err().and_then(|missing| self.hint(missing));
         if hint != self.hinted {
             hint.iter().for_each(|hint| note(&format!("hint: {hint}")));
             self.hinted = hint;
         }
-        if result.is_none_or(|result| *result != Verdict::Settled) {
+        if settled.is_none_or(|settled| settled.result != Verdict::Settled) {
             note(&format!("The lease of {} expired before it was settled. It will be received again.", line.job));
         }
         Ok(())
@@ -106,28 +172,32 @@ struct Line {
     outcome: String,
     is_delivered: bool,
     took: String,
+    id: String,
     page: Option<String>,
 }
 
 impl Line {
-    /// The line, no wider than the screen. If the URL of the page does not fit, the job links to it.
+    /// The line, no wider than the screen. On a terminal, the short id links to the page; a pipe gets the page's URL.
     fn laid_out(&self, screen: usize) -> String {
-        let Self { time, event, job, outcome, took, .. } = self;
+        let Self { time, event, job, outcome, took, id, .. } = self;
         let page = self.page.as_deref().unwrap_or_default();
         let painted = painted(outcome, if self.is_delivered { AnsiColor::Green } else { AnsiColor::Red });
-        if width_of(&format!("{time}  {event}  {job}  {outcome}  {took}  {page}")) <= screen {
+        if screen == usize::MAX {
             return format!("{time}  {event}  {job}  {painted}  {took}  {page}").trim_end().to_owned();
         }
-        // The outcome has priority, then the job.
-        for (before, after) in [
-            (format!("{time}  {event}  "), format!("  {took}")),
-            (format!("{time}  "), format!("  {took}")),
-            (format!("{time}  "), String::new()),
-            (String::new(), String::new()),
+        // The outcome has priority, then the job, then the id.
+        for (before, after, id) in [
+            (format!("{time}  {event}  "), format!("  {took}"), Some(id)),
+            (format!("{time}  "), format!("  {took}"), Some(id)),
+            (format!("{time}  "), String::new(), Some(id)),
+            (format!("{time}  "), String::new(), None),
+            (String::new(), String::new(), None),
         ] {
-            let left = screen.checked_sub(width_of(&format!("{before}  {outcome}{after}")));
+            let rest = format!("{before}  {outcome}{after}{}", id.map_or_else(String::new, |id| format!("  {id}")));
+            let left = screen.checked_sub(width_of(&rest));
             if let Some(left) = left.filter(|left| *left >= LEAST.min(width_of(job))) {
-                return format!("{before}{}  {painted}{after}", linked(&fit(job, left), page));
+                let id = id.map_or_else(String::new, |id| format!("  {}", linked(id, page)));
+                return format!("{before}{}  {painted}{after}{id}", fit(job, left));
             }
         }
         fit(outcome, screen)
@@ -148,6 +218,7 @@ mod tests {
             outcome: "204".to_owned(),
             is_delivered: true,
             took: "3 ms".to_owned(),
+            id: "a6250e60".to_owned(),
             page: Some("http://127.0.0.1:9000/console/deliveries/1".to_owned()),
         }
     }
@@ -161,24 +232,32 @@ mod tests {
         assert_eq!(shown(2), "2…");
         assert_eq!(shown(15), "invoices-…  204");
         assert_eq!(shown(25), "12:00:00  invoices-…  204");
-        assert_eq!(shown(34), "12:00:00  invoices-of-…  204  3 ms");
-        assert_eq!(shown(50), "12:00:00  job.completed  invoices-of-j…  204  3 ms");
-        assert_eq!(shown(80), "12:00:00  job.completed  invoices-of-january-2026  204  3 ms");
-        assert!(shown(110).ends_with("3 ms  http://127.0.0.1:9000/console/deliveries/1"));
+        assert_eq!(shown(34), "12:00:00  invoices…  204  a6250e60");
+        assert_eq!(shown(60), "12:00:00  job.completed  invoices-of-j…  204  3 ms  a6250e60");
+        assert_eq!(shown(80), "12:00:00  job.completed  invoices-of-january-2026  204  3 ms  a6250e60");
+        assert!(shown(usize::MAX).ends_with("3 ms  http://127.0.0.1:9000/console/deliveries/1"));
     }
 
     #[test]
-    fn on_a_narrow_terminal_the_job_links_to_its_page() {
-        let shown = line().laid_out(50);
+    fn on_a_terminal_the_id_links_to_its_page() {
+        let shown = line().laid_out(60);
         let page = "http://127.0.0.1:9000/console/deliveries/1";
-        let link = format!("\u{1b}]8;;{page}\u{1b}\\invoices-of-j…\u{1b}]8;;\u{1b}\\");
-        assert_eq!(shown, format!("12:00:00  job.completed  {link}  \u{1b}[32m204\u{1b}[0m  3 ms"));
+        let link = format!("\u{1b}]8;;{page}\u{1b}\\a6250e60\u{1b}]8;;\u{1b}\\");
+        assert_eq!(shown, format!("12:00:00  job.completed  invoices-of-j…  \u{1b}[32m204\u{1b}[0m  3 ms  {link}"));
+    }
+
+    #[test]
+    fn a_sum_names_only_what_happened() {
+        let sum = |delivered, failed, released| Sum { delivered, failed, released }.to_string();
+        assert_eq!(sum(0, 0, 0), "no events");
+        assert_eq!(sum(3, 0, 1), "3 delivered, 1 released");
+        assert_eq!(sum(0, 2, 0), "2 failed");
     }
 
     #[test]
     fn an_unsafe_id_has_no_page() {
         let to = "http://localhost:3000".parse().expect("a URL");
-        let show = Show::new("http://127.0.0.1:9000".to_owned(), to, false);
+        let show = Show::new("http://127.0.0.1:9000".to_owned(), to, Output { is_json: false, has_bodies: false });
         assert_eq!(show.page(&"a.0-1".into()).expect("a page"), "http://127.0.0.1:9000/console/deliveries/a.0-1");
         for hostile in ["a/../../signin", "a\u{1b}\\b", "?next=x", "ä"] {
             assert_eq!(show.page(&hostile.into()), None);

@@ -1,6 +1,6 @@
 //! Connections to the service and to local programs: TLS, proxies and keys of the environment.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use local::Options;
 use serde_json::{Value, json};

@@ -202,10 +202,11 @@ impl App {
     ) -> Result<Settled> {
         let id = settlement.id;
         let endpoint = id.destination.endpoint().and_then(|id| known.get(&id));
-        let verdict = |result: Verdict, status: Option<Status>| Settled {
+        let verdict = |result: Verdict, delivery: Option<&Delivery>| Settled {
             delivery_id: id.into(),
             result: result.into(),
-            status: status.map(Into::into),
+            status: delivery.map(|delivery| delivery.status.into()),
+            next_attempt_at: delivery.and_then(|delivery| delivery.next_attempt_at).map(Into::into),
         };
         let done = if settlement.outcome.is_some() { Verdict::Settled } else { Verdict::Released };
         rounds((before, None), |(before, tried): (_, Option<Option<Attempt>>)| async move {
@@ -218,7 +219,7 @@ impl App {
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
                     // A delivery that has ended was not released, even if this call asks for a release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
-                    return Ok(Break(verdict(if is_open { done } else { Verdict::Settled }, Some(was.status))));
+                    return Ok(Break(verdict(if is_open { done } else { Verdict::Settled }, Some(&was))));
                 }
                 Claim::Valid => self.after(&was, settlement, endpoint, now),
             };
@@ -230,7 +231,7 @@ impl App {
                     }
                 }
                 self.follow(tenant, &after, endpoint, true, now).await?;
-                return Ok(Break(verdict(done, Some(after.status))));
+                return Ok(Break(verdict(done, Some(&after))));
             }
             let current = self.log.known(tenant, &[id]).await?.remove(&id);
             Ok(Continue((current, Some(after.last_attempt))))

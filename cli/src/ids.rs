@@ -1,0 +1,229 @@
+//! Short ids: the beginning of an id, as far as it is unique. All commands take them, as git takes those of commits.
+//!
+//! Ids of deliveries begin with their endpoint and their time, so their short form is the beginning of their last part,
+//! which is also that of the `webhook-id` header.
+
+use api::{
+    DeliveryId, EndpointId,
+    deliveries::{Delivery, List as ListDeliveries},
+    webhooks::{Endpoint, List as ListEndpoints},
+};
+
+use crate::{
+    calls::Api,
+    clock,
+    failure::Failure,
+    terminal::{cell, is_for_people, shown},
+};
+
+/// The shortest form of an id.
+const SHORTEST: usize = 8;
+/// The number of deliveries that are searched for a short id, the newest first.
+const SEARCHED: usize = 1_000;
+/// The largest page of the API.
+const PAGE: usize = 100;
+/// The most candidates that are shown for an ambiguous id.
+const CANDIDATES: usize = 10;
+/// A beginning of this length is unique in practice, so that the search can stop at the first match.
+const UNIQUE: usize = 12;
+/// The prefix of a `webhook-id`.
+const WEBHOOK: &str = "msg_";
+
+/// The length at which the beginnings of these ids differ. Equal ids count as one.
+fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let alike = ids
+        .iter()
+        .zip(ids.iter().skip(1))
+        .map(|(one, other)| one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count() + 1);
+    alike.max().unwrap_or_default().max(SHORTEST)
+}
+
+/// Shortens the ids of one list. A pipe gets whole ids, because programs compare them.
+pub(crate) struct Shortener {
+    length: usize,
+}
+
+impl Shortener {
+    pub(crate) fn for_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
+        Self { length: if is_for_people() { length(ids) } else { usize::MAX } }
+    }
+
+    pub(crate) fn for_deliveries(deliveries: &[Delivery]) -> Self {
+        Self::for_ids(deliveries.iter().map(|delivery| hash(&delivery.delivery_id)))
+    }
+
+    pub(crate) fn short(&self, id: &str) -> String {
+        // A dash at the end would look like a cut word.
+        shown(id.chars().take(self.length).collect::<String>().trim_end_matches('-'))
+    }
+
+    pub(crate) fn delivery(&self, id: &DeliveryId) -> String {
+        if self.length == usize::MAX { cell(id) } else { self.short(hash(id)) }
+    }
+}
+
+/// The short form of one delivery's id.
+pub(crate) fn short_delivery(id: &DeliveryId) -> String {
+    shown(&hash(id).chars().take(SHORTEST).collect::<String>())
+}
+
+/// The part of a delivery's id that is its `webhook-id`, or the whole id if it has another form.
+fn hash(id: &DeliveryId) -> &str {
+    match id.as_str().rsplit_once('.') {
+        Some((_, hash)) if hash.len() == 32 && is_hex(hash) => hash,
+        _ => id.as_str(),
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether the text is a whole UUID.
+pub(crate) fn is_uuid(text: &str) -> bool {
+    let parts: Vec<_> = text.split('-').collect();
+    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
+}
+
+/// Whether the text is a whole delivery id.
+fn is_delivery_id(text: &str) -> bool {
+    text.matches('.').count() == 3 && hash(&text.into()) != text
+}
+
+/// The only one of `found`, which were searched by `typed`.
+pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> Result<T, Failure> {
+    let typed = shown(typed);
+    match (found.pop(), found.is_empty()) {
+        (None, _) => Err(Failure::not_found(format!("No {kind} has an id that begins with {typed}."))),
+        (Some((id, _)), true) => Ok(id),
+        (Some(last), false) => {
+            let all: Vec<_> =
+                found.iter().chain([&last]).take(CANDIDATES).map(|(_, label)| format!("\n  {label}")).collect();
+            Err(Failure::ambiguous(format!("The ids of several objects begin with {typed}:{}", all.concat()))
+                .hint("Add characters until only one is left."))
+        }
+    }
+}
+
+/// The endpoint that is meant, by its id or the beginning of it.
+pub(crate) async fn endpoint(api: &Api, typed: &str) -> Result<EndpointId, Failure> {
+    if is_uuid(typed) {
+        return Ok(typed.to_ascii_lowercase().into());
+    }
+    let found = endpoints_like(&api.call(&ListEndpoints::new()).await?.webhook_endpoints, typed);
+    only(typed, "endpoint", found).map_err(|failure| match failure.is_not_found() {
+        true => failure.hint("`fanfare endpoints list` shows the ids."),
+        false => failure,
+    })
+}
+
+/// The endpoint of an option.
+pub(crate) async fn optional_endpoint(api: &Api, typed: Option<&str>) -> Result<Option<EndpointId>, Failure> {
+    match typed {
+        Some(typed) => endpoint(api, typed).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The endpoints whose id begins as typed, each with a line that tells it from others.
+pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(EndpointId, String)> {
+    let typed = typed.to_ascii_lowercase();
+    let is_meant =
+        |endpoint: &&Endpoint| !typed.is_empty() && endpoint.webhook_endpoint_id.as_str().starts_with(&typed);
+    let line = |endpoint: &Endpoint| {
+        let id = &endpoint.webhook_endpoint_id;
+        (id.clone(), format!("{}  {}", cell(id), label(endpoint)))
+    };
+    endpoints.iter().filter(is_meant).map(line).collect()
+}
+
+/// What people call an endpoint: its URL or, without one, its description.
+pub(crate) fn label(endpoint: &Endpoint) -> String {
+    match (&endpoint.url, &endpoint.description) {
+        (Some(url), _) => cell(url),
+        (None, Some(description)) => format!("(pull) {}", cell(description)),
+        (None, None) => "(pull)".to_owned(),
+    }
+}
+
+/// The delivery that is meant, by its id, the beginning of its short form, or its `webhook-id`.
+pub(crate) async fn delivery(api: &Api, typed: &str) -> Result<DeliveryId, Failure> {
+    if is_delivery_id(typed) {
+        return Ok(typed.into());
+    }
+    only(typed, "delivery", deliveries_like(api, typed).await?).map_err(|failure| match failure.is_not_found() {
+        true => failure.hint(format!(
+            "The newest {SEARCHED} deliveries were searched. Older ones need their whole id, from `fanfare --json \
+             deliveries list`, or --job."
+        )),
+        false => failure,
+    })
+}
+
+/// The newest deliveries whose short id begins as typed, each with a line that tells it from others.
+pub(crate) async fn deliveries_like(api: &Api, typed: &str) -> Result<Vec<(DeliveryId, String)>, Failure> {
+    let typed = typed.strip_prefix(WEBHOOK).unwrap_or(typed).to_ascii_lowercase();
+    let (mut found, mut searched) = (Vec::new(), 0);
+    if !is_hex(&typed) {
+        return Ok(found);
+    }
+    let mut call = ListDeliveries { limit: Some(PAGE), ..ListDeliveries::new() };
+    while searched < SEARCHED {
+        let page = api.call(&call).await?;
+        searched += PAGE;
+        let meant = page.deliveries.iter().filter(|delivery| hash(&delivery.delivery_id).starts_with(&typed));
+        found.extend(meant.map(|delivery| {
+            let Delivery { delivery_id, created_at, job_id, .. } = delivery;
+            let line = format!("{}  {}  {}", cell(delivery_id), clock::short(created_at), cell(job_id));
+            (delivery_id.clone(), line)
+        }));
+        if page.next_cursor.is_none() || (typed.len() >= UNIQUE && !found.is_empty()) {
+            break;
+        }
+        call.cursor = page.next_cursor;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_ids_are_as_long_as_they_must_be() {
+        let ids = ["01a1fd8f-0d9d-7467-9431-944eedd69c67", "01a1fd8f-0d9e-7467-9431-944eedd69c67"];
+        assert_eq!(length(ids.into_iter()), 13);
+        assert_eq!(length(ids.into_iter().take(1)), SHORTEST);
+        assert_eq!(length(["0123456789", "0123456789"].into_iter()), SHORTEST, "one delivery twice");
+        assert_eq!(length([].into_iter()), SHORTEST);
+        let id = "callback.3.1769860800999.0123456789abcdef0123456789abcdef".into();
+        assert_eq!(short_delivery(&id), "01234567");
+        assert_eq!(Shortener { length: 9 }.short(ids[0]), "01a1fd8f");
+        assert_eq!(Shortener { length: 9 }.delivery(&id), "012345678");
+        assert_eq!(short_delivery(&"another\u{1b}form".into()), "another\u{FFFD}");
+    }
+
+    #[test]
+    fn whole_ids_are_recognized() {
+        assert!(is_uuid("01a1fd8f-0d9d-7467-9431-944eedd69c67"));
+        assert!(is_delivery_id("callback.3.1769860800999.0123456789abcdef0123456789abcdef"));
+        for other in ["", "01a1fd8f", "01a1fd8f-0d9d-7467-9431-944eedd69c6x", "callback.3.1.0123", "-----"] {
+            assert!(!is_uuid(other) && !is_delivery_id(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_ambiguous_id_lists_its_candidates() {
+        let found = || vec![(1, "01 one".to_owned()), (2, "02 two".to_owned())];
+        let failure = only("0", "endpoint", found()).expect_err("two");
+        assert_eq!(
+            (failure.exit_code(), failure.to_string().as_str()),
+            (1, "The ids of several objects begin with 0:\n  01 one\n  02 two")
+        );
+        assert_eq!(only("01", "endpoint", found()[..1].to_vec()).expect("one"), 1);
+        assert_eq!(only::<u8>("3", "endpoint", Vec::new()).expect_err("none").exit_code(), 4);
+    }
+}
