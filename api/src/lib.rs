@@ -14,13 +14,14 @@ pub mod account;
 pub mod auth;
 pub mod deliveries;
 pub mod error;
+pub mod team;
 mod text;
 pub mod webhooks;
 
 pub use call::{Call, Done, MAX_ELEMENTS};
 pub use name::{ClosedSet, NotAName, Open};
 pub use text::{
-    CliLoginId, Cursor, DeliveryId, Description, Email, EndpointId, KeyId, LeaseId, Name, RecoveryId, Secret, Slug,
-    TenantId, Timestamp, UserId, WebhookId,
+    CliLoginId, Cursor, DeliveryId, Description, Email, EndpointId, InvitationId, KeyId, LeaseId, Name, RecoveryId,
+    Secret, Slug, TenantId, Timestamp, UserId, WebhookId,
 };
 pub use webhooks::EventFilter;

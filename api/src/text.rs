@@ -68,6 +68,7 @@ texts! {
                         is trimmed and stored in lower case."
     }
     EndpointId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
+    InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     KeyId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     LeaseId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] } + input {

@@ -3,12 +3,13 @@
 use std::{path::PathBuf, str::FromStr};
 
 use api::{
-    ClosedSet, NotAName, TenantId, Timestamp,
+    ClosedSet, NotAName, Secret, TenantId, Timestamp,
+    account::Role,
     deliveries::{Missed, Status},
     webhooks::EventName,
 };
 use clap::{
-    Args, Parser, Subcommand,
+    ArgGroup, Args, Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::Shell;
@@ -35,6 +36,9 @@ pub(crate) struct Arguments {
     /// Address of the service [default: that of the latest login, or http://127.0.0.1:9000]
     #[arg(long, global = true, env = "FANFARE_API", value_name = "URL", value_parser = service)]
     pub(crate) api: Option<Url>,
+    /// Name of a stored login, for several services or organizations
+    #[arg(long, global = true, env = "FANFARE_PROFILE", value_name = "NAME", value_parser = profile)]
+    pub(crate) profile: Option<String>,
     /// PEM file of certificates to trust in addition to those of the system
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
@@ -52,7 +56,9 @@ pub(crate) enum Command {
 Examples:
   fanfare login
   fanfare --api https://api.example.com login
-  echo $KEY | fanfare login --key        # without a browser")]
+  echo $KEY | fanfare login --key    # without a browser
+  fanfare --json login --no-wait     # prints the address for a person
+  fanfare login --complete           # once the person has approved it")]
     Login(Login),
     /// Delete the API key of this machine, here and at the service
     #[command(after_help = "Example:\n  fanfare logout")]
@@ -73,6 +79,14 @@ Examples:
   fanfare send --job job-2 --event job.failed --error '{\"code\": 7}'
   fanfare send --job job-3 --tenant ID --queue-url QUEUE")]
     Send(Send),
+    /// Post a sample event to a local program, without the service
+    #[command(after_help = "\
+The event is signed with the secret that `fanfare listen` stored on this machine.
+
+Examples:
+  fanfare trigger job.completed --to 3000/hook
+  echo $SECRET | fanfare trigger job.failed --to 3000/hook --secret")]
+    Trigger(Trigger),
     /// Forward events to a local program
     #[command(after_help = "\
 Events that arrive while `fanfare listen` is stopped are kept for three days. The endpoint and its signing secret stay the same from one run to the next.
@@ -83,6 +97,38 @@ Examples:
   fanfare listen --to 3000/hook --events job.failed --since 1h
   fanfare listen --to 3000/hook --print-secret --print-body")]
     Listen(Listen),
+    /// Print the address of a page of the console, and open it
+    #[command(after_help = "\
+Examples:
+  fanfare open
+  fanfare open a6250e60    # a delivery or an endpoint
+  fanfare open keys")]
+    Open {
+        /// Beginning of the id of a delivery or an endpoint, or deliveries, keys, team, settings or account
+        what: Option<String>,
+        /// Address in the output only, without a browser
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// List and delete API keys. `fanfare open keys` issues them
+    #[command(subcommand)]
+    Keys(Keys),
+    /// List, invite and remove members
+    #[command(subcommand)]
+    Team(Team),
+    /// Show and change the settings of the organization
+    #[command(after_help = "Examples:\n  fanfare settings\n  fanfare settings --email ops@example.com")]
+    Settings(Settings),
+    /// List the stored logins
+    #[command(after_help = "\
+Examples:
+  fanfare --profile staging --api https://staging.example.com login
+  fanfare --profile staging endpoints list
+  fanfare profiles")]
+    Profiles,
+    /// Check the connection to the service, the clock and the API key
+    #[command(after_help = "Example:\n  fanfare doctor")]
+    Doctor,
     /// Print shell completions
     #[command(after_help = "Example:\n  fanfare completions bash > ~/.local/share/bash-completion/completions/fanfare")]
     Completions {
@@ -100,11 +146,17 @@ Examples:
 #[derive(Args)]
 pub(crate) struct Login {
     /// API key from standard input instead of the browser
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["no_browser", "no_wait", "complete"])]
     pub(crate) key: bool,
     /// Sign-in address in the output only, without a browser
     #[arg(long)]
     pub(crate) no_browser: bool,
+    /// Sign-in address in the output, and an end before it is approved
+    #[arg(long, conflicts_with = "complete")]
+    pub(crate) no_wait: bool,
+    /// End of a login that began with --no-wait
+    #[arg(long)]
+    pub(crate) complete: bool,
 }
 
 #[derive(Subcommand)]
@@ -112,10 +164,18 @@ pub(crate) enum Endpoints {
     /// List all endpoints
     #[command(after_help = "Example:\n  fanfare endpoints list")]
     List,
+    /// Show an endpoint
+    #[command(after_help = "Example:\n  fanfare endpoints get ID")]
+    Get {
+        /// Id of the endpoint, or the beginning of it
+        id: String,
+    },
     /// Create an endpoint, and print its signing secret once
     #[command(after_help = "\
 Examples:
   fanfare endpoints create https://example.com/hook --events job.failed
+  fanfare endpoints create https://example.com/hook --header 'x-team: jobs'
+  echo $SECRET | fanfare endpoints create https://example.com/hook --secret
   fanfare endpoints create --pull --description 'the laptop'")]
     Create {
         /// URL that deliveries are posted to
@@ -130,6 +190,12 @@ Examples:
         /// Events to deliver, separated by commas [default: all]
         #[arg(long, value_delimiter = ',')]
         events: Vec<String>,
+        /// Header of each attempt, as 'name: value'
+        #[arg(long = "header", value_name = "HEADER", value_parser = header)]
+        headers: Vec<(String, Secret)>,
+        /// Signing secret from FANFARE_SIGNING_SECRET or standard input, instead of a new one
+        #[arg(long)]
+        secret: bool,
     },
     /// Change an endpoint
     #[command(after_help = "\
@@ -137,27 +203,37 @@ Examples:
   fanfare endpoints update ID --url https://example.com/new
   fanfare endpoints update ID --active false
   fanfare endpoints update ID --events all")]
+    #[command(group(ArgGroup::new("change").required(true).multiple(true)))]
     Update {
         /// Id of the endpoint, or the beginning of it
         id: String,
         /// New URL
-        #[arg(long)]
+        #[arg(long, group = "change")]
         url: Option<String>,
         /// New description; an empty text removes it
-        #[arg(long)]
+        #[arg(long, group = "change")]
         description: Option<String>,
         /// Whether the endpoint is active
-        #[arg(long)]
+        #[arg(long, group = "change")]
         active: Option<bool>,
         /// Events to deliver, separated by commas, or `all`
-        #[arg(long, value_delimiter = ',')]
+        #[arg(long, group = "change", value_delimiter = ',')]
         events: Vec<String>,
+        /// Header of each attempt, as 'name: value'. All headers are replaced
+        #[arg(long = "header", group = "change", value_name = "HEADER", value_parser = header)]
+        headers: Vec<(String, Secret)>,
+        /// Removal of all headers
+        #[arg(long, group = "change", conflicts_with = "headers")]
+        no_headers: bool,
     },
     /// Replace the signing secret, and print the new one once. Both secrets sign during the overlap
     #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
     Rotate {
         /// Id of the endpoint, or the beginning of it
         id: String,
+        /// New secret from FANFARE_SIGNING_SECRET or standard input
+        #[arg(long)]
+        secret: bool,
     },
     /// Send a test event to an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints test ID")]
@@ -170,7 +246,76 @@ Examples:
     Delete {
         /// Id of the endpoint, or the beginning of it
         id: String,
+        /// No question
+        #[arg(long)]
+        yes: bool,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Keys {
+    /// List the API keys that you manage
+    #[command(after_help = "Example:\n  fanfare keys list")]
+    List,
+    /// Delete an API key, which stops working immediately
+    #[command(after_help = "Example:\n  fanfare keys delete ID")]
+    Delete {
+        /// Id of the key, or the beginning of it
+        id: String,
+        /// No question
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Team {
+    /// List members and open invitations
+    #[command(after_help = "Example:\n  fanfare team list")]
+    List,
+    /// Invite a person by email
+    #[command(after_help = "Example:\n  fanfare team invite bo@example.com")]
+    Invite {
+        /// Email address of the person
+        email: String,
+        /// Role of the new member
+        #[arg(long, default_value = "member", value_parser = one_of::<Role>())]
+        role: Role,
+    },
+    /// Cancel an invitation
+    #[command(after_help = "Example:\n  fanfare team cancel bo@example.com")]
+    Cancel {
+        /// Email address that was invited
+        email: String,
+    },
+    /// Change the role of a member
+    #[command(after_help = "Example:\n  fanfare team role bo@example.com owner")]
+    Role {
+        /// Email address or id of the member
+        member: String,
+        /// New role
+        #[arg(value_parser = one_of::<Role>())]
+        role: Role,
+    },
+    /// Remove a member, and delete their account
+    #[command(after_help = "Example:\n  fanfare team remove bo@example.com")]
+    Remove {
+        /// Email address or id of the member
+        member: String,
+        /// No question
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Settings {
+    /// New address for emails about failing endpoints and failed jobs
+    #[arg(long)]
+    pub(crate) email: Option<String>,
+    /// Whether emails about failed jobs are sent
+    #[arg(long)]
+    pub(crate) job_failures: Option<bool>,
 }
 
 #[derive(Subcommand)]
@@ -280,6 +425,28 @@ pub(crate) struct Send {
 }
 
 #[derive(Args)]
+pub(crate) struct Trigger {
+    /// Event
+    #[arg(value_parser = event_of_a_job())]
+    pub(crate) event: EventName,
+    /// Local program: a port, as in 3000/hook, or a URL
+    #[arg(long, value_name = "URL", value_parser = program)]
+    pub(crate) to: Url,
+    /// Id of the job
+    #[arg(long, default_value = "sample")]
+    pub(crate) job: String,
+    /// Endpoint whose stored secret signs, if there are several: the beginning of its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) endpoint: Option<String>,
+    /// Signing secret from FANFARE_SIGNING_SECRET or standard input
+    #[arg(long, conflicts_with = "endpoint")]
+    pub(crate) secret: bool,
+    /// No check of the local program's certificate
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct Listen {
     /// Local program: a port, as in 3000/hook, or a URL
     #[arg(long, value_name = "URL", value_parser = program)]
@@ -337,6 +504,21 @@ fn json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
     RawValue::from_string(kept)
 }
 
+/// Parses `name: value`.
+fn header(text: &str) -> Result<(String, Secret), String> {
+    let (name, value) = text.split_once(':').ok_or("must be a name and a value, as in 'authorization: Bearer abc'")?;
+    Ok((name.trim().to_owned(), value.trim().into()))
+}
+
+/// Parses the name of a profile.
+fn profile(text: &str) -> Result<String, String> {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    match (1..=60).contains(&text.len()) && is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("must be at most 60 letters, digits, dots, dashes and underscores".to_owned()),
+    }
+}
+
 /// Parses a time in RFC 3339, or an age.
 fn since(text: &str) -> Result<Timestamp, String> {
     let time = match humantime::parse_duration(text) {
@@ -355,6 +537,29 @@ mod tests {
     #[test]
     fn the_commands_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_examples_of_the_page_are_commands() {
+        let page = include_str!("../../docs/listening.md");
+        let blocks = page.split("```sh\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+        let lines = blocks
+            .flat_map(str::lines)
+            .filter_map(|line| line.split_once("fanfare ").filter(|(before, _)| !before.contains("cargo")));
+        let mut count = 0;
+        for (_, line) in lines {
+            let (mut words, mut is_quoted) = (vec![String::from("fanfare")], false);
+            for part in line.split(" #").next().unwrap_or_default().split('\'') {
+                match is_quoted {
+                    true => words.push(part.to_owned()),
+                    false => words.extend(part.split_whitespace().map(ToOwned::to_owned)),
+                }
+                is_quoted = !is_quoted;
+            }
+            Arguments::try_parse_from(&words).unwrap_or_else(|error| unreachable!("{line}: {error}"));
+            count += 1;
+        }
+        assert!(count > 15, "{count}");
     }
 
     #[test]

@@ -61,6 +61,21 @@ impl Api {
         self.base.scheme() == "https" || is_loopback(&self.base)
     }
 
+    /// Whether calls use the key in `FANFARE_API_KEY`.
+    pub(crate) fn has_key_of_environment(&self) -> bool {
+        matches!(self.caller, Caller::KeyOfEnvironment(_))
+    }
+
+    /// The source of the credentials.
+    pub(crate) fn key_source(&self) -> &'static str {
+        match self.caller {
+            Caller::Anonymous => "none",
+            Caller::Key(_) => "that of the last login",
+            Caller::KeyOfEnvironment(_) => "that in FANFARE_API_KEY",
+            Caller::Session(_) => "a session",
+        }
+    }
+
     /// The address of a page.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("{}{path}", self.origin())
@@ -101,6 +116,7 @@ impl Api {
                 Failure::not_signed_in(format!("The API key in FANFARE_API_KEY is not valid for {origin}."))
                     .hint("Set a valid key, or unset FANFARE_API_KEY to use the key of `fanfare login`.")
             }
+            Caller::Anonymous => Failure::not_signed_in(format!("Not signed in to {origin}.")),
             _ => Failure::not_signed_in(format!("The API key or session for {origin} is no longer valid.")),
         }
     }

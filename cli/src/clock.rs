@@ -51,6 +51,17 @@ pub(crate) fn until(time: &Timestamp) -> Option<String> {
     Some(span(left + Duration::from_millis(999)))
 }
 
+/// Whether a time is yet to come.
+pub(crate) fn is_ahead(time: &Timestamp) -> bool {
+    parse_rfc3339(time.as_str()).is_ok_and(|time| time > SystemTime::now())
+}
+
+/// A time for a narrow column, without its year: `01-31 12:00:00`.
+pub(crate) fn narrow(time: &Timestamp) -> String {
+    let short = short(time);
+    short.get("2026-".len()..).unwrap_or(&short).to_owned()
+}
+
 /// A time without its fractions: `2026-01-31 12:00:00`.
 pub(crate) fn short(time: &Timestamp) -> String {
     shown(time.as_str().get(..19).unwrap_or(time.as_str())).replace('T', " ")

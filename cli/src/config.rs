@@ -1,4 +1,4 @@
-//! The credentials file: the latest service, an API key for each service, and the secrets of its endpoints.
+//! The credentials file: the latest service, an API key for each service or profile, and the secrets of its endpoints.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use api::{EndpointId, KeyId, Secret};
+use api::{CliLoginId, EndpointId, KeyId, Secret};
 use serde::{Deserialize, Serialize};
 use url::Url;
 use zeroize::Zeroizing;
@@ -18,6 +18,8 @@ use crate::failure::Failure;
 pub(crate) struct Config {
     folder: Option<PathBuf>,
     kept: Kept,
+    /// The chosen profile. Without one, credentials are found by the address of the service.
+    profile: Option<String>,
 }
 
 const FILE: &str = "credentials.json";
@@ -32,6 +34,18 @@ struct Kept {
     /// By origin, so that a key for one service is never sent to another.
     #[serde(default)]
     services: BTreeMap<String, Service>,
+    /// By name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    profiles: BTreeMap<String, Profile>,
+}
+
+/// Credentials with a name: for several services, or several organizations of one service.
+#[derive(Clone, Default, Deserialize, Serialize)]
+struct Profile {
+    /// The origin of the service.
+    api: String,
+    #[serde(flatten)]
+    service: Service,
 }
 
 /// The credentials for one service.
@@ -44,12 +58,31 @@ pub(crate) struct Service {
     /// The signing secrets of endpoints that `listen` created.
     #[serde(default)]
     pub(crate) secrets: BTreeMap<EndpointId, Secret>,
+    /// The login that `login --complete` completes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) waiting: Option<Waiting>,
+}
+
+/// A login that a person has to approve.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct Waiting {
+    pub(crate) request_id: CliLoginId,
+    pub(crate) secret: Secret,
+}
+
+/// A set of credentials, for the list of them.
+pub(crate) struct Known<'a> {
+    pub(crate) profile: Option<&'a str>,
+    pub(crate) api: &'a str,
+    pub(crate) is_signed_in: bool,
+    /// Whether it is used without `--profile` and `--api`.
+    pub(crate) is_default: bool,
 }
 
 impl Config {
-    pub(crate) fn load() -> Result<Self, Failure> {
+    pub(crate) fn load(profile: Option<String>) -> Result<Self, Failure> {
         // Scripts without a configuration folder have their key in the environment.
-        let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default() }) };
+        let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default(), profile }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
         let unreadable = |why: String| {
@@ -63,7 +96,42 @@ impl Config {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
             Err(error) => return Err(unreadable(error.to_string())),
         };
-        Ok(Self { folder: Some(folder), kept })
+        Ok(Self { folder: Some(folder), kept, profile })
+    }
+
+    /// Reads the file again.
+    pub(crate) fn reloaded(&self) -> Result<Self, Failure> {
+        Self::load(self.profile.clone())
+    }
+
+    /// The path of the file.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(FILE))
+    }
+
+    /// Whether other users of the machine can read the file.
+    pub(crate) fn is_open_to_others(&self) -> bool {
+        #[cfg(unix)]
+        if let Some(found) = self.path().and_then(|path| fs::metadata(path).ok()) {
+            return std::os::unix::fs::MetadataExt::mode(&found) & 0o077 != 0;
+        }
+        false
+    }
+
+    /// All credentials: those of services first.
+    pub(crate) fn known(&self) -> impl Iterator<Item = Known<'_>> {
+        let services = self.kept.services.iter().map(|(api, service)| Known {
+            profile: None,
+            api,
+            is_signed_in: service.key.is_some(),
+            is_default: self.kept.latest.as_ref() == Some(api),
+        });
+        services.chain(self.kept.profiles.iter().map(|(name, Profile { api, service })| Known {
+            profile: Some(name),
+            api,
+            is_signed_in: service.key.is_some(),
+            is_default: false,
+        }))
     }
 
     /// The folder, which only its owner can open.
@@ -80,29 +148,55 @@ impl Config {
         file.map_err(|error| Failure::of_file(&path, &error))
     }
 
-    /// The service of the latest login.
+    /// The service of the profile or, without one, of the latest login.
     pub(crate) fn latest(&self) -> Option<Url> {
-        self.kept.latest.as_ref()?.parse().ok()
+        match &self.profile {
+            Some(name) => self.kept.profiles.get(name)?.api.parse().ok(),
+            None => self.kept.latest.as_ref()?.parse().ok(),
+        }
     }
 
+    /// Whether the chosen profile is missing.
+    pub(crate) fn lacks_profile(&self) -> Option<&str> {
+        self.profile.as_deref().filter(|name| !self.kept.profiles.contains_key(*name))
+    }
+
+    /// The credentials for a service. A profile has some for one service only.
     pub(crate) fn service(&self, origin: &str) -> Service {
-        self.kept.services.get(origin).cloned().unwrap_or_default()
+        match &self.profile {
+            Some(name) => self.kept.profiles.get(name).filter(|profile| profile.api == origin).map(|one| &one.service),
+            None => self.kept.services.get(origin),
+        }
+        .cloned()
+        .unwrap_or_default()
     }
 
     /// Changes the credentials for a service. Another process may have changed the file meanwhile, so it is read again.
     pub(crate) fn change(&mut self, origin: &str, change: impl FnOnce(&mut Service)) -> Result<(), Failure> {
         let lock = self.lock_file("lock")?;
         lock.lock()?;
-        *self = Self::load()?;
-        change(self.kept.services.entry(origin.to_owned()).or_default());
+        *self = self.reloaded()?;
+        match &self.profile {
+            Some(name) => {
+                let profile = self.kept.profiles.entry(name.clone()).or_default();
+                if profile.api != origin {
+                    *profile = Profile { api: origin.to_owned(), service: Service::default() };
+                }
+                change(&mut profile.service);
+            }
+            None => change(self.kept.services.entry(origin.to_owned()).or_default()),
+        }
         self.store()
     }
 
-    /// Records whether this service is the one of the latest login.
+    /// Records whether this service is the one of the latest login. Logins of profiles do not count.
     pub(crate) fn prefer(&mut self, origin: &str, is_latest: bool) -> Result<(), Failure> {
+        if self.profile.is_some() {
+            return Ok(());
+        }
         let lock = self.lock_file("lock")?;
         lock.lock()?;
-        *self = Self::load()?;
+        *self = self.reloaded()?;
         match is_latest {
             true => self.kept.latest = Some(origin.to_owned()),
             false if self.kept.latest.as_deref() == Some(origin) => self.kept.latest = None,

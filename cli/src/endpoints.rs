@@ -1,7 +1,8 @@
 //! `fanfare endpoints`.
 
 use api::{
-    Done, Secret,
+    Done, Secret, Timestamp,
+    error::Reason,
     webhooks::{Create, Delete, Endpoint, Kind, List, Test, Update},
 };
 use serde_json::json;
@@ -13,8 +14,9 @@ use crate::{
     config::Config,
     failure::Failure,
     ids::{self, Shortener},
+    input::{confirm, signing_secret},
     table::{self, Column},
-    terminal::{cell, cell_of, is_for_people, note, say, say_json, tell},
+    terminal::{cell, cell_of, is_for_people, note, say, say_json, shown, tell},
 };
 
 const COLUMNS: &[Column] = &[
@@ -30,24 +32,47 @@ const SECRET: &str = "Signing secret, shown once";
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_json: bool) -> Result<(), Failure> {
     match command {
         Endpoints::List => list(api, is_json).await,
-        Endpoints::Create { url, pull, description, events } => {
-            let kind = pull.then_some(Kind::Pull);
-            let (description, events) = (description.map(Some), self::events(&events));
-            let created = api.call(&Create { kind, url, description, events, ..Create::new() }).await?;
+        Endpoints::Get { id } => {
+            let endpoint = ids::whole_endpoint(api, &id).await?;
+            if is_json { Ok(say_json(&endpoint)?) } else { show(api, &endpoint) }
+        }
+        Endpoints::Create { url, pull, description, events, headers, secret } => {
+            let call = Create {
+                kind: pull.then_some(Kind::Pull),
+                url,
+                signing_secret: if secret { Some(signing_secret()?) } else { None },
+                headers: (!headers.is_empty()).then(|| Some(headers.into_iter().collect())),
+                description: description.map(Some),
+                events: self::events(&events),
+                ..Create::new()
+            };
+            let created = api.call(&call).await?;
             tell(&created, is_json, &cell(&created.message))?;
             let secret = created.signing_secret.as_ref().map_or("", Secret::reveal);
             details(is_json, &[("Endpoint", created.webhook_endpoint_id.as_str()), (SECRET, secret)])
         }
-        Endpoints::Update { id, url, description, active, events } => {
-            let id = ids::endpoint(api, &id).await?;
-            let description = description.map(|text| Some(text).filter(|text| !text.is_empty()));
-            let events = self::events(&events);
-            let done = api.call(&Update { url, description, active, events, ..Update::new(id) }).await?;
+        Endpoints::Update { id, url, description, active, events, headers, no_headers } => {
+            let headers = match no_headers {
+                true => Some(None),
+                false => (!headers.is_empty()).then(|| Some(headers.into_iter().collect())),
+            };
+            let update = Update {
+                url,
+                headers,
+                description: description.map(|text| Some(text).filter(|text| !text.is_empty())),
+                active,
+                events: self::events(&events),
+                ..Update::new(ids::endpoint(api, &id).await?)
+            };
+            let done = api.call(&update).await.map_err(|failure| match failure.reason() {
+                Some(Reason::HeadersNeeded) => failure.hint("Add --header for each header, or --no-headers."),
+                _ => failure,
+            })?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
-        Endpoints::Rotate { id } => {
+        Endpoints::Rotate { id, secret: is_chosen } => {
             let id = ids::endpoint(api, &id).await?;
-            let secret = crate::secret::generate()?;
+            let secret = if is_chosen { signing_secret()? } else { crate::secret::generate()? };
             let update = Update { signing_secret: Some(secret.clone()), ..Update::new(id.clone()) };
             let Done { success, message } = api.call(&update).await?;
             // This machine stores a secret only for its own `listen`.
@@ -58,6 +83,9 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                     note(&format!("The secret could not be stored on this machine: {error}"));
                 }
             }
+            if is_chosen {
+                return Ok(tell(&Done { success, message: message.clone() }, is_json, &cell(&message))?);
+            }
             let rotated = json!({ "success": success, "message": message, "signing_secret": secret });
             tell(&rotated, is_json, &cell(&message))?;
             details(is_json, &[(SECRET, secret.reveal())])
@@ -67,8 +95,11 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             tell(&tested, is_json, &cell(&tested.message))?;
             details(is_json, &[("Delivery", tested.delivery_id.as_str())])
         }
-        Endpoints::Delete { id } => {
-            let done = api.call(&Delete::new(ids::endpoint(api, &id).await?)).await?;
+        Endpoints::Delete { id, yes } => {
+            let endpoint = ids::whole_endpoint(api, &id).await?;
+            let label = ids::label(&endpoint);
+            confirm(&format!("Delete the endpoint {label}? Its pending and held deliveries end."), yes)?;
+            let done = api.call(&Delete::new(endpoint.webhook_endpoint_id)).await?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
     }
@@ -85,6 +116,36 @@ fn details(is_json: bool, details: &[(&str, &str)]) -> Result<(), Failure> {
 /// The `events` field of a call. `all` is sent as null.
 pub(crate) fn events(events: &[String]) -> Option<Option<Vec<String>>> {
     (!events.is_empty()).then(|| Some(events.to_vec()).filter(|events| events != &["all"]))
+}
+
+fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
+    let id = &endpoint.webhook_endpoint_id;
+    let time = |time: Option<&Timestamp>| {
+        time.map_or_else(String::new, |time| format!("{} UTC ({} ago)", clock::short(time), clock::age(time)))
+    };
+    let until = endpoint.previous_secret_expires_at.as_ref().map(clock::short);
+    for (title, value) in [
+        ("Endpoint", cell(id)),
+        ("URL", cell_of(endpoint.url.as_ref())),
+        ("Kind", cell(&endpoint.kind)),
+        ("Description", cell_of(endpoint.description.as_ref())),
+        ("State", state(endpoint)),
+        ("Events", endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events))),
+        ("Headers", shown(&endpoint.header_names.join(", "))),
+        ("Created", time(Some(&endpoint.created_at))),
+        ("Changed", time(Some(&endpoint.updated_at))),
+        ("Failing since", time(endpoint.failing_since.as_ref())),
+        ("Disabled", time(endpoint.disabled_at.as_ref())),
+        ("Previous secret signs until", until.map_or_else(String::new, |until| format!("{until} UTC"))),
+        ("Last call of receive", time(endpoint.last_asked_at.as_ref())),
+        ("Last received delivery", time(endpoint.last_taken_at.as_ref())),
+        ("Page", api.page(&format!("/console/endpoints/{}", cell(id)))),
+    ] {
+        if !value.is_empty() {
+            say(&format!("{title}: {value}"))?;
+        }
+    }
+    Ok(())
 }
 
 async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {

@@ -15,6 +15,8 @@ pub(crate) struct Failure {
     message: String,
     /// The remedy, as far as it is known.
     hint: Option<String>,
+    /// Whether the message was printed already.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ pub(crate) struct Refusal {
 
 impl Failure {
     fn new(cause: Cause, message: impl Into<String>) -> Self {
-        Self { cause, message: message.into(), hint: None }
+        Self { cause, message: message.into(), hint: None, is_told: false }
     }
 
     pub(crate) fn refused(refusal: Refusal, message: impl Into<String>) -> Self {
@@ -113,6 +115,10 @@ impl Failure {
         }
     }
 
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self.cause, Cause::Refused(Refusal { status: 403, .. }))
+    }
+
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self.cause, Cause::Refused(Refusal { status: 404, .. }))
     }
@@ -121,12 +127,14 @@ impl Failure {
         matches!(self.cause, Cause::NotSignedIn)
     }
 
-    pub(crate) fn is_unreachable(&self) -> bool {
-        matches!(self.cause, Cause::Unreachable)
+    /// The same failure, whose message was printed already.
+    pub(crate) fn told(self) -> Self {
+        Self { is_told: true, ..self }
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
-        matches!(self.cause, Cause::Gone)
+    /// The remedy, as far as it is known.
+    pub(crate) fn remedy(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// The reason of a conflict.
@@ -160,8 +168,11 @@ impl Failure {
         }
     }
 
-    /// Prints the failure to standard error.
+    /// Prints the failure to standard error, unless it was printed or its reader is gone.
     pub(crate) fn print(&self, is_json: bool) {
+        if self.is_told || matches!(self.cause, Cause::Gone) {
+            return;
+        }
         #[derive(Serialize)]
         struct Shown<'a> {
             code: String,

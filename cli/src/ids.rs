@@ -89,7 +89,7 @@ pub(crate) fn is_uuid(text: &str) -> bool {
 }
 
 /// Whether the text is a whole delivery id.
-fn is_delivery_id(text: &str) -> bool {
+pub(crate) fn is_delivery_id(text: &str) -> bool {
     text.matches('.').count() == 3 && hash(&text.into()) != text
 }
 
@@ -114,10 +114,22 @@ pub(crate) async fn endpoint(api: &Api, typed: &str) -> Result<EndpointId, Failu
         return Ok(typed.to_ascii_lowercase().into());
     }
     let found = endpoints_like(&api.call(&ListEndpoints::new()).await?.webhook_endpoints, typed);
-    only(typed, "endpoint", found).map_err(|failure| match failure.is_not_found() {
+    only(typed, "endpoint", found).map_err(with_list)
+}
+
+/// The endpoint that is meant, with its settings.
+pub(crate) async fn whole_endpoint(api: &Api, typed: &str) -> Result<Endpoint, Failure> {
+    let endpoints = api.call(&ListEndpoints::new()).await?.webhook_endpoints;
+    let id = only(typed, "endpoint", endpoints_like(&endpoints, typed)).map_err(with_list)?;
+    let found = endpoints.into_iter().find(|endpoint| endpoint.webhook_endpoint_id == id);
+    found.ok_or_else(|| Failure::not_found("Endpoint not found."))
+}
+
+fn with_list(failure: Failure) -> Failure {
+    match failure.is_not_found() {
         true => failure.hint("`fanfare endpoints list` shows the ids."),
         false => failure,
-    })
+    }
 }
 
 /// The endpoint of an option.
@@ -140,7 +152,7 @@ pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(Endpoi
     endpoints.iter().filter(is_meant).map(line).collect()
 }
 
-/// What people call an endpoint: its URL or, without one, its description.
+/// The name of an endpoint for people: its URL or, without one, its description.
 pub(crate) fn label(endpoint: &Endpoint) -> String {
     match (&endpoint.url, &endpoint.description) {
         (Some(url), _) => cell(url),

@@ -59,7 +59,7 @@ pub(crate) async fn run(
     let show = Show::new(api.origin(), listen.to.clone(), output);
     let poster = Arc::new(Poster::new(network, listen.to, listen.insecure)?);
     let settler = tokio::spawn(Settler::new(api.clone(), show).run(settlements));
-    let taken = take(api, &mut source, &poster, &done, stop).await;
+    let taken = take(api, config, &mut source, &poster, &done, stop).await;
     drop(done);
     let settled = settler.await.unwrap_or_else(|error| Err(Failure::local(error.to_string())));
     if let Ok(sum) = &settled {
@@ -72,6 +72,7 @@ pub(crate) async fn run(
 /// been passed to the settler.
 async fn take(
     api: &Api,
+    config: &Config,
     source: &mut Source,
     poster: &Arc<Poster>,
     done: &mpsc::UnboundedSender<Done>,
@@ -104,7 +105,11 @@ async fn take(
         heard.lines.iter().for_each(|line| note(line));
         let pause = match heard.next {
             Next::Taken(deliveries, pause) => {
-                deliveries.first().and_then(|delivery| source.outdated(delivery)).iter().for_each(|line| note(line));
+                deliveries
+                    .first()
+                    .and_then(|delivery| source.outdated(config, delivery))
+                    .iter()
+                    .for_each(|line| note(line));
                 for delivery in deliveries {
                     let (slots, poster, done, stop) = (slots.clone(), poster.clone(), done.clone(), stop.clone());
                     posts.spawn(async move {

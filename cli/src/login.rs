@@ -1,36 +1,76 @@
 //! Signing in and out.
 
 use std::{
-    io::{BufRead, IsTerminal, Read},
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use api::{
-    KeyId, Open, Secret,
+    CliLoginId, KeyId, Open, Secret, Timestamp,
     account::{ActiveMember, CreateKey, DeleteKey, Organization, Organizations, Profile, Role, SignOut},
-    auth::{CliLogin, CliLoginCreate, CliLoginPoll},
+    auth::{CliLogin, CliLoginCreate, CliLoginPoll, comparison_code},
 };
 use serde::Serialize;
+use serde_json::json;
 use url::Url;
-use zeroize::Zeroizing;
 
 use crate::{
     args::Login,
+    browser::{has_person, open},
     calls::{Api, Caller},
-    config::Config,
+    config::{Config, Waiting},
     failure::Failure,
-    terminal::{cell, note, say, say_json, shown},
+    input::hidden_line,
+    terminal::{cell, note, say, say_json, shown, tell},
 };
 
 /// The time between two questions whether the login is approved.
 const PAUSE: Duration = Duration::from_secs(2);
+/// The time in which a login can be approved.
+const LASTS: Duration = Duration::from_secs(10 * 60);
 
 /// Signs in, and stores an API key.
 pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json: bool) -> Result<(), Failure> {
-    let (key, id) = match login.key {
-        true => (typed_key()?, None),
-        false => issued_key(api, login.no_browser).await?,
+    let (key, id) = if login.key {
+        (typed_key()?, None)
+    } else if login.complete {
+        let waiting = config.service(&api.origin()).waiting.ok_or_else(|| {
+            Failure::local(format!("No login to {} is waiting.", api.origin())).hint("Run `fanfare login --no-wait`.")
+        })?;
+        let issued = issued_key(api, waiting.into()).await;
+        // A network failure leaves it waiting.
+        if !issued.as_ref().is_err_and(Failure::is_passing) {
+            config.change(&api.origin(), |service| service.waiting = None)?;
+        }
+        issued?
+    } else {
+        if !login.no_wait && !login.no_browser && !has_person() {
+            let failure = Failure::usage("This login waits for a person, and standard input is not a terminal.");
+            return Err(failure.hint(
+                "Pipe an API key into `fanfare login --key`, or run `fanfare login --no-wait` and, once a person has \
+                 approved it, `fanfare login --complete`.",
+            ));
+        }
+        let request = Request::create(api).await?;
+        let page = request.page(&api.base);
+        if login.no_wait || is_json {
+            let code = comparison_code(&request.id);
+            let shown = json!({ "url": page.as_str(), "code": code, "expires_at": request.expires_at });
+            let meaning = format!(
+                "Open this address in a browser, check that it shows the code {code}, and approve the login:\n\n  \
+                 {page}\n\nThen run `fanfare login --complete`."
+            );
+            tell(&shown, is_json, &meaning)?;
+        } else {
+            request.announce(&page);
+        }
+        if login.no_wait {
+            return config.change(&api.origin(), |service| service.waiting = Some(request.into()));
+        }
+        if !login.no_browser && has_person() {
+            open(&page);
+        }
+        issued_key(api, request.into()).await?
     };
     let signed_in = api.by(Caller::Key(key.clone()));
     // A typed key may be wrong. An issued one must be stored even if its check fails.
@@ -49,33 +89,50 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
     if !api.is_private() {
         note("Warning: this address is plain http, so the API key is sent unencrypted. Use https.");
     }
+    if api.has_key_of_environment() {
+        note("Warning: FANFARE_API_KEY is set, and is used instead of this login. Unset it.");
+    }
     show(&who?, is_json)
 }
 
 /// Deletes the key from this machine and, if `login` created it, from the service.
-pub(crate) async fn logout(api: &Api, config: &mut Config) -> Result<(), Failure> {
-    let service = config.service(&api.origin());
-    if service.key.is_none() {
-        note(&format!("Not signed in to {}.", api.origin()));
-        return Ok(());
-    }
-    let deleted = match service.key_id {
-        Some(id) => api.call(&DeleteKey::new(id)).await.map(drop),
-        None => Ok(()),
+pub(crate) async fn logout(api: &Api, config: &mut Config, is_json: bool) -> Result<(), Failure> {
+    let (service, origin) = (config.service(&api.origin()), api.origin());
+    let Some(key) = service.key else {
+        let nothing = json!({ "api": origin, "deleted_here": false, "deleted_at_service": false });
+        return Ok(tell(&nothing, is_json, &format!("Not signed in to {origin}."))?);
     };
-    config.change(&api.origin(), |service| {
+    let deleted = match service.key_id {
+        Some(id) => api.by(Caller::Key(key)).call(&DeleteKey::new(id)).await.map(|_done| true),
+        None => Ok(false),
+    };
+    config.change(&origin, |service| {
         service.key = None;
         service.key_id = None;
     })?;
-    config.prefer(&api.origin(), false)?;
-    match deleted {
+    config.prefer(&origin, false)?;
+    let is_deleted = match deleted {
         // The key was no longer valid.
-        Ok(()) => Ok(()),
-        Err(error) if error.is_not_signed_in() || error.is_not_found() => Ok(()),
+        Err(error) if error.is_not_signed_in() || error.is_not_found() => true,
         Err(error) => {
-            Err(Failure::local(format!("The API key was deleted from this machine, but not at the service: {error}")))
+            let message = format!("The API key was deleted from this machine, but not at the service: {error}");
+            return Err(Failure::local(message).hint(format!("Delete it on {}.", api.page("/console/keys"))));
         }
+        Ok(is_deleted) => is_deleted,
+    };
+    let done = json!({ "api": origin, "deleted_here": true, "deleted_at_service": is_deleted });
+    let meaning = match is_deleted {
+        true => format!("Signed out of {origin}. The API key was deleted here and at the service."),
+        false => format!(
+            "Signed out of {origin}. The API key was deleted here. It stays valid until it is deleted on {}.",
+            api.page("/console/keys")
+        ),
+    };
+    tell(&done, is_json, &meaning)?;
+    if api.has_key_of_environment() {
+        note("Warning: FANFARE_API_KEY is set, and is still used. Unset it.");
     }
+    Ok(())
 }
 
 pub(crate) async fn whoami(api: &Api, is_json: bool) -> Result<(), Failure> {
@@ -84,14 +141,21 @@ pub(crate) async fn whoami(api: &Api, is_json: bool) -> Result<(), Failure> {
 
 /// The signed-in user, as printed for programs.
 #[derive(Serialize)]
-struct Who {
+pub(crate) struct Who {
     api: String,
     organization: Organization,
     user: Profile,
     role: Open<Role>,
 }
 
-async fn identity(api: &Api) -> Result<Who, Failure> {
+impl Who {
+    pub(crate) fn summary(&self) -> String {
+        let Self { organization, user, role, .. } = self;
+        format!("{}, {} of {} ({})", cell(&user.email), cell(role), cell(&organization.name), cell(&organization.id))
+    }
+}
+
+pub(crate) async fn identity(api: &Api) -> Result<Who, Failure> {
     let [organization] = api.call(&Organizations::new()).await?;
     let member = api.call(&ActiveMember::new()).await?;
     Ok(Who { api: api.origin(), organization, user: member.user, role: member.role })
@@ -101,22 +165,15 @@ fn show(who: &Who, is_json: bool) -> Result<(), Failure> {
     if is_json {
         return Ok(say_json(who)?);
     }
-    let Who { api, organization, user, role } = who;
-    let (email, name, id) = (cell(&user.email), cell(&organization.name), cell(&organization.id));
-    Ok(say(&format!("{email}, {role} of {name} ({id}) at {api}"))?)
+    Ok(say(&format!("{} at {}", who.summary(), who.api))?)
 }
 
 fn typed_key() -> Result<Secret, Failure> {
-    let mut text = Zeroizing::new(String::new());
-    if std::io::stdin().is_terminal() {
-        note("Paste the API key:");
+    let text = hidden_line("API key: ")?;
+    match text.trim().is_empty() {
+        true => Err(Failure::local("Standard input is empty.").hint("Pipe an API key into `fanfare login --key`.")),
+        false => key_of(&text, "Standard input"),
     }
-    std::io::stdin().lock().take(1024).read_line(&mut text)?;
-    let key = text.trim();
-    if key.is_empty() {
-        return Err(Failure::local("Standard input is empty. Pipe an API key into `fanfare login --key`."));
-    }
-    key_of(key, "Standard input")
 }
 
 /// A key from standard input or the environment. Files and pipes often add a line end to it.
@@ -130,31 +187,59 @@ pub(crate) fn key_of(text: &str, origin: &str) -> Result<Secret, Failure> {
     }
 }
 
-/// Waits until the login is approved in a browser, issues a key with the resulting session, and ends the session.
-async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Secret, Option<KeyId>), Failure> {
-    let login = api.call(&CliLoginCreate::new()).await?;
-    let mut page = api.base.clone();
-    page.set_path("/signin");
-    page.query_pairs_mut()
-        .append_pair("cliLoginId", login.request_id.as_str())
-        .append_pair("cliLoginSecret", login.secret.reveal())
-        .append_pair("mode", "login");
-    note(&format!("Open this address in a browser, and approve the login:\n\n  {page}\n"));
-    if !is_without_browser {
-        open(&page);
+/// A login that a person has to approve.
+struct Request {
+    id: CliLoginId,
+    secret: Secret,
+    expires_at: Timestamp,
+}
+
+impl Request {
+    async fn create(api: &Api) -> Result<Self, Failure> {
+        let created = api.call(&CliLoginCreate::new()).await?;
+        Ok(Self { id: created.request_id, secret: created.secret, expires_at: created.expires_at })
     }
-    let poll = CliLoginPoll::new(login.request_id, login.secret);
+
+    /// The page that approves it.
+    fn page(&self, base: &Url) -> Url {
+        let mut page = base.clone();
+        page.set_path("/signin");
+        page.query_pairs_mut()
+            .append_pair("cliLoginId", self.id.as_str())
+            .append_pair("cliLoginSecret", self.secret.reveal())
+            .append_pair("mode", "login");
+        page
+    }
+
+    fn announce(&self, page: &Url) {
+        let code = comparison_code(&self.id);
+        note(&format!(
+            "Open this address in a browser, check that it shows the code {code}, and approve the login:\n\n  {page}\n"
+        ));
+    }
+}
+
+impl From<Request> for Waiting {
+    fn from(request: Request) -> Self {
+        Self { request_id: request.id, secret: request.secret }
+    }
+}
+
+/// Waits until the login is approved in a browser, issues a key with the resulting session, and ends the session.
+async fn issued_key(api: &Api, Waiting { request_id, secret }: Waiting) -> Result<(Secret, Option<KeyId>), Failure> {
+    let poll = CliLoginPoll::new(request_id, secret);
+    let began = Instant::now();
     let session = loop {
-        tokio::time::sleep(PAUSE).await;
         match api.call(&poll).await {
-            Err(error) if error.is_passing() => {}
+            Err(error) if error.is_passing() && began.elapsed() < LASTS => {}
             Err(error) => return Err(error),
             Ok(CliLogin::Pending) => {}
             Ok(CliLogin::Approved { cookie_header, .. }) => break cookie_header,
             Ok(CliLogin::Expired) => {
-                return Err(Failure::local("The login was not approved in time. Run `fanfare login` again."));
+                return Err(Failure::local("The login was not approved in time.").hint("Run `fanfare login` again."));
             }
         }
+        tokio::time::sleep(PAUSE).await;
     };
     let session = api.by(Caller::Session(session));
     let issued = session.call(&CreateKey::new(format!("fanfare on {}", machine()))).await;
@@ -164,18 +249,6 @@ async fn issued_key(api: &Api, is_without_browser: bool) -> Result<(Secret, Opti
         note(&format!("The session of this login could not be ended: {error}"));
     }
     Ok((issued.key, Some(issued.id)))
-}
-
-/// Opens a page in the browser, if there is one. The caller prints the address, too.
-fn open(page: &Url) {
-    let (program, first) = match std::env::consts::OS {
-        "macos" => ("open", None),
-        "windows" => ("rundll32", Some("url.dll,FileProtocolHandler")),
-        _ => ("xdg-open", None),
-    };
-    let mut command = Command::new(program);
-    command.args(first).arg(page.as_str());
-    let _started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
 /// The name of this machine.

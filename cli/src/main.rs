@@ -2,20 +2,28 @@
 
 mod address;
 mod args;
+mod browser;
 mod calls;
 mod clock;
 mod config;
 mod deliveries;
+mod doctor;
 mod endpoints;
 mod failure;
 mod http;
 mod ids;
+mod input;
+mod keys;
 mod listen;
 mod login;
+mod profiles;
 mod secret;
 mod send;
+mod settings;
 mod table;
+mod team;
 mod terminal;
+mod trigger;
 
 use std::{io::Write, process::ExitCode, sync::LazyLock, time::Duration};
 
@@ -45,15 +53,13 @@ async fn main() -> ExitCode {
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !failure.is_gone() {
-                failure.print(is_json);
-            }
+            failure.print(is_json);
             ExitCode::from(failure.exit_code())
         }
     }
 }
 
-/// Prints the help, the version or what is wrong with the arguments.
+/// Prints the help, the version or the fault of the arguments.
 fn misused(error: &clap::Error) -> ExitCode {
     let is_json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
     if !error.use_stderr() || !is_json {
@@ -68,7 +74,7 @@ fn misused(error: &clap::Error) -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { api, cacert, json, command } = arguments;
+    let Arguments { api, profile, cacert, json, command } = arguments;
     if let Command::Completions { shell } = command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Arguments::command(), "fanfare", &mut script);
@@ -77,7 +83,14 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Command::Man { folder } = command {
         return Ok(clap_mangen::generate_to(Arguments::command(), folder)?);
     }
-    let mut config = Config::load()?;
+    let mut config = Config::load(profile)?;
+    if matches!(command, Command::Profiles) {
+        return profiles::list(&config, json);
+    }
+    if let (Some(name), false) = (config.lacks_profile(), matches!(command, Command::Login(_))) {
+        let failure = Failure::local(format!("The profile {name} does not exist."));
+        return Err(failure.hint(format!("Create it with `fanfare --profile {name} --api URL login`.")));
+    }
     let base = api.or_else(|| config.latest()).or_else(|| LOCAL.clone());
     let base = base.ok_or_else(|| Failure::local("The address of the service is missing.").hint("Add --api."))?;
     let kept = config.service(&base.origin().ascii_serialization()).key;
@@ -90,9 +103,11 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let http = network.client(&base, IDLE)?;
     let api = Api::new(base, caller, http);
     let needs_no_key = match &command {
-        Command::Login(_) | Command::Logout => true,
+        Command::Login(_) | Command::Logout | Command::Doctor => true,
         // An operator has the queue's address and AWS credentials, and perhaps no account.
         Command::Send(send) => send.tenant.is_some(),
+        Command::Trigger(_) => true,
+        Command::Open { what, .. } => what.as_deref().is_none_or(browser::is_page),
         _ => false,
     };
     if !is_known && !needs_no_key {
@@ -100,12 +115,18 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     match command {
         Command::Login(login) => login::login(&api, &mut config, &login, json).await,
-        Command::Logout => login::logout(&api, &mut config).await,
+        Command::Logout => login::logout(&api, &mut config, json).await,
         Command::Whoami => login::whoami(&api, json).await,
         Command::Endpoints(command) => endpoints::run(&api, &mut config, command, json).await,
         Command::Deliveries(command) => deliveries::run(&api, command, json).await,
         Command::Send(send) => send::run(&api, &network, send, json).await,
+        Command::Trigger(trigger) => trigger::run(&api.origin(), &network, &config, trigger, json).await,
         Command::Listen(listen) => listen::run(&api, &network, &mut config, listen, json).await,
-        Command::Completions { .. } | Command::Man { .. } => Ok(()),
+        Command::Keys(command) => keys::run(&api, command, json).await,
+        Command::Team(command) => team::run(&api, command, json).await,
+        Command::Settings(settings) => settings::run(&api, settings, json).await,
+        Command::Open { what, no_browser } => browser::run(&api, what.as_deref(), !no_browser, json).await,
+        Command::Doctor => doctor::run(&api, &config, json).await,
+        Command::Completions { .. } | Command::Man { .. } | Command::Profiles => Ok(()),
     }
 }

@@ -18,6 +18,38 @@ pub(crate) fn generate() -> Result<Secret, Failure> {
     Ok(secret.into())
 }
 
+/// The `x-webhook-signature` and the `webhook-signature` of a body. As the service does, the second one signs with the
+/// text of the secret and, if it is base64, with the bytes that it stands for, which Standard Webhooks libraries use.
+pub(crate) fn signatures(secret: &Secret, id: &str, timestamp: &str, body: &str) -> (String, String) {
+    let text = secret.reveal();
+    let decoded = base64(text.strip_prefix("whsec_").unwrap_or(text)).filter(|bytes| !bytes.is_empty());
+    let signed = format!("{id}.{timestamp}.{body}");
+    let keys = [Some(Zeroizing::new(text.as_bytes().to_vec())), decoded.map(Zeroizing::new)];
+    let standard = keys.iter().flatten().map(|key| {
+        format!("v1,{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, mac(key, &signed)))
+    });
+    (hex::encode(mac(text.as_bytes(), body)), standard.collect::<Vec<_>>().join(" "))
+}
+
+fn base64(text: &str) -> Option<Vec<u8>> {
+    base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).ok()
+}
+
+fn mac(key: &[u8], text: &str) -> Vec<u8> {
+    // A key of any length is valid.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Vec::new() };
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// Sixteen random bytes in hex.
+pub(crate) fn random_hex() -> Result<String, Failure> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::local(format!("The operating system provided no random bytes: {error}.")))?;
+    Ok(hex::encode(bytes))
+}
+
 /// Whether `signature`, the value of `x-webhook-signature`, is that of this body by this secret.
 pub(crate) fn signs(secret: &Secret, body: &str, signature: &str) -> bool {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()) else { return false };
@@ -34,6 +66,33 @@ mod tests {
         let (one, other) = (generate().expect("a secret"), generate().expect("a secret"));
         assert!(one.reveal().starts_with("whsec_") && one.reveal().len() == 50 && one != other);
         assert!(standardwebhooks::Webhook::new(one.reveal()).is_ok());
+    }
+
+    #[test]
+    fn signatures_are_those_of_the_service() {
+        // Of common::webhooks::destination::signing, for the same secret and body.
+        let secret = generate().expect("a secret");
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).expect("a time").as_secs();
+        let (hex, standard) = signatures(&secret, "msg_1", &now.to_string(), "{}");
+        assert!(signs(&secret, "{}", &hex));
+        let headers = [
+            ("webhook-id", "msg_1".to_owned()),
+            ("webhook-timestamp", now.to_string()),
+            ("webhook-signature", standard.clone()),
+        ];
+        let headers: http::HeaderMap = headers
+            .into_iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().expect("a value")))
+            .collect();
+        for key in [
+            standardwebhooks::Webhook::new(secret.reveal()),
+            standardwebhooks::Webhook::from_bytes(secret.reveal().as_bytes().to_vec()),
+        ] {
+            key.expect("a key").verify(b"{}", &headers).expect("a signature");
+        }
+        assert_eq!(standard.split(' ').count(), 2);
+        assert_eq!(signatures(&"no base64!".into(), "msg_1", "1", "{}").1.split(' ').count(), 1);
     }
 
     #[test]

@@ -33,7 +33,7 @@ fanfare deliveries resend "$DELIVERY"
 until_it_says resend fanfare deliveries get "$DELIVERY"
 fanfare deliveries stats | grep -q "delivered  *2"
 fanfare deliveries recover "$ENDPOINT" --since 1h --no-wait
-fanfare endpoints delete "$ENDPOINT"
+fanfare endpoints delete "$ENDPOINT" --yes
 fanfare endpoints list | grep -q "No endpoints yet"
 fanfare completions bash | grep -q fanfare
 fanfare logout

@@ -63,7 +63,7 @@ pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Li
     }
 }
 
-/// What people call the endpoints.
+/// The names of the endpoints for people.
 #[derive(Default)]
 pub(super) struct Labels(HashMap<EndpointId, String>);
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use api::{
-    DeliveryId, Open,
+    DeliveryId, Open, Timestamp,
     deliveries::{Delivery, List as Call, Listed, Status},
 };
 
@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     ids::Shortener,
     table::Table,
-    terminal::{note, say, say_json},
+    terminal::{is_for_people, note, say, say_json},
 };
 
 /// The time between two calls.
@@ -33,7 +33,7 @@ const TYPICAL: [&str; 7] = [
     "a job's id",
     "https://hooks.example.com/of",
     "HTTP 500",
-    "2026-01-31 12:00:00",
+    "01-31 12:00:00",
 ];
 
 /// Prints deliveries until the process is stopped.
@@ -68,7 +68,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
                 for delivery in news {
                     match is_json {
                         true => say_json(delivery)?,
-                        false => say(&table.line(&rows.row(delivery, clock::short(&delivery.created_at))))?,
+                        false => say(&table.line(&rows.row(delivery, when(&delivery.created_at))))?,
                     }
                 }
             }
@@ -81,6 +81,10 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+fn when(time: &Timestamp) -> String {
+    if is_for_people() { clock::narrow(time) } else { clock::short(time) }
 }
 
 /// The newest deliveries, back to one that was printed before.

@@ -38,14 +38,14 @@ pub(super) struct Source {
 
 impl Source {
     /// A warning if the stored secret did not sign this delivery, which was signed just now. It is given once.
-    pub(super) fn outdated(&mut self, delivery: &LeasedDelivery) -> Option<String> {
+    pub(super) fn outdated(&mut self, config: &Config, delivery: &LeasedDelivery) -> Option<String> {
         let signature = delivery.headers.get("x-webhook-signature")?;
         let is_current = |secret: &Secret| secret::signs(secret, &delivery.body, signature);
         if self.secret.as_ref().is_none_or(is_current) {
             return None;
         }
         // Another process of this machine may have rotated the secret meanwhile.
-        let kept = Config::load().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
+        let kept = config.reloaded().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
         self.secret = kept.filter(is_current);
         let told = "The stored signing secret is no longer valid: it was rotated elsewhere. Create a new one with";
         self.secret.is_none().then(|| format!("{told} `fanfare endpoints rotate {}`.", self.id))

@@ -75,7 +75,8 @@ async fn each_failure_has_its_exit_code_and_its_words() {
     machine.signs_in(&tenant).await;
     let unknown = "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0";
     for (arguments, code, says) in [
-        (&["endpoints", "delete", unknown][..], 4, "Webhook endpoint not found."),
+        (&["endpoints", "test", unknown][..], 4, "Webhook endpoint not found."),
+        (&["endpoints", "delete", unknown], 4, "No endpoint has an id that begins with"),
         (&["endpoints", "create", "nonsense"], 1, "url: "),
         (&["endpoints", "create"], 2, "Usage"),
         (&["deliveries", "list", "--since", "soon"], 2, "15m"),
@@ -147,7 +148,7 @@ async fn a_job_names_its_delivery_and_stats_count_failures_by_reason() {
     world.endpoint(&tenant, &receiver.url("/other"), "s").await;
     world.deliver(event(&tenant.id, "one")).await;
     let several = machine.run(&["deliveries", "resend", "--job", "one"]).await;
-    assert!(several.code == 1 && several.err.contains("one has several deliveries"), "{several:?}");
+    assert!(several.code == 1 && several.err.contains("one has several deliveries."), "{several:?}");
     let resent = machine.run(&["deliveries", "resend", "--job", "one", "--endpoint", &endpoint]).await;
     assert_eq!(resent.out, "Delivery will be resent\n", "{resent:?}");
     let stats = machine.run(&["deliveries", "stats"]).await;

@@ -191,17 +191,14 @@ async fn errors_of_json_are_json() {
     );
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unwritable_home_is_named() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
-    // Even root cannot make a folder below a file.
-    std::fs::write(&machine.home, "").expect("a file");
+    // Even root cannot make a folder here.
     let mut login = machine.command(&["login", "--key"]);
-    login.stdin(std::process::Stdio::piped());
-    let output = machine.run_with(&["login", "--key"], &tenant.key).await;
-    std::fs::remove_file(&machine.home).expect("a file");
-    let folder = machine.home.join("fanfare");
-    assert!(output.code == 1 && output.err.contains(folder.to_str().expect("text")), "{output:?}");
+    login.env("XDG_CONFIG_HOME", "/proc/config");
+    let login = super::ended(login, &tenant.key).await;
+    assert!(login.code == 1 && login.err.contains("Could not use /proc/config/fanfare: "), "{login:?}");
 }

@@ -215,6 +215,33 @@ async fn a_program_that_does_not_run_is_named_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sample_event_is_signed_with_the_stored_secret() {
+    let (_world, _tenant, machine, receiver) = begin(&[]).await;
+    let to = receiver.url("/hook");
+    let unknown = machine.run(&["trigger", "job.failed", "--to", &to]).await;
+    assert!(unknown.code == 4 && unknown.err.contains("hint: Run `fanfare listen` once"), "{unknown:?}");
+    let mut listener = Listener::start(&machine, &to, &["--print-secret"]);
+    listener.says("Forwarding to").await;
+    listener.signal("INT");
+    assert_eq!(listener.ends().await, Some(0));
+    assert_eq!(listener.times("Stopped: no events."), 1, "{:#?}", listener.said());
+    let secret = listener.said().iter().find_map(|line| Some(line.split_once("Signing secret: ")?.1.to_owned()));
+    let secret = secret.expect("a secret");
+    let sent = machine.run(&["trigger", "job.failed", "--to", &to]).await;
+    assert!(sent.code == 0 && sent.out.starts_with("job.failed  sample  200  "), "{sent:?}");
+    let posted = receiver.received().await.remove(0);
+    posted.verify(&secret);
+    let webhook = standardwebhooks::Webhook::new(&secret).expect("a key");
+    webhook.verify(&posted.body, &posted.headers).expect("a signature");
+    assert_eq!((posted.header("x-event-type"), &posted.json()["status"]), ("job.failed", &json!("failed")));
+    let refusing = Receiver::scripted(&[(500, &[])]).await;
+    let refused = machine.run(&["trigger", "job.completed", "--to", &refusing.url("/")]).await;
+    assert!(refused.code == 1 && refused.err.contains("The program answered HTTP 500"), "{refused:?}");
+    let gone = machine.run(&["trigger", "job.completed", "--to", "1"]).await;
+    assert!(gone.code == 1 && gone.err.contains("localhost:1 did not answer: connection refused."), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_events_with_long_answers_are_delivered() {
     let (world, tenant, machine, _) = begin(&[]).await;
     let long = program(vec![b'x'; 200_000]).await;

@@ -7,12 +7,15 @@
     reason = "a missing value fails the test; figures are for the person who runs it"
 )]
 
+mod account;
 mod commands;
 mod connections;
 mod listening;
 mod network;
 mod packages;
 mod page;
+#[cfg(unix)]
+mod terminal;
 
 use std::{
     path::PathBuf,

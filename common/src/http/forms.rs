@@ -59,6 +59,7 @@ forms! {
     Email: as_str,
     EndpointId: to_string,
     EventFilter,
+    InvitationId: to_string,
     KeyId: to_string,
     LeaseId: to_string,
     Name: as_str,
@@ -212,7 +213,6 @@ schemas! {
         "pattern": r"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$",
         "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"],
     }
-    InvitationId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     MemberIdOrEmail {
         "pattern": "^(.+@.+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$",
         "examples": ["bo@example.com"],

@@ -5,6 +5,7 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 use api::{
     Call as _,
     account::{CreateKey, DeleteKey, IssuedKey as Issued},
+    team::{Key, Keys},
 };
 use common::{
     accounts::api_keys::{IssuedKey, KeyRecord, PREFIX},
@@ -15,8 +16,6 @@ use common::{
     paging::{Order, Paging},
     timestamp::Timestamp,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::{app::App, done::Success};
 
@@ -32,7 +31,7 @@ pub(crate) fn create() -> Route<App> {
 }
 
 pub(crate) fn list() -> Route<App> {
-    Route::get("/api/auth/api-key/list", KeyOrSession, Listing::read, managed)
+    Route::get(Keys::PATH, KeyOrSession, Listing::read, managed)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
         .description(
             "Owners see all keys of the organization; members see only their own. Expired keys are listed until they \
@@ -106,31 +105,6 @@ impl Which {
     }
 }
 
-/// An API key, without its secret.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, rename = "ApiKey")]
-struct View {
-    /// The id of the key, which `api-key/delete` requires.
-    id: KeyId,
-    /// The name given to the key when it was created.
-    name: Name,
-    /// The prefix that all keys have in common.
-    #[schemars(extend("examples" = ["ak_"]))]
-    prefix: &'static str,
-    /// The first characters of the key, by which you can recognize it.
-    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
-    start: String,
-    /// Always `true`.
-    enabled: bool,
-    /// When the key was created.
-    created_at: Timestamp,
-    /// When the key stops working; `null` if it does not expire.
-    expires_at: Option<Timestamp>,
-    /// The start of the UTC day on which the key was last used; `null` before its first use.
-    last_request: Option<Timestamp>,
-}
-
 async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued> {
     let user = call.caller.user;
     let now = Timestamp::now();
@@ -149,14 +123,14 @@ async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued
     })
 }
 
-async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<View>> {
+async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<Key>> {
     let user = call.caller.user;
     if input.organization.is_some_and(|organization| organization != user.organization) {
         return Err(Error::NotFound("Organization not found"));
     }
     let mut managed = app.keys.managed(&user).await?;
     input.order.apply(&mut managed);
-    Ok(input.paging.of(managed).into_iter().map(View::from).collect())
+    Ok(input.paging.of(managed).into_iter().map(shown).collect())
 }
 
 async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Success> {
@@ -164,9 +138,16 @@ async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Succe
     Ok(Success::DONE)
 }
 
-impl From<KeyRecord> for View {
-    fn from(key: KeyRecord) -> Self {
-        let KeyRecord { id, name, start, created_at, expires_at, last_request, .. } = key;
-        Self { id, name, prefix: PREFIX, start, enabled: true, created_at, expires_at, last_request }
+fn shown(key: KeyRecord) -> Key {
+    let KeyRecord { id, name, start, created_at, expires_at, last_request, .. } = key;
+    Key {
+        id: id.into(),
+        name: name.into(),
+        prefix: PREFIX.to_owned(),
+        start,
+        enabled: true,
+        created_at: created_at.into(),
+        expires_at: expires_at.map(Into::into),
+        last_request: last_request.map(Into::into),
     }
 }

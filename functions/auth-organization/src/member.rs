@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{
     Call as _,
     account::{ActiveMember, Member},
+    team::{ChangeRole, Members, MembersListed as Listed, RemoveMember, Removed},
 };
 use common::{
     accounts::{
@@ -28,7 +29,7 @@ use crate::{
 };
 
 pub(crate) fn list() -> Route<App> {
-    Route::get("/api/auth/organization/list-members", KeyOrSession, Listing::read, members)
+    Route::get(Members::PATH, KeyOrSession, Listing::read, members)
         .summary("Lists the members in the order in which they joined. A new member may take a moment to appear.")
         .description(
             "All members can call this route. Requests with `filterField`, `filterValue` or `filterOperator` are \
@@ -50,13 +51,13 @@ pub(crate) fn active_role() -> Route<App> {
 }
 
 pub(crate) fn update_role() -> Route<App> {
-    Route::post("/api/auth/organization/update-member-role", KeyOrSession, NewRole::read, change_role)
+    Route::post(ChangeRole::PATH, KeyOrSession, NewRole::read, change_role)
         .summary("Changes a member's role. Owners only; at least one owner must remain.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
 
 pub(crate) fn remove() -> Route<App> {
-    Route::post("/api/auth/organization/remove-member", KeyOrSession, Which::read, end)
+    Route::post(RemoveMember::PATH, KeyOrSession, Which::read, end)
         .summary("Removes a member and deletes their account; sessions and keys end immediately. Owners only.")
         .description(
             "The address can be invited or sign up again. The endpoints that the member created remain. The last \
@@ -121,10 +122,10 @@ impl NewRole {
             .optional_text("organizationId", TenantId::parse);
         let member = fields
             .about("The id of the member to change, as returned by `list-members`.")
-            .text("memberId", UserId::parse);
+            .text(ChangeRole::NAMES.member_id, UserId::parse);
         let role = fields
             .about("The new role of the member. A list with one role is also accepted.")
-            .text_or_list_of_one("role", parse_role);
+            .text_or_list_of_one(ChangeRole::NAMES.role, parse_role);
         Ok(Self { organization: organization?, member: member?, role: role? })
     }
 }
@@ -141,7 +142,7 @@ impl Which {
             .optional_text("organizationId", TenantId::parse);
         let member = fields
             .about("The member to remove, by id or email address.")
-            .text("memberIdOrEmail", MemberIdOrEmail::parse);
+            .text(RemoveMember::NAMES.member, MemberIdOrEmail::parse);
         Ok(Self { organization: organization?, member: member? })
     }
 }
@@ -165,25 +166,9 @@ impl Own {
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
-struct Listed {
-    /// The members of this page.
-    members: Vec<Member>,
-    /// The total number of members.
-    total: usize,
-}
-
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
 struct ActiveRole {
     /// The role of the member.
     role: Role,
-}
-
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-struct Removed {
-    /// The member who was removed.
-    member: Member,
 }
 
 async fn members(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Listed> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{
     Call as _,
     account::{self, Organizations},
+    team::Invitation,
 };
 use common::{
     accounts::organizations::Organization,
@@ -78,7 +79,7 @@ struct FullView {
     /// The first members, in the order in which they joined; at most `membersLimit` of them.
     members: Vec<account::Member>,
     /// The newest 100 invitations; empty for callers who are not allowed to list them.
-    invitations: Vec<invitation::View>,
+    invitations: Vec<Invitation>,
 }
 
 async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[account::Organization; 1]> {

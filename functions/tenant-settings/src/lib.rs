@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use api::{
+    Call as _,
+    team::{ChangeSettings, Settings as Output},
+};
 use common::{
     accounts::{
         email::Email,
@@ -14,8 +18,6 @@ use common::{
     error::Result,
     http::{Call, Fault, Fields, Function, Rejected, Route, Verified, Wire},
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -27,7 +29,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 /// A change of the address sends email, so callers must be verified: otherwise anyone could make the service send email
 /// to any address.
 fn route() -> Route<Settings> {
-    Route::post("/v1/tenant/settings", Verified, Input::read, handle)
+    Route::post(ChangeSettings::PATH, Verified, Input::read, handle)
         .summary("Changes the given settings of the organization (owners only), and returns all settings.")
         .description(
             "Without fields, the route returns the settings to any member. Only owners, and API keys of owners, can \
@@ -48,35 +50,18 @@ impl Input {
                 "The new address for the emails about failing endpoints and failed jobs. Both the old and the new \
                  address are notified of the change by email.",
             )
-            .optional_text("debug_notification_email", Email::parse);
+            .optional_text(ChangeSettings::NAMES.debug_notification_email, Email::parse);
         let disable = fields
             .about("`true` turns off the emails about failed jobs. Emails about failing endpoints are still sent.")
-            .optional_bool("disable_job_failure_notifications");
+            .optional_bool(ChangeSettings::NAMES.disable_job_failure_notifications);
         let change = SettingsChange { debug_notification_email: address?, disable_job_failure_notifications: disable? };
         Ok(Self { change })
     }
 }
 
-/// All settings of the organization.
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-pub struct Output {
-    /// Always `false`.
-    #[schemars(extend("const" = false))]
-    code_sharing_enabled: bool,
-    /// Whether the emails about failed jobs are turned off.
-    disable_job_failure_notifications: bool,
-    /// The address that receives the emails about failing endpoints and failed jobs.
-    debug_notification_email: Email,
-}
-
 async fn handle(settings: Arc<Settings>, call: Call<User>, Input { change }: Input) -> Result<Output> {
-    Ok(settings.change(&call.caller, change, &call.base).await?.into())
-}
-
-impl From<Organization> for Output {
-    fn from(organization: Organization) -> Self {
-        let Organization { debug_notification_email, disable_job_failure_notifications, .. } = organization;
-        Self { code_sharing_enabled: false, disable_job_failure_notifications, debug_notification_email }
-    }
+    let Organization { debug_notification_email, disable_job_failure_notifications, .. } =
+        settings.change(&call.caller, change, &call.base).await?;
+    let debug_notification_email = debug_notification_email.into();
+    Ok(Output { code_sharing_enabled: false, disable_job_failure_notifications, debug_notification_email })
 }

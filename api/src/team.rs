@@ -1,0 +1,114 @@
+//! Keys, members, invitations and settings of an organization.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    account::{InvitationStatus, Member, Role},
+    name::Open,
+    text::{Email, InvitationId, KeyId, Name, TenantId, Timestamp, UserId},
+};
+
+calls! {
+    GET "/api/auth/api-key/list" Keys -> Vec<Key> { required {} optional {} }
+    GET "/api/auth/organization/list-members" Members -> MembersListed { required {} optional {} }
+    GET "/api/auth/organization/list-invitations" Invitations -> Vec<Invitation> { required {} optional {} }
+    POST "/api/auth/organization/invite-member" Invite -> Invitation {
+        required { email: Email, role: Role }
+        optional { organization_id = "organizationId": TenantId }
+    }
+    POST "/api/auth/organization/cancel-invitation" CancelInvitation -> Invitation {
+        required { invitation_id = "invitationId": InvitationId }
+        optional {}
+    }
+    POST "/api/auth/organization/remove-member" RemoveMember -> Removed {
+        required { member = "memberIdOrEmail": String }
+        optional { organization_id = "organizationId": TenantId }
+    }
+    POST "/api/auth/organization/update-member-role" ChangeRole -> Member {
+        required { member_id = "memberId": UserId, role: Role }
+        optional { organization_id = "organizationId": TenantId }
+    }
+    POST "/v1/tenant/settings" ChangeSettings -> Settings {
+        required {}
+        optional { debug_notification_email: Email, disable_job_failure_notifications: bool }
+    }
+}
+
+/// An API key, without its secret.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "ApiKey")]
+pub struct Key {
+    /// The id of the key, which `api-key/delete` requires.
+    pub id: KeyId,
+    /// The name given to the key when it was created.
+    pub name: Name,
+    /// The prefix that all keys have in common.
+    #[schemars(extend("examples" = ["ak_"]))]
+    pub prefix: String,
+    /// The first characters of the key, by which you can recognize it.
+    #[schemars(extend("examples" = ["ak_3kTf9w"]))]
+    pub start: String,
+    /// Always `true`.
+    pub enabled: bool,
+    /// When the key was created.
+    pub created_at: Timestamp,
+    /// When the key stops working; `null` if it does not expire.
+    pub expires_at: Option<Timestamp>,
+    /// The start of the UTC day on which the key was last used; `null` before its first use.
+    pub last_request: Option<Timestamp>,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct MembersListed {
+    /// The members of this page.
+    pub members: Vec<Member>,
+    /// The total number of members.
+    pub total: usize,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Removed {
+    /// The member who was removed.
+    pub member: Member,
+}
+
+/// An invitation.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct Invitation {
+    /// The id of the invitation.
+    pub id: InvitationId,
+    /// The invited email address.
+    pub email: Email,
+    /// The role that the new member gets.
+    pub role: Open<Role>,
+    /// The id of the organization.
+    pub organization_id: TenantId,
+    /// The id of the user who sent the invitation.
+    pub inviter_id: UserId,
+    /// The state of the invitation. An expired invitation stays `pending`; an invitation that was replaced by a newer
+    /// one is `canceled`.
+    pub status: Open<InvitationStatus>,
+    /// When the invitation expires, 7 days after it was sent.
+    pub expires_at: Timestamp,
+    /// When the invitation was sent.
+    pub created_at: Timestamp,
+}
+
+/// All settings of the organization.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Settings {
+    /// Always `false`.
+    #[schemars(extend("const" = false))]
+    pub code_sharing_enabled: bool,
+    /// Whether the emails about failed jobs are turned off.
+    pub disable_job_failure_notifications: bool,
+    /// The address that receives the emails about failing endpoints and failed jobs.
+    pub debug_notification_email: Email,
+}

@@ -1,0 +1,58 @@
+//! Input of the person at the terminal, or of the program that writes to standard input: secrets and confirmations.
+
+use std::{
+    env,
+    io::{self, BufRead, IsTerminal, Read, Write},
+};
+
+use api::Secret;
+use zeroize::Zeroizing;
+
+use crate::{browser::has_person, failure::Failure};
+
+/// The longest secret that is read, in bytes.
+const LONGEST: u64 = 4096;
+
+/// Reads a line that must not be seen: from standard input or, on a terminal, without an echo. Empty if there is none.
+pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
+    if has_person() {
+        return Ok(rpassword::prompt_password(prompt).map(Zeroizing::new)?);
+    }
+    let mut text = Zeroizing::new(String::new());
+    io::stdin().lock().take(LONGEST).read_line(&mut text)?;
+    Ok(text)
+}
+
+/// The signing secret in `FANFARE_SIGNING_SECRET`, or else in standard input. Never an argument, which other users of the
+/// machine can see.
+pub(crate) fn signing_secret() -> Result<Secret, Failure> {
+    let given = env::var("FANFARE_SIGNING_SECRET").ok().filter(|secret| !secret.is_empty()).map(Zeroizing::new);
+    let text = given.map_or_else(|| hidden_line("Signing secret: "), Ok)?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    match secret.is_empty() {
+        true => Err(Failure::local("The signing secret is missing.")
+            .hint("Pipe it into this command, or set FANFARE_SIGNING_SECRET.")),
+        false => Ok(secret.into()),
+    }
+}
+
+/// Asks before something is lost. A program must say `--yes`.
+pub(crate) fn confirm(question: &str, is_confirmed: bool) -> Result<(), Failure> {
+    if is_confirmed {
+        return Ok(());
+    }
+    if !(has_person() && io::stderr().is_terminal()) {
+        return Err(
+            Failure::usage("This needs a confirmation, and standard input is not a terminal.").hint("Add --yes.")
+        );
+    }
+    let mut errors = io::stderr().lock();
+    write!(errors, "{question} [y/N] ")?;
+    errors.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().take(LONGEST).read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::local("Nothing was changed.")),
+    }
+}

@@ -1,0 +1,62 @@
+//! `fanfare keys`.
+
+use api::{
+    account::DeleteKey,
+    team::{Key, Keys as List},
+};
+
+use crate::{
+    args::Keys,
+    calls::Api,
+    clock,
+    failure::Failure,
+    ids::{self, Shortener},
+    input::confirm,
+    table::{self, Column},
+    terminal::{cell, say_json, tell},
+};
+
+const COLUMNS: &[Column] = &[
+    Column::new("NAME").shrinks_to(12),
+    Column::new("KEY"),
+    Column::new("CREATED").left_out(0),
+    Column::new("LAST USED"),
+    Column::new("EXPIRES").left_out(1),
+    Column::new("ID"),
+];
+
+pub(crate) async fn run(api: &Api, command: Keys, is_json: bool) -> Result<(), Failure> {
+    let keys = api.call(&List::new()).await?;
+    match command {
+        Keys::List if is_json => Ok(say_json(&keys)?),
+        Keys::List => list(&keys),
+        Keys::Delete { id, yes } => {
+            let is_meant = |key: &&Key| key.id.as_str().starts_with(&id.to_ascii_lowercase());
+            let found =
+                keys.iter().filter(is_meant).map(|key| (key, format!("{}  {}", cell(&key.id), cell(&key.name))));
+            let key = ids::only(&id, "API key", found.collect())?;
+            let name = format!("{} ({}…)", cell(&key.name), cell(&key.start));
+            confirm(&format!("Delete the API key {name}? It stops working immediately."), yes)?;
+            let deleted = api.call(&DeleteKey::new(key.id.clone())).await?;
+            Ok(tell(&deleted, is_json, &format!("Deleted the API key {name}."))?)
+        }
+    }
+}
+
+fn list(keys: &[Key]) -> Result<(), Failure> {
+    let shortener = Shortener::for_ids(keys.iter().map(|key| key.id.as_str()));
+    let rows = keys.iter().map(|key| {
+        vec![
+            cell(&key.name),
+            format!("{}…", cell(&key.start)),
+            format!("{} ago", clock::age(&key.created_at)),
+            // The service stores the day.
+            key.last_request
+                .as_ref()
+                .map_or_else(|| "never".to_owned(), |day| clock::short(day).chars().take(10).collect()),
+            key.expires_at.as_ref().map_or_else(|| "never".to_owned(), clock::short),
+            shortener.short(key.id.as_str()),
+        ]
+    });
+    Ok(table::print(COLUMNS, &rows.collect::<Vec<_>>())?)
+}

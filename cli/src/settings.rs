@@ -1,0 +1,27 @@
+//! `fanfare settings`: the emails of the organization.
+
+use api::{Email, team::ChangeSettings};
+
+use crate::{
+    args::Settings,
+    calls::Api,
+    failure::Failure,
+    terminal::{cell, say, say_json},
+};
+
+/// Changes the given settings, and shows all.
+pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<(), Failure> {
+    let change = ChangeSettings {
+        debug_notification_email: settings.email.map(Email::from),
+        disable_job_failure_notifications: settings.job_failures.map(|is_on| !is_on),
+    };
+    let found = api.call(&change).await?;
+    if is_json {
+        return Ok(say_json(&found)?);
+    }
+    say(&format!("Emails about endpoints and jobs: {}", cell(&found.debug_notification_email)))?;
+    Ok(say(&format!(
+        "Emails about failed jobs: {}",
+        if found.disable_job_failure_notifications { "off" } else { "on" }
+    ))?)
+}

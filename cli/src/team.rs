@@ -1,0 +1,100 @@
+//! `fanfare team`: members and invitations.
+
+use api::{
+    Email,
+    account::{InvitationStatus, Member},
+    team::{CancelInvitation, ChangeRole, Invitation, Invitations, Invite, Members, MembersListed, RemoveMember},
+};
+use serde_json::json;
+
+use crate::{
+    args::Team,
+    calls::Api,
+    clock,
+    failure::Failure,
+    input::confirm,
+    table::{self, Column},
+    terminal::{cell, note, say_json, tell},
+};
+
+const COLUMNS: &[Column] = &[
+    Column::new("EMAIL").shrinks_to(16),
+    Column::new("NAME").shrinks_to(8).left_out(1),
+    Column::new("ROLE"),
+    Column::new("STATE"),
+];
+
+pub(crate) async fn run(api: &Api, command: Team, is_json: bool) -> Result<(), Failure> {
+    match command {
+        Team::List => list(api, is_json).await,
+        Team::Invite { email, role } => {
+            let invited = api.call(&Invite::new(Email::from(email), role)).await?;
+            let expires = clock::short(&invited.expires_at);
+            let meaning =
+                format!("Invited {} as {role}. The invitation expires at {expires} UTC.", cell(&invited.email));
+            Ok(tell(&invited, is_json, &meaning)?)
+        }
+        Team::Cancel { email } => {
+            let invitations = pending(api).await?;
+            let found = invitations.into_iter().find(|one| is(&email, one.email.as_str(), one.id.as_str()));
+            let found =
+                found.ok_or_else(|| Failure::not_found(format!("No open invitation of {} found.", cell(&email))))?;
+            let canceled = api.call(&CancelInvitation::new(found.id)).await?;
+            Ok(tell(&canceled, is_json, &format!("Canceled the invitation of {}.", cell(&canceled.email)))?)
+        }
+        Team::Role { member, role } => {
+            let member = find(api, &member).await?;
+            let changed = api.call(&ChangeRole::new(member.user_id, role)).await?;
+            Ok(tell(&changed, is_json, &format!("{} is now {role}.", cell(&changed.user.email)))?)
+        }
+        Team::Remove { member, yes } => {
+            let email = find(api, &member).await?.user.email;
+            let shown = cell(&email);
+            confirm(&format!("Remove {shown}? This deletes the account and its API keys."), yes)?;
+            let removed = api.call(&RemoveMember::new(email.as_str().to_owned())).await?;
+            Ok(tell(&removed, is_json, &format!("Removed {shown}."))?)
+        }
+    }
+}
+
+/// Whether a person is meant by an email address, in any case, or an id.
+fn is(typed: &str, email: &str, id: &str) -> bool {
+    typed.eq_ignore_ascii_case(email) || typed.eq_ignore_ascii_case(id)
+}
+
+async fn find(api: &Api, typed: &str) -> Result<Member, Failure> {
+    let members = api.call(&Members::new()).await?.members;
+    let found = members.into_iter().find(|one| is(typed, one.user.email.as_str(), one.user_id.as_str()));
+    found.ok_or_else(|| Failure::not_found(format!("No member {} found.", cell(&typed))))
+}
+
+async fn pending(api: &Api) -> Result<Vec<Invitation>, Failure> {
+    let mut all = api.call(&Invitations::new()).await?;
+    all.retain(|one| one.status == InvitationStatus::Pending && clock::is_ahead(&one.expires_at));
+    Ok(all)
+}
+
+async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
+    let MembersListed { members, total } = api.call(&Members::new()).await?;
+    // Only owners see invitations.
+    let invitations = match pending(api).await {
+        Err(error) if error.is_forbidden() => Vec::new(),
+        invitations => invitations?,
+    };
+    if is_json {
+        return Ok(say_json(&json!({ "members": members, "total": total, "invitations": invitations }))?);
+    }
+    let joined = members.iter().map(|one| {
+        let state = format!("joined {} ago", clock::age(&one.created_at));
+        vec![cell(&one.user.email), cell(&one.user.name), cell(&one.role), state]
+    });
+    let invited = invitations.iter().map(|one| {
+        let left = clock::until(&one.expires_at).unwrap_or_default();
+        vec![cell(&one.email), String::new(), cell(&one.role), format!("invited, expires in {left}")]
+    });
+    table::print(COLUMNS, &joined.chain(invited).collect::<Vec<_>>())?;
+    if total > members.len() {
+        note(&format!("{} of {total} members are shown. See the others with `fanfare open team`.", members.len()));
+    }
+    Ok(())
+}

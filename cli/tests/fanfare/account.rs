@@ -1,0 +1,269 @@
+//! Logins, profiles, keys, members and settings.
+
+use std::{process::Stdio, time::Duration};
+
+use api::{CliLoginId, auth::comparison_code};
+use serde_json::{Value, json};
+use tests::{Receiver, World, event};
+use tokio::time::timeout;
+
+use super::{Machine, Output};
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_str(output.out.lines().next().unwrap_or_default())
+        .unwrap_or_else(|error| unreachable!("{error}: {output:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_in_two_steps_needs_no_person_at_the_machine() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    let begun = machine.run(&["--json", "login", "--no-wait"]).await;
+    let (code, shown) = (begun.code, json_of(&begun));
+    let page: reqwest::Url = shown["url"].as_str().expect("a URL").parse().expect("a URL");
+    let of = |name: &str| page.query_pairs().find(|(key, _)| key == name).expect("a value").1.into_owned();
+    let id = of("cliLoginId");
+    assert_eq!((code, &shown["code"]), (0, &json!(comparison_code(&CliLoginId::from(id.as_str())))));
+    let request = world.http.get(page.clone()).header("cookie", &tenant.cookie).header("accept", "text/html");
+    let approval = world.send(request).await;
+    let page = approval.page();
+    assert!(page.contains(shown["code"].as_str().expect("a code")), "{page}");
+    let agent = format!("fanfare/{} ({} {})", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    assert!(page.contains(&agent), "{page}");
+    let request = json!({"requestId": id, "secret": of("cliLoginSecret")});
+    world.rpc_by_session(&tenant.cookie, "auth/cliLoginApprove", request).await.ok();
+    let completed = machine.run(&["--json", "login", "--complete"]).await;
+    assert_eq!((completed.code, &json_of(&completed)["user"]["email"]), (0, &json!(tenant.email)));
+    assert_eq!(machine.run(&["whoami"]).await.code, 0);
+    let again = machine.run(&["login", "--complete"]).await;
+    assert!(again.code == 1 && again.err.contains("hint: Run `fanfare login --no-wait`."), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_without_a_terminal_does_not_wait() {
+    let world = World::start().await;
+    let machine = Machine::new(&world);
+    let login = timeout(Duration::from_secs(20), machine.run(&["login"])).await.expect("it does not wait");
+    assert!(login.code == 2 && login.err.contains("fanfare login --no-wait"), "{login:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logout_names_the_keys_that_it_deleted() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    let nothing = machine.run(&["logout"]).await;
+    assert_eq!((nothing.code, nothing.out), (0, format!("Not signed in to {}.\n", machine.api)));
+    machine.signs_in(&tenant).await;
+    let given = machine.run(&["logout"]).await;
+    assert!(given.out.contains("The API key was deleted here. It stays valid until"), "{given:?}");
+    assert!(world.key_works(&tenant.key).await);
+    let key = world.cli(&tenant.cookie, "api-key/create", json!({"name": "x"})).await.body;
+    let stored = json!({"services": {&machine.api: {"key": key["key"], "key_id": key["id"]}}});
+    std::fs::write(machine.home.join("fanfare/credentials.json"), stored.to_string()).expect("a file");
+    let issued = machine.run(&["--json", "logout"]).await;
+    assert_eq!(json_of(&issued)["deleted_at_service"], true);
+    assert!(!world.key_works(key["key"].as_str().expect("a key")).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn profiles_keep_logins_apart() {
+    let world = World::start().await;
+    let (acme, other, machine) = (world.tenant("acme").await, world.tenant("other").await, Machine::new(&world));
+    let missing = machine.run(&["--profile", "acme", "whoami"]).await;
+    assert!(missing.code == 1 && missing.err.contains("The profile acme does not exist"), "{missing:?}");
+    for (profile, tenant) in [("acme", &acme), ("other", &other)] {
+        let login = machine.run_with(&["--profile", profile, "login", "--key"], &tenant.key).await;
+        assert_eq!(login.code, 0, "{login:?}");
+    }
+    for (profile, tenant) in [("acme", &acme), ("other", &other)] {
+        let mut command = machine.command(&["--json", "whoami"]);
+        command.env_remove("FANFARE_API").env("FANFARE_PROFILE", profile);
+        let who = super::ended(command, "").await;
+        assert_eq!(json_of(&who)["organization"]["id"], json!(tenant.id));
+    }
+    assert_eq!(machine.run(&["whoami"]).await.code, 3, "no profile, no login");
+    let elsewhere = machine.run(&["--profile", "acme", "--api", "127.0.0.1:1", "whoami"]).await;
+    assert_eq!(elsewhere.code, 3, "the key of a profile is for its service: {elsewhere:?}");
+    let listed = machine.run(&["profiles"]).await;
+    assert!(listed.out.contains(&format!("acme     {}  signed in", machine.api)), "{listed:?}");
+    machine.run(&["--profile", "acme", "logout"]).await;
+    let profiles = json_of(&machine.run(&["--json", "profiles"]).await);
+    assert_eq!(
+        (&profiles["profiles"][0]["signed_in"], &profiles["profiles"][1]["signed_in"]),
+        (&json!(false), &json!(true))
+    );
+    #[cfg(unix)]
+    {
+        let file = std::fs::metadata(machine.home.join("fanfare/credentials.json")).expect("a file");
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&file) & 0o777, 0o600);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_and_headers_are_the_endpoints_own_and_not_shown() {
+    let world = World::live(&[]).await;
+    let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+    machine.signs_in(&tenant).await;
+    let (secret, other) = ("a secret of some length", "another secret of length");
+    let url = receiver.url("/hook");
+    let create = ["endpoints", "create", &url, "--secret", "--header", "authorization: Bearer hidden words"];
+    let created = machine.run_with(&create, &format!("{secret}\n")).await;
+    assert!(created.code == 0 && !created.out.contains("Signing secret"), "{created:?}");
+    world.enqueue("job-events", event(&tenant.id, "one")).await;
+    let first = receiver.wait_for(1).await.remove(0);
+    first.verify(secret);
+    assert_eq!(first.header("authorization"), "Bearer hidden words");
+    let endpoint = world.only_endpoint(&tenant).await["webhook_endpoint_id"].as_str().expect("an id").to_owned();
+    let got = machine.run(&["endpoints", "get", &endpoint[..13]]).await;
+    assert!(got.out.contains("Headers: authorization\n") && !got.out.contains("hidden"), "{got:?}");
+    let moved = machine.run(&["endpoints", "update", &endpoint, "--url", &receiver.url("/new")]).await;
+    assert!(moved.code == 1 && moved.err.contains("hint: Add --header for each header, or --no-headers."), "{moved:?}");
+    let moved = machine.run(&["endpoints", "update", &endpoint, "--url", &receiver.url("/new"), "--no-headers"]).await;
+    assert_eq!(moved.code, 0, "{moved:?}");
+    let rotated =
+        machine.run_in(&[("FANFARE_SIGNING_SECRET", other)], &["endpoints", "rotate", &endpoint, "--secret"]).await;
+    assert!(rotated.code == 0 && !rotated.out.contains(other), "{rotated:?}");
+    world.enqueue("job-events", event(&tenant.id, "two")).await;
+    let second = receiver.wait_for(2).await.remove(1);
+    second.verify(other);
+    assert_eq!((second.path.as_str(), second.header("authorization")), ("/new", ""));
+    let missing = machine.run(&["endpoints", "create", &url, "--secret"]).await;
+    assert!(missing.code == 1 && missing.err.contains("The signing secret is missing."), "{missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn losses_need_a_confirmation() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/hook", "s").await;
+    let member = world.member(&tenant, "bo@example.com", "member").await;
+    let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
+    let key = keys
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|key| tenant.key.starts_with(key["start"].as_str().expect("text")));
+    let key = key.expect("a key")["id"].as_str().expect("an id").to_owned();
+    let unchanged = machine.run(&["endpoints", "update", &endpoint]).await;
+    assert!(unchanged.code == 2 && unchanged.err.contains("--description"), "{unchanged:?}");
+    for arguments in [["endpoints", "delete", &endpoint], ["team", "remove", &member.email], ["keys", "delete", &key]] {
+        let refused = machine.run(&arguments).await;
+        assert!(refused.code == 2 && refused.err.contains("hint: Add --yes."), "{refused:?}");
+    }
+    assert_eq!(world.endpoints(&tenant).await.len(), 1);
+    for arguments in [["endpoints", "delete", &endpoint], ["team", "remove", &member.email], ["keys", "delete", &key]] {
+        let done = machine.run(&[&arguments[..], &["--yes"]].concat()).await;
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+    assert_eq!(machine.run(&["whoami"]).await.code, 3, "the key is deleted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_team_and_its_settings_are_managed() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    machine.signs_in(&tenant).await;
+    world.member(&tenant, "bo@example.com", "member").await;
+    assert!(
+        machine.run(&["team", "invite", "cy@example.com"]).await.out.starts_with("Invited cy@example.com as member.")
+    );
+    let listed = machine.run(&["team", "list"]).await;
+    for line in [&format!("{}  ", tenant.email), "bo@example.com  ", "cy@example.com  "] {
+        assert!(listed.out.lines().any(|shown| shown.starts_with(line)), "{listed:?}");
+    }
+    assert!(listed.out.contains("invited, expires in"), "{listed:?}");
+    assert_eq!(machine.run(&["team", "cancel", "cy@example.com"]).await.code, 0);
+    assert!(!machine.run(&["team", "list"]).await.out.contains("cy@example.com"));
+    assert_eq!(machine.run(&["team", "cancel", "cy@example.com"]).await.code, 4);
+    let role = machine.run(&["team", "role", "bo@example.com", "member"]).await;
+    assert_eq!((role.code, role.out.as_str()), (0, "bo@example.com is now member.\n"));
+    assert_eq!(machine.run(&["team", "remove", "di@example.com", "--yes"]).await.code, 4);
+    let settings = machine.run(&["settings", "--email", "ops@example.com", "--job-failures", "false"]).await;
+    assert_eq!(settings.out, "Emails about endpoints and jobs: ops@example.com\nEmails about failed jobs: off\n");
+    assert_eq!(json_of(&machine.run(&["--json", "settings"]).await)["debug_notification_email"], "ops@example.com");
+    let keys = machine.run(&["keys", "list"]).await;
+    assert!(keys.out.lines().count() >= 2 && keys.out.contains("ak_"), "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_ids_name_one_object_or_list_the_candidates() {
+    let world = World::start().await;
+    let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+    machine.signs_in(&tenant).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/one"), "s").await;
+    world.endpoint(&tenant, &receiver.url("/two"), "s").await;
+    let ambiguous = machine.run(&["endpoints", "get", "0"]).await;
+    assert_eq!(ambiguous.code, 1, "{ambiguous:?}");
+    for path in ["/one", "/two"] {
+        assert!(ambiguous.err.contains(&receiver.url(path)), "{ambiguous:?}");
+    }
+    assert_eq!(machine.run(&["endpoints", "get", &endpoint.to_uppercase()]).await.code, 0);
+    world.deliver(event(&tenant.id, "job")).await;
+    let deliveries = world.log(&tenant.id).await;
+    let hash = |number: usize| deliveries[number].id.to_string().rsplit('.').next().expect("a part").to_owned();
+    let shared = hash(0).chars().zip(hash(1).chars()).take_while(|(one, other)| one == other).count();
+    let short = &hash(0)[..=shared];
+    for id in [short.to_owned(), format!("msg_{}", hash(0)), short.to_uppercase()] {
+        let got = machine.run(&["deliveries", "get", &id]).await;
+        assert!(got.code == 0 && got.out.contains(&deliveries[0].id.to_string()), "{got:?}");
+    }
+    for arguments in [
+        ["deliveries", "get", "nope"],
+        ["deliveries", "get", "0123456789ab"],
+        ["endpoints", "get", "nope"],
+        ["open", "nope", "--no-browser"],
+    ] {
+        let unknown = machine.run(&arguments).await;
+        assert_eq!(unknown.code, 4, "{arguments:?}: {unknown:?}");
+    }
+    let opened = machine.run(&["open", &endpoint, "--no-browser"]).await;
+    assert_eq!(opened.out, format!("{}/console/endpoints/{endpoint}\n", machine.api));
+    assert_eq!(
+        json_of(&machine.run(&["--json", "open", "keys"]).await)["url"],
+        format!("{}/console/keys", machine.api)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_tells_the_first_fault() {
+    let world = World::start().await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    let signed_out = machine.run(&["doctor"]).await;
+    assert!(signed_out.code == 3 && signed_out.out.contains("failed   API key: Not signed in"), "{signed_out:?}");
+    machine.signs_in(&tenant).await;
+    let well = machine.run(&["doctor"]).await;
+    assert!(well.code == 0 && well.out.contains("ok       clock: agrees with the service"), "{well:?}");
+    assert!(well.out.contains("owner of") && well.err.is_empty(), "{well:?}");
+    let checks = json_of(&machine.run(&["--json", "doctor"]).await);
+    assert_eq!(checks["checks"].as_array().map(Vec::len), Some(7));
+    let (closed, proxy) =
+        ([("FANFARE_API", "127.0.0.1:1")], [("FANFARE_API", "http://x.invalid"), ("ALL_PROXY", "http://127.0.0.1:1")]);
+    let unreachable = machine.run_in(&closed, &["doctor"]).await;
+    assert!(unreachable.code == 5 && unreachable.out.contains("connection refused"), "{unreachable:?}");
+    let proxied = machine.run_in(&proxy, &["doctor"]).await;
+    assert!(proxied.code == 5 && proxied.out.contains("ok       proxy: http://127.0.0.1:1"), "{proxied:?}");
+    let broken = machine.run_in(&[("SSL_CERT_FILE", "/nowhere.pem")], &["doctor"]).await;
+    assert!(
+        broken.code == 0 && broken.out.contains("warning  certificates: SSL_CERT_FILE is /nowhere.pem"),
+        "{broken:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_login_prints_json_first() {
+    let world = World::start().await;
+    let machine = Machine::new(&world);
+    let mut login = machine.command(&["--json", "login", "--no-browser"]);
+    let mut login = login.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut told = std::io::BufReader::new(login.stdout.take().expect("a pipe"));
+    let line = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut told, &mut line).expect("a line");
+        line
+    });
+    let line: Value = serde_json::from_str(&line.await.expect("a line")).expect("JSON");
+    assert!(line["url"].is_string() && line["code"].is_string() && line["expires_at"].is_string(), "{line}");
+    login.kill().expect("it runs");
+    login.wait().expect("it ends");
+}
