@@ -32,7 +32,11 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
     let Some(path) = path else { return Ok(Database::memory()?) };
     let path = path.to_str().context("the data directory's name is not UTF-8")?;
-    Database::new(path).with_context(|| format!("cannot open {path}"))
+    let database = Database::new(path).with_context(|| format!("cannot open {path}"))?;
+    // Sets `synchronous = NORMAL`, as in the file of the queues: written data survives the death of the process, and a
+    // write does not wait for the disk. SQLite's default waits for it after each item of a batch.
+    database.disable_bulk_loading()?;
+    Ok(database)
 }
 
 /// Creates missing tables, from their properties in the template.
