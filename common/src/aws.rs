@@ -10,6 +10,7 @@ pub(crate) mod batch;
 pub mod clients;
 pub(crate) mod dynamo;
 pub(crate) mod expression;
+pub mod gathered;
 mod https;
 mod rounds;
 pub(crate) mod transaction;

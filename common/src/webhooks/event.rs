@@ -4,9 +4,9 @@ mod filter;
 mod job_event;
 mod name;
 
+pub(in crate::webhooks) use self::job_event::malformed;
 pub use self::{
     filter::EventFilter,
     job_event::{Audience, JobEvent, Malformed},
     name::{EventName, TEST_BODY, TEST_JOB, parse_event},
 };
-pub(in crate::webhooks) use self::{job_event::malformed, name::of_a_job};

@@ -10,7 +10,6 @@
 //!   update pays for the whole item by the kilobyte, so the state is kept small: it contains a payload of at most 512
 //!   bytes, and passes earlier attempts on when it reaches a kilobyte. Bodies over 640 bytes are compressed (LZ4 with a
 //!   dictionary).
-//! - [Parked events](parked) of version 0.1.0: `<tenant>/parked/<id>`.
 //! - The deliveries that wait for a pull endpoint, in a separate sparse index: [`pull`].
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
@@ -20,10 +19,8 @@
 pub mod count;
 pub mod due;
 mod forget;
-mod gathered;
 mod items;
 pub mod open;
-pub mod parked;
 mod payload;
 pub mod pull;
 pub mod recovery;

@@ -1,6 +1,8 @@
 //! The deliveries queues, whose messages name due attempts: one queue each for receivers that answer quickly, that
 //! answer late or with errors, and that hang. So no delivery waits behind slower receivers.
 
+use std::borrow::Cow;
+
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
@@ -8,13 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
     event::{Malformed, malformed},
-    log::parked::{ParkedEvent, ParkedId},
 };
 use crate::{
     aws::{clients::Aws, failure},
     config::{ConfigError, Env},
     error::{Error, Result},
-    id::{NotAnId, TenantId},
+    id::TenantId,
     timestamp::Timestamp,
 };
 
@@ -26,23 +27,11 @@ const CONCURRENCY: usize = 16;
 const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 
 /// A message of these queues. It contains no body, URL or secret: those are in the log.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Message {
-    Attempt(DueAttempt),
-    /// Version 0.1.0 parked the first attempts of an event. This version reads such a message, but sends none.
-    Parked(ParkedEvent),
-}
-
-/// A message in the form of JSON, with the members of either variant.
 #[derive(Serialize, Deserialize)]
-struct Written<'a> {
-    tenant_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delivery_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parked: Option<String>,
+struct Message<'a> {
+    tenant_id: Cow<'a, str>,
+    delivery_id: Cow<'a, str>,
+    attempt: u32,
 }
 
 /// Sends to the deliveries queues. Cloning is cheap.
@@ -60,36 +49,22 @@ pub struct SharedQueue {
     url: String,
 }
 
-impl Message {
-    /// Parses a message of these queues.
-    ///
-    /// # Errors
-    /// `text` is not a message of these queues.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let written: Written<'_> = serde_json::from_str(text).map_err(malformed)?;
-        let wrong = |field: &str| Malformed(format!("{field} is malformed"));
-        let tenant = written.tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?;
-        match written {
-            Written { delivery_id: Some(id), attempt: Some(attempt), parked: None, .. } => {
-                let id = id.parse().map_err(|_not_an_id| wrong("delivery_id"))?;
-                Ok(Self::Attempt(DueAttempt { tenant, id, attempt }))
-            }
-            Written { delivery_id: None, attempt: None, parked: Some(parked), .. } => {
-                let delivery = parked.parse().map(ParkedId::Delivery);
-                let parked = delivery.or_else(|NotAnId| parked.parse().map(ParkedId::Event));
-                let parked = parked.map_err(|_not_an_id| wrong("parked"))?;
-                Ok(Self::Parked(ParkedEvent { tenant, parked }))
-            }
-            _ => Err(wrong("the message")),
-        }
-    }
+/// Reads the attempt that a message of these queues names.
+///
+/// # Errors
+/// `text` is not a message of these queues.
+pub fn parse_message(text: &str) -> Result<DueAttempt, Malformed> {
+    let Message { tenant_id, delivery_id, attempt } = serde_json::from_str(text).map_err(malformed)?;
+    let wrong = |field: &str| Malformed(format!("{field} is malformed"));
+    let tenant = tenant_id.parse().map_err(|_not_an_id| wrong("tenant_id"))?;
+    let id = delivery_id.parse().map_err(|_not_an_id| wrong("delivery_id"))?;
+    Ok(DueAttempt { tenant, id, attempt })
 }
 
 /// The text of the message for an attempt.
 fn written(DueAttempt { tenant, id, attempt }: &DueAttempt) -> Result<String> {
-    let (delivery_id, attempt) = (Some(id.to_string()), Some(*attempt));
-    let written = Written { tenant_id: tenant.as_str(), delivery_id, attempt, parked: None };
-    serde_json::to_string(&written).map_err(Error::internal("writing a message"))
+    let message = Message { tenant_id: tenant.as_str().into(), delivery_id: id.to_string().into(), attempt: *attempt };
+    serde_json::to_string(&message).map_err(Error::internal("writing a message"))
 }
 
 impl Queues {
@@ -200,22 +175,14 @@ mod tests {
     #[test]
     fn a_message_has_a_key_and_the_number_of_the_attempt() {
         let text = r#"{"tenant_id":"t","delivery_id":"callback.3.1769860800999.0123456789abcdef0123456789abcdef","attempt":3}"#;
-        let Ok(Message::Attempt(attempt)) = Message::parse(text) else { panic!("no attempt") };
+        let attempt = parse_message(text).expect("an attempt");
         assert_eq!(written(&attempt).expect("a message"), text);
         for other in [
             r#"{"tenant_id":"t","attempt":3}"#,
-            r#"{"tenant_id":"t","parked":"msg_1"}"#,
-            r#"{"tenant_id":"t","attempt":3,"parked":"msg_0123456789abcdef0123456789abcdef"}"#,
+            r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#,
+            r#"{"tenant_id":"t","delivery_id":"callback.3","attempt":3}"#,
         ] {
-            assert!(Message::parse(other).is_err(), "{other}");
+            assert!(parse_message(other).is_err(), "{other}");
         }
-    }
-
-    #[test]
-    fn a_message_of_version_0_1_0_for_a_parked_event_is_read() {
-        let text = r#"{"tenant_id":"t","parked":"msg_0123456789abcdef0123456789abcdef"}"#;
-        let Ok(Message::Parked(ParkedEvent { parked, .. })) = Message::parse(text) else { panic!("no parked event") };
-        let id = "msg_0123456789abcdef0123456789abcdef".parse().expect("an id");
-        assert_eq!(parked, ParkedId::Event(id));
     }
 }

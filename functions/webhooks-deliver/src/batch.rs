@@ -1,33 +1,19 @@
 //! State that the records of a batch share.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use common::{
-    error::Error,
-    id::{EndpointId, TenantId},
-    webhooks::{
-        delivery::Queue,
-        endpoints::Endpoint,
-        event::{Audience, JobEvent},
-        failures::FailedJob,
-    },
-};
+use common::webhooks::{delivery::Queue, event::JobEvent, failures::FailedJob};
 use futures::{StreamExt, stream::FuturesUnordered};
-use tokio::{
-    sync::{OnceCell, mpsc::UnboundedSender},
-    task::unconstrained,
-    time::Instant,
-};
+use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
 
-use crate::{observe::Tally, plan::Ended, reads::Reads, record::Record, stores::Stores};
+use crate::{observe::Tally, plan::Ended, record::Record};
 
 pub(crate) struct Batch {
+    /// The queue of its due attempts; `None` for job events.
+    pub(crate) queue: Option<Queue>,
     /// The batch's number among the batches of the process.
     pub(crate) number: u64,
     /// No attempt starts after this time, since the function's timeout would cut it off.
@@ -37,32 +23,35 @@ pub(crate) struct Batch {
     pub(crate) is_late: bool,
     /// The number of short attempts in progress that the batch waits for.
     pub(crate) under_way: AtomicUsize,
-    /// The endpoints of each tenant, read once for all of its events. `None` means that the read failed: if each record
-    /// tried again, the invocation would run out of time.
-    endpoints: Mutex<HashMap<TenantId, ReadOnce>>,
-    reads: Arc<Reads>,
     /// The failed jobs, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
     /// Sends ended attempts to the ledger.
     finished: UnboundedSender<Ended>,
 }
 
-type ReadOnce = Arc<OnceCell<Option<Arc<[Endpoint]>>>>;
-
 impl Batch {
-    pub(crate) fn new(last_start: Instant, is_late: bool, reads: Arc<Reads>, finished: UnboundedSender<Ended>) -> Self {
+    pub(crate) fn new(
+        queue: Option<Queue>,
+        last_start: Instant,
+        is_late: bool,
+        finished: UnboundedSender<Ended>,
+    ) -> Self {
         static BATCHES: AtomicU64 = AtomicU64::new(0);
         Self {
+            queue,
             number: BATCHES.fetch_add(1, Ordering::Relaxed),
             last_start,
             tally: Tally::default(),
             is_late,
             under_way: AtomicUsize::new(0),
-            endpoints: Mutex::default(),
-            reads,
             failed: Mutex::default(),
             finished,
         }
+    }
+
+    /// The queue whose invocations it takes. Events count as shared.
+    pub(crate) fn queue(&self) -> Queue {
+        self.queue.unwrap_or(Queue::Shared)
     }
 
     /// Keeps the event of a failed job, to be noted after the attempts.
@@ -83,32 +72,6 @@ impl Batch {
     pub(crate) fn finish(&self, ended: Ended) {
         // The ledger listens until all attempts have ended.
         self.finished.send(ended).ok();
-    }
-
-    /// The tenant's endpoints, active or not, if the event goes to endpoints.
-    pub(crate) async fn endpoints(&self, event: &JobEvent, stores: &Stores) -> Result<Arc<[Endpoint]>, Error> {
-        match event.audience {
-            Audience::Endpoints => self.endpoints_of(&event.tenant, stores).await,
-            Audience::Nobody | Audience::Callback { .. } => Ok(Arc::default()),
-        }
-    }
-
-    /// An endpoint, for a record of `queue`; `None` if it does not exist.
-    pub(crate) async fn endpoint(
-        &self,
-        tenant: &TenantId,
-        id: EndpointId,
-        queue: Queue,
-        stores: &Stores,
-    ) -> Result<Option<Arc<Endpoint>>, Error> {
-        self.reads.endpoint(tenant, id, stores.gate(queue), stores).await
-    }
-
-    async fn endpoints_of(&self, tenant: &TenantId, stores: &Stores) -> Result<Arc<[Endpoint]>, Error> {
-        let cell = Arc::clone(
-            self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default(),
-        );
-        cell.get_or_init(async || self.reads.endpoints(tenant, stores).await).await.clone().ok_or(Error::Busy)
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 use common::{
     error::Error,
     id::TenantId,
+    telemetry::metrics,
     timestamp::Timestamp,
     webhooks::failures::{
         FailedJob, JobFailure, JobFailures, Workflow, WorkflowKey,
@@ -19,7 +20,7 @@ use common::{
     },
 };
 
-use crate::{batch::all, observe, record::Undone};
+use crate::{batch::all, record::Undone};
 
 /// The number of very often failing workflows that a process remembers.
 const MOST: usize = 10_000;
@@ -71,7 +72,8 @@ impl Notes {
                 Vec::new()
             }
             Err(error) => {
-                observe::unnoted(&tenant, &error);
+                common::log!("job_failures.unnoted", %tenant, ?error);
+                metrics::count("FailureUnnoted");
                 indexes.into_iter().map(|index| (index, Error::Busy.into())).collect()
             }
         }

@@ -1,6 +1,6 @@
 //! Events from the job events queue, and their first attempts.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use common::{
     error::Error,
@@ -9,7 +9,6 @@ use common::{
         delivery::{Delivery, DeliveryId, Destination, DueAttempt, Queue, SHARDS, Status},
         endpoints::Endpoint,
         event::{Audience, JobEvent},
-        log::parked::{Parked, ParkedEvent},
     },
 };
 
@@ -19,6 +18,7 @@ use crate::{
     outgoing::Outgoing,
     record::{Record, Undone},
     sender::Sender,
+    stores::Stores,
 };
 
 /// The age from which events are checked against the log: SQS may deliver a copy late, with a receive count of one.
@@ -32,7 +32,11 @@ pub(crate) async fn event(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let endpoints = batch.endpoints(&event, &ledger.stores).await?;
+    let Stores { endpoints, reads, .. } = &ledger.stores;
+    let endpoints = match event.audience {
+        Audience::Endpoints => reads.endpoints(&event.tenant, endpoints).await?,
+        Audience::Nobody | Audience::Callback { .. } => Arc::default(),
+    };
     let now = Timestamp::now();
     let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name));
     let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.stores.hold_for, now));
@@ -46,30 +50,8 @@ pub(crate) async fn event(
             asked => asked?,
         }
     }
-    send(firsts, record.queue, sender, batch).await;
+    all(firsts.into_iter().map(async |first| batch.finish(sender.send(first, batch).await))).await;
     Ok(())
-}
-
-/// Handles an event that version 0.1.0 has parked.
-pub(crate) async fn parked(
-    record: &Record,
-    parked: ParkedEvent,
-    sender: &Sender,
-    ledger: &Ledger,
-    batch: &Batch,
-) -> Result<(), Undone> {
-    let Some(Parked { event, endpoints: ids }) = ledger.stores.log.parked(&parked).await? else { return Ok(()) };
-    let endpoints = batch.endpoints(&event, &ledger.stores).await?;
-    let mut firsts = firsts(record, &event, endpoints.iter().filter(|endpoint| ids.contains(&endpoint.id)));
-    let gone = ids.iter().filter(|id| endpoints.iter().all(|endpoint| endpoint.id != **id));
-    firsts.extend(gone.map(|id| Outgoing::first(record, &event, Destination::Endpoint(*id), None)));
-    leave_out_known(record, &event, &mut firsts, ledger).await?;
-    send(firsts, record.queue, sender, batch).await;
-    Ok(())
-}
-
-async fn send(firsts: Vec<Outgoing<'_>>, from: Queue, sender: &Sender, batch: &Batch) {
-    all(firsts.into_iter().map(async |first| batch.finish(sender.send(first, from, batch).await))).await;
 }
 
 /// The deliveries of an event to these endpoints of its tenant, or to its callback.
@@ -109,10 +91,11 @@ async fn leave_out_known(
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
     ledger.stores.queues.send(Queue::Shared, &waiting, now).await.into_iter().collect::<Result<(), _>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
+    let (endpoints, follow) = (&ledger.stores.endpoints, (ledger.disable_after, false));
     for first in firsts.iter() {
         match known.get(&first.due.delivery.webhook_id) {
             Some(delivery) if delivery.failed_with(1) => {
-                ledger.note_failed(tenant, delivery, first.health().copied(), now).await?;
+                endpoints.follow(tenant, delivery, first.health().copied(), follow, now).await?;
             }
             _ => {}
         }

@@ -13,7 +13,7 @@
 //! also wakes the delivery. An immediate success whose row cannot be written is counted, but not sent again.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     ops::ControlFlow::{Break, Continue},
     time::Duration,
 };
@@ -23,21 +23,28 @@ use common::{
     error::Error,
     id::TenantId,
     random,
+    telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status},
-        endpoints::Health,
         log::{First, Row, Unwritten},
     },
 };
-use futures::{StreamExt, future::join_all, stream};
-use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
+use futures::{
+    StreamExt,
+    future::{OptionFuture, join_all},
+    stream,
+};
+use tokio::{
+    sync::{Semaphore, mpsc::UnboundedReceiver},
+    time::timeout,
+};
 
 use crate::{
-    errors, news, observe,
+    news, observe,
     plan::{Due, Ended, Plan},
     record::Undone,
-    stores::{Gate, Stores},
+    stores::Stores,
 };
 
 /// The number of attempts that are stored together: as many as a batched write accepts.
@@ -61,19 +68,17 @@ struct Entry {
     /// The delivery after the attempt.
     after: Delivery,
     plan: Plan,
-    /// The result of its first writes, once they are made: `false` if the log already has a state of the new delivery.
-    written: Result<bool, Error>,
-}
-
-impl Entry {
-    fn is_to_begin(&self) -> bool {
-        matches!(self.plan, Plan::Begin { .. }) && self.written.is_ok()
-    }
+    /// The result of its writes so far. [`Error::Busy`] means that the partition of its row was throttled.
+    written: Result<(), Error>,
 }
 
 impl Ledger {
     /// Stores the ended attempts of a batch until its end. Returns the numbers of the records that stay in their queue.
-    pub(crate) async fn store_all(&self, inbox: UnboundedReceiver<Ended>, gate: Gate<'_>) -> Vec<(usize, Undone)> {
+    pub(crate) async fn store_all(
+        &self,
+        inbox: UnboundedReceiver<Ended>,
+        gate: Option<&Semaphore>,
+    ) -> Vec<(usize, Undone)> {
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
             let fill = async {
@@ -86,7 +91,8 @@ impl Ledger {
             (!is_closed).then_some((chunk, inbox))
         });
         let stored = chunks.map(async |chunk| {
-            let _passed = gate.pass().await;
+            // The semaphore is never closed.
+            let _passed = OptionFuture::from(gate.map(Semaphore::acquire)).await;
             self.store(chunk).await
         });
         stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
@@ -98,9 +104,9 @@ impl Ledger {
         let mut entries = self.open(ended, now);
         self.write_rows(&mut entries, now).await;
         self.begin(&mut entries, now).await;
+        self.spread(&mut entries, now).await;
         let stored = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
-        news::note(&self.stores.endpoints, entries.iter().map(|entry| &entry.ended), now).await;
-        errors::note(&self.stores.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after))).await;
+        news::note(&self.stores.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after)), now).await;
         let (mut undone, mut messages) = (Vec::new(), BTreeMap::<Queue, (Vec<_>, Vec<_>)>::new());
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)
@@ -132,9 +138,9 @@ impl Ledger {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
             let after = self.after(&ended.due.delivery, &ended.result, now);
-            let plan = Plan::of(&ended, &after, self.stores.log.kept_payload_bytes(), now);
+            let plan = Plan::of(&ended, &after, self.stores.log.kept_payload_bytes());
             let is_copy = matches!(plan, Plan::Begin { .. }) && !begun.insert((ended.due.tenant.clone(), after.id));
-            (!is_copy).then_some(Entry { ended, after, plan, written: Ok(true) })
+            (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()) })
         });
         let entries: Vec<_> = entries.collect();
         observe::postponed(entries.iter().map(|entry| &entry.ended));
@@ -149,15 +155,19 @@ impl Ledger {
     async fn write_rows(&self, entries: &mut [Entry], now: Timestamp) {
         let rows = entries.iter().enumerate();
         let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
-        let Unwritten { throttled, failed: mut unwritten } = self.stores.log.put(rows).await;
-        if !throttled.is_empty() {
-            unwritten.extend(self.spread(entries, throttled, now).await);
-        }
-        for number in unwritten {
-            if let Some(entry) = entries.get_mut(number) {
-                entry.written = Err(Error::Busy);
+        self.put(entries, rows).await;
+    }
+
+    /// Writes rows of the entries with these numbers.
+    async fn put(&self, entries: &mut [Entry], rows: Vec<(usize, Row)>) {
+        let Unwritten { throttled, failed } = self.stores.log.put(rows).await;
+        let mut fail = |numbers: Vec<usize>, error: fn() -> Error| {
+            for number in numbers {
+                entries.get_mut(number).into_iter().for_each(|entry| entry.written = Err(error()));
             }
-        }
+        };
+        fail(throttled, || Error::Busy);
+        fail(failed, || Error::Internal("a row was not written".to_owned()));
     }
 
     /// The rows to write before the state changes.
@@ -181,66 +191,43 @@ impl Ledger {
         row.into_iter().chain(due)
     }
 
-    /// Makes room for the rows of endpoints whose partition of the log is throttled. Returns the entries that are still
-    /// not written.
-    async fn spread(&self, entries: &[Entry], throttled: Vec<usize>, now: Timestamp) -> Vec<usize> {
-        let (mut moved, mut stuck, mut spread) = (Vec::new(), Vec::new(), HashMap::new());
-        for number in throttled {
-            let Some(Entry { ended: Ended { due, .. }, after, plan, .. }) = entries.get(number) else { continue };
-            let Some(endpoint) = after.webhook_endpoint_id.filter(|_| *plan == Plan::LogSuccess) else {
-                stuck.push(number);
-                continue;
-            };
-            let is_spread = match spread.get(&endpoint) {
-                Some(is_spread) => *is_spread,
-                None => {
-                    let done = self.stores.endpoints.spread_log(&due.tenant, endpoint).await;
-                    let done = done.inspect_err(|error| observe::not_spread(&due.tenant, endpoint, error));
-                    spread.insert(endpoint, done.is_ok());
-                    done.is_ok()
-                }
-            };
-            if is_spread {
-                let id = DeliveryId { shard: after.webhook_id.shard(SHARDS), ..after.id };
-                let after = Delivery { id, ..after.clone() };
-                moved.push((number, self.stores.log.delivered_row(&due.tenant, &after, &due.payload, now)));
-            } else {
-                // Reads look only into the shards that the endpoint's item names.
-                stuck.push(number);
-            }
-        }
-        let Unwritten { throttled, failed } = self.stores.log.put(moved).await;
-        stuck.into_iter().chain(throttled).chain(failed).collect()
-    }
-
     /// Writes the first states of new deliveries that did not succeed immediately.
     async fn begin(&self, entries: &mut [Entry], now: Timestamp) {
-        let new = entries.iter().filter(|entry| entry.is_to_begin());
-        let firsts = new.map(|Entry { ended: Ended { due, .. }, after, plan, .. }| {
+        let new = entries.iter_mut().filter(|entry| matches!(entry.plan, Plan::Begin { .. }) && entry.written.is_ok());
+        let mut new: Vec<_> = new.collect();
+        let firsts = new.iter().map(|Entry { ended: Ended { due, .. }, after, plan, .. }| {
             let is_in_state = matches!(plan, Plan::Begin { payload_in_state: true, .. });
             First { tenant: &due.tenant, delivery: after, payload: is_in_state.then_some(&due.payload) }
         });
         let states: Vec<_> = firsts.collect();
         let begun = self.stores.log.begin(&states, now).await;
-        for (entry, begun) in entries.iter_mut().filter(|entry| entry.is_to_begin()).zip(begun) {
-            entry.written = begun;
-        }
-        self.make_room(entries).await;
+        new.iter_mut().zip(begun).for_each(|(entry, begun)| entry.written = begun);
     }
 
-    /// Makes room for first states of endpoints whose partition of the log is throttled, so that no success waits.
-    /// Their records are redelivered.
-    async fn make_room(&self, entries: &[Entry]) {
-        let is_stuck = |entry: &&Entry| {
-            let waits = entry.after.status == Status::Held || matches!(entry.ended.result, AttemptResult::Postponed(_));
-            matches!(entry.plan, Plan::Begin { .. }) && waits && matches!(entry.written, Err(Error::Busy))
-        };
-        let stuck = entries.iter().filter(is_stuck);
+    /// Spreads the log of endpoints whose partition is throttled over more partitions, and writes the successes there.
+    /// The records of other deliveries are redelivered.
+    async fn spread(&self, entries: &mut [Entry], now: Timestamp) {
+        let throttled = entries.iter().filter(|entry| matches!(entry.written, Err(Error::Busy)));
         let endpoints: BTreeMap<_, _> =
-            stuck.filter_map(|it| Some((it.after.webhook_endpoint_id?, &it.ended.due.tenant))).collect();
+            throttled.filter_map(|it| Some((it.after.webhook_endpoint_id?, it.ended.due.tenant.clone()))).collect();
         for (endpoint, tenant) in endpoints {
-            let spread = self.stores.endpoints.spread_log(tenant, endpoint).await;
-            spread.unwrap_or_else(|error| observe::not_spread(tenant, endpoint, &error));
+            if let Err(error) = self.stores.endpoints.spread_log(&tenant, endpoint).await {
+                // Reads look only into the shards that the endpoint's item names.
+                common::log!("log.spread_failed", %tenant, %endpoint, ?error);
+                continue;
+            }
+            let mut moved = Vec::new();
+            for (number, entry) in entries.iter_mut().enumerate() {
+                let is_here = entry.plan == Plan::LogSuccess && entry.after.webhook_endpoint_id == Some(endpoint);
+                if !is_here || !matches!(entry.written, Err(Error::Busy)) {
+                    continue;
+                }
+                let id = DeliveryId { shard: entry.after.webhook_id.shard(SHARDS), ..entry.after.id };
+                let (after, due) = (Delivery { id, ..entry.after.clone() }, &entry.ended.due);
+                moved.push((number, self.stores.log.delivered_row(&due.tenant, &after, &due.payload, now)));
+                entry.written = Ok(());
+            }
+            self.put(entries, moved).await;
         }
     }
 
@@ -248,20 +235,17 @@ impl Ledger {
     async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
         let Entry { ended, after, plan, written } = entry;
         let Due { tenant, delivery, payload, .. } = &ended.due;
-        let after = match (plan, written) {
-            (Plan::LogSuccess, Ok(_)) => return Ok(None),
-            (Plan::LogSuccess, Err(_)) => {
-                observe::unlogged(tenant, delivery);
+        let after = match plan {
+            Plan::LogSuccess => {
+                if written.is_err() {
+                    common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
+                    metrics::count("LogWriteFailed");
+                }
                 return Ok(None);
             }
-            (_, Err(_)) => return Err(Error::Busy),
-            (Plan::Requeue, _) | (Plan::Begin { .. }, Ok(true)) => after.clone(),
-            // Another process handles the same event, or the answer to this very write was lost.
-            (Plan::Begin { .. }, Ok(false)) => match self.current(tenant, after).await? {
-                Some(current) if current.last_attempt == after.last_attempt => current,
-                current => return Ok(current.and_then(|delivery| DueAttempt::soon(tenant, &delivery, now))),
-            },
-            (Plan::Advance, Ok(_)) => match self.advance(ended, after.clone(), now).await? {
+            _ if written.is_err() => return Err(Error::Busy),
+            Plan::Requeue | Plan::Begin { .. } => after.clone(),
+            Plan::Advance => match self.advance(ended, after.clone(), now).await? {
                 Some(after) => after,
                 None => return Ok(None),
             },
@@ -310,16 +294,5 @@ impl Ledger {
 
     async fn current(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Delivery>, Error> {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
-    }
-
-    /// Notes the consequences of a failed delivery, which the process of its last attempt may not have noted.
-    pub(crate) async fn note_failed(
-        &self,
-        tenant: &TenantId,
-        delivery: &Delivery,
-        health: Option<Health>,
-        now: Timestamp,
-    ) -> Result<(), Error> {
-        self.stores.endpoints.follow(tenant, delivery, health, (self.disable_after, false), now).await
     }
 }

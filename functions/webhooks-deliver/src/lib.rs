@@ -25,11 +25,13 @@ use common::{
     config::{ConfigError, Env},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Queue, retry_schedule},
+        delivery::retry_schedule,
         destination::DestinationPolicy,
         endpoints::disable_after,
+        event::JobEvent,
         failures::JobFailures,
         post::{self, Client, Network},
+        queue::parse_message,
     },
 };
 use futures::FutureExt;
@@ -40,9 +42,8 @@ use crate::{
     batch::{Batch, all},
     failures::Notes,
     ledger::Ledger,
-    reads::Reads,
     receivers::Receivers,
-    record::{Content, Record, Undone},
+    record::{Record, Undone},
     sender::Sender,
     slots::Slots,
     stores::Stores,
@@ -50,7 +51,6 @@ use crate::{
 };
 
 mod batch;
-mod errors;
 mod failures;
 mod fresh;
 mod ledger;
@@ -85,7 +85,6 @@ struct App {
     ledger: Ledger,
     notes: Notes,
     under_way: UnderWay,
-    reads: Arc<Reads>,
 }
 
 /// Builds the function with the settings in `env`.
@@ -108,7 +107,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
     let ledger = Ledger { stores, schedule, disable_after: disable_after(env)? };
     let notes = Notes::new(JobFailures::from_env(env, &aws)?);
-    Ok(Deliver { app: Arc::new(App { sender, ledger, notes, under_way: UnderWay::default(), reads: Arc::default() }) })
+    Ok(Deliver { app: Arc::new(App { sender, ledger, notes, under_way: UnderWay::default() }) })
 }
 
 /// The certificate authorities of the machine. Read once per process: a test run starts hundreds of functions.
@@ -141,11 +140,12 @@ impl Deliver {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
         let (finished, inbox) = mpsc::unbounded_channel();
-        let records = &event.payload.records;
-        let is_late = records.iter().any(|record| record::has_waited(record, &app.ledger.stores.queues));
-        let batch = Batch::new(Instant::now() + spare, is_late, Arc::clone(&app.reads), finished);
-        let queue = records.first().and_then(|record| record.event_source_arn.as_deref()).unwrap_or_default();
-        let gate = app.ledger.stores.gate(app.ledger.stores.queues.with_arn(queue).unwrap_or(Queue::Shared));
+        let (records, stores) = (&event.payload.records, &app.ledger.stores);
+        // The records of a batch come from the same queue.
+        let queue = records.first().and_then(|record| stores.queues.with_arn(record.event_source_arn.as_deref()?));
+        let is_late = queue.is_none() && records.iter().any(record::has_waited);
+        let batch = Batch::new(queue, Instant::now() + spare, is_late, finished);
+        let gate = stores.gate(batch.queue());
         let attempts = async {
             // The batch ends with this block, which tells the ledger that no more attempts will come.
             let batch = batch;
@@ -180,17 +180,19 @@ impl App {
 
     async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
         let Self { sender, ledger, under_way, .. } = self;
-        let Some((record, content)) = Record::read(index, record, &ledger.stores.queues, under_way)? else {
-            return Ok(());
-        };
-        match content {
-            Content::Event(event) => {
-                batch.keep_failed(&record, &event);
-                fresh::event(&record, event, sender, ledger, batch).await
-            }
+        let body = record.body.as_deref().unwrap_or_default();
+        let (record, sent_at) = Record::of(index, record);
+        if batch.queue.is_none() {
+            let event = JobEvent::parse(body, sent_at)?;
+            batch.keep_failed(&record, &event);
+            return fresh::event(&record, event, sender, ledger, batch).await;
+        }
+        let due = parse_message(body)?;
+        match under_way.begin(due.clone()) {
             // Boxed, like other rare paths, since the future of every record has the size of the largest path.
-            Content::Attempt(due) => Box::pin(retry::attempt(&record, due, sender, ledger, batch)).await,
-            Content::Parked(parked) => Box::pin(fresh::parked(&record, parked, sender, ledger, batch)).await,
+            Some(mark) => Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await,
+            // This process already handles the same attempt for another record.
+            None => Ok(()),
         }
     }
 }
@@ -232,7 +234,6 @@ mod tests {
             ledger: Ledger { stores, schedule: Vec::new(), disable_after: Duration::ZERO },
             notes: Notes::new(JobFailures::from_env(&env, &aws).expect("settings")),
             under_way: UnderWay::default(),
-            reads: Arc::default(),
         };
         Deliver { app: Arc::new(app) }
     }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use common::{
+    id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Queue,
-        endpoints::{Endpoints, Health},
+        delivery::{Delivery, Queue},
+        endpoints::{Endpoints, Health, LastError},
     },
 };
 use futures::future::join_all;
@@ -41,15 +42,29 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
 }
 
 /// Records in the items of endpoints that a receiver accepts deliveries again, no longer answers, or is slow or good
-/// again. If a write fails, the next attempt notes the change.
-pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = &'a Ended>, now: Timestamp) {
+/// again; and, for the console and `deliveries/stats`, the latest error of each. Each attempt that has ended has its
+/// delivery after it. If a write fails, the next attempt notes the change.
+pub(crate) async fn note<'a>(
+    endpoints: &Endpoints,
+    ended: impl Iterator<Item = (&'a Ended, &'a Delivery)>,
+    now: Timestamp,
+) {
     let mut news = BTreeMap::new();
-    for ended in ended {
+    let mut errors = BTreeMap::<_, (Timestamp, &TenantId, &Delivery, Option<Timestamp>)>::new();
+    for (ended, after) in ended {
         let Ended { due: Due { tenant, delivery, .. }, health: Some(health), .. } = ended else { continue };
-        let Some((id, new)) = delivery.webhook_endpoint_id.zip(news_of(ended, health)) else { continue };
+        let Some(id) = delivery.webhook_endpoint_id else { continue };
         // If there are several attempts, a success takes precedence.
-        if !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. }))) {
+        if let Some(new) = news_of(ended, health)
+            && !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. })))
+        {
             news.insert(id, (tenant, new));
+        }
+        let error = LastError::of(after).filter(|_| after.last_attempt != delivery.last_attempt);
+        if let Some(LastError { at, .. }) = error
+            && errors.get(&id).is_none_or(|(latest, ..)| *latest < at)
+        {
+            errors.insert(id, (at, tenant, after, health.erred_at));
         }
     }
     let noted = news.into_iter().map(async |(id, (tenant, new))| {
@@ -61,9 +76,12 @@ pub(crate) async fn note<'a>(endpoints: &Endpoints, ended: impl Iterator<Item = 
             News::Hangs => endpoints.note_hangs(tenant, id, now, None).await.map(drop),
             News::Slow => endpoints.note_slow(tenant, id, now).await,
         };
-        if let Err(error) = noted {
-            observe::not_noted(tenant, id, &error);
-        }
+        noted.unwrap_or_else(|error| observe::not_noted(tenant, id, &error));
+    });
+    join_all(noted).await;
+    let noted = errors.into_iter().map(async |(id, (_, tenant, after, erred_at))| {
+        let noted = endpoints.note_error(tenant, after, erred_at).await;
+        noted.unwrap_or_else(|error| observe::not_noted(tenant, id, &error));
     });
     join_all(noted).await;
 }

@@ -133,23 +133,6 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// Logs and counts a delivery that the receiver accepted but that could not be written to the log.
-pub(crate) fn unlogged(tenant: &TenantId, delivery: &Delivery) {
-    common::log!("delivery.unlogged", %tenant, delivery_id = %delivery.id);
-    metrics::count("LogWriteFailed");
-}
-
-/// Logs and counts failed jobs that could not be noted. Their records are redelivered.
-pub(crate) fn unnoted(tenant: &TenantId, error: &Error) {
-    common::log!("job_failures.unnoted", %tenant, ?error);
-    metrics::count("FailureUnnoted");
-}
-
-/// Logs that an endpoint's part of the log could not be spread over more partitions.
-pub(crate) fn not_spread(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
-    common::log!("log.spread_failed", %tenant, %endpoint, ?error);
-}
-
 /// Logs that a change in a receiver's health could not be written to its endpoint's item.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error);

@@ -38,7 +38,7 @@ impl<'a> Outgoing<'a> {
             delivery: Delivery::first(event, &destination, shards),
             payload: Payload { destination, body: event.body.clone() },
             is_stored: false,
-            mark: record.mark.clone(),
+            mark: None,
         };
         Self { due, endpoint }
     }

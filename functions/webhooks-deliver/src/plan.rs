@@ -1,10 +1,9 @@
 //! Decides the writes for each delivery that was due, in one place and only from values.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use common::{
     id::TenantId,
-    timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Delivery, Outcome, Payload, Queue},
         endpoints::Health,
@@ -29,7 +28,7 @@ pub(crate) struct Due {
     /// Whether the log already contains the delivery.
     pub(crate) is_stored: bool,
     /// Marks the work of a message as in progress until the result is stored.
-    pub(crate) mark: Option<Arc<Mark>>,
+    pub(crate) mark: Option<Mark>,
 }
 
 /// A delivery after it was due: its attempt has ended, or could not be made.
@@ -65,12 +64,13 @@ pub(crate) enum Plan {
 
 impl Plan {
     /// The plan for a delivery whose new state is `after`. Once delivered, a body of more than `kept` bytes is deleted.
-    pub(crate) fn of(ended: &Ended, after: &Delivery, kept: usize, now: Timestamp) -> Self {
+    pub(crate) fn of(ended: &Ended, after: &Delivery, kept: usize) -> Self {
         let Ended { due: Due { delivery: before, payload, is_stored, .. }, result, .. } = ended;
-        let is_soon = |until: Timestamp, from: Timestamp| until.since(from) < UNNOTED;
         match (result, is_stored) {
             (AttemptResult::Made(_, Outcome::Delivered(_)), false) => Self::LogSuccess,
-            (AttemptResult::Postponed(until), true) if before.next_attempt_at.is_some_and(|at| is_soon(*until, at)) => {
+            (AttemptResult::Postponed(until), true)
+                if before.next_attempt_at.is_some_and(|at| until.since(at) < UNNOTED) =>
+            {
                 Self::Requeue
             }
             (_, true) => Self::Advance,
@@ -81,10 +81,10 @@ impl Plan {
                     // A receiver that fails may get many attempts, and each update pays for the whole state.
                     AttemptResult::Made(..) | AttemptResult::NoEndpoint | AttemptResult::Expired => 0,
                 };
-                let has_message = matches!(result, AttemptResult::Postponed(until) if is_soon(*until, now));
+                let is_postponed = matches!(result, AttemptResult::Postponed(_));
                 Self::Begin {
                     payload_in_state: payload.body.len() <= in_state,
-                    due_row: after.wakes_at().is_some() && !has_message,
+                    due_row: after.wakes_at().is_some() && !is_postponed,
                 }
             }
         }
@@ -93,9 +93,12 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use common::webhooks::{
-        delivery::{Attempt, Destination, Failure, Trigger},
-        event::EventName,
+    use common::{
+        timestamp::Timestamp,
+        webhooks::{
+            delivery::{Attempt, Destination, Failure, Trigger},
+            event::EventName,
+        },
     };
 
     use super::*;
@@ -110,7 +113,7 @@ mod tests {
         let after = delivery.after(&result, &[Duration::from_secs(5)], || 0.0, now);
         let tenant = "t".parse().expect("a tenant");
         let due = Due { index: 0, tenant, delivery, payload, is_stored, mark: None };
-        Plan::of(&Ended { due, result, health: None, shown: None, queue: Queue::Shared }, &after, kept, now)
+        Plan::of(&Ended { due, result, health: None, shown: None, queue: Queue::Shared }, &after, kept)
     }
 
     #[test]
@@ -128,7 +131,6 @@ mod tests {
             (made(failed), false, small, begin(false, true)),
             (later(0), false, small, begin(true, false)),
             (later(0), false, large, begin(false, false)),
-            (later(3600), false, small, begin(true, true)),
             (later(1), true, small, Plan::Requeue),
             (later(3600), true, small, Plan::Advance),
             (AttemptResult::Inactive, false, HELD_WITH_STATE, begin(true, false)),

@@ -19,7 +19,7 @@ use common::{
 
 use crate::{
     pace::Pace,
-    standing::{Seen, Shown, Silence, Standing},
+    standing::{Seen, Shown, Standing},
     trials::{TRIAL, Trials},
 };
 
@@ -94,8 +94,7 @@ impl Receivers {
     /// The standing of a receiver. A callback has no `health`.
     pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
         let known = self.lock();
-        let standing = known.seen.get(&key.receiver).map(|seen| seen.standing(health, now));
-        match standing.unwrap_or_else(|| Seen::default().standing(health, now)) {
+        match known.seen.get(&key.receiver).unwrap_or(&Seen::default()).standing(health, now) {
             Standing::Unknown if health.is_none() && known.doubts.get(&key.tenant) >= Some(&DOUBTS) => {
                 Standing::Hanging
             }
@@ -108,13 +107,9 @@ impl Receivers {
         self.lock().paces.get(&pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
 
-    /// The silence of the receiver, if it does not answer.
-    pub(crate) fn silence(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
-        let known = self.lock();
-        match known.seen.get(&key.receiver) {
-            Some(seen) => seen.silence(health, now),
-            None => Seen::default().silence(health, now),
-        }
+    /// The time since which the receiver has been silent, if it does not answer.
+    pub(crate) fn silent_since(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
+        self.lock().seen.get(&key.receiver).unwrap_or(&Seen::default()).silent_since(health, now)
     }
 
     /// Whether the origin of a callback has recently answered in time.

@@ -19,10 +19,12 @@ use crate::{
     record::{Record, Undone},
     sender::Sender,
     stores::Stores,
+    under_way::Mark,
 };
 
 /// SQS may deliver a message slightly early. An attempt that is early by at most this is made immediately.
 const EARLY: Duration = Duration::from_secs(1);
+
 /// The step to take for the message of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
@@ -57,11 +59,12 @@ fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp
 pub(crate) async fn attempt(
     record: &Record,
     due: DueAttempt,
+    mark: Mark,
     sender: &Sender,
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, log, queues, .. } = &ledger.stores;
+    let Stores { endpoints, reads, log, queues, .. } = &ledger.stores;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
         // The delivery has expired.
@@ -75,32 +78,32 @@ pub(crate) async fn attempt(
                 None => None,
             };
             let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
-            return Ok(ledger.note_failed(&due.tenant, &delivery, health, now).await?);
+            let follow = (ledger.disable_after, false);
+            return Ok(endpoints.follow(&due.tenant, &delivery, health, follow, now).await?);
         }
         Step::SendOn => {
             if delivery.pull.is_some() {
                 // If the delivery is leased, the end of its lease has no due row yet.
-                let row = log.due_row(&due.tenant, &delivery, record.queue, now);
+                let row = log.due_row(&due.tenant, &delivery, batch.queue(), now);
                 if !log.put(vec![((), row)]).await.is_empty() {
                     return Err(Error::Busy.into());
                 }
             }
             // A wait that exceeds the longest delay of a message ends by its due row.
             let message = DueAttempt::soon(&due.tenant, &delivery, now);
-            let sent = queues.send(record.queue, message.as_slice(), now).await;
+            let sent = queues.send(batch.queue(), message.as_slice(), now).await;
             return Ok(sent.into_iter().collect::<Result<(), _>>()?);
         }
         Step::Attempt => {}
     }
     let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
     let endpoint = match payload.destination {
-        Destination::Endpoint(id) => batch.endpoint(&due.tenant, id, record.queue, &ledger.stores).await?,
+        Destination::Endpoint(id) => reads.endpoint(&due.tenant, id, endpoints).await?,
         Destination::Callback { .. } => None,
     };
-    let (index, mark) = (record.index, record.mark.clone());
-    let due = Due { index, tenant: due.tenant, delivery, payload, is_stored: true, mark };
+    let due = Due { index: record.index, tenant: due.tenant, delivery, payload, is_stored: true, mark: Some(mark) };
     let outgoing = Outgoing { due, endpoint: endpoint.as_deref() };
-    batch.finish(sender.send(outgoing, record.queue, batch).await);
+    batch.finish(sender.send(outgoing, batch).await);
     Ok(())
 }
 

@@ -28,7 +28,7 @@ use crate::{
     plan::Ended,
     receivers::{Key, Receivers},
     slots::{Lane, NoSlot, Slot, Slots},
-    standing::{Shown, Silence, Standing},
+    standing::{Shown, Standing},
     trials::LONGEST_TRIAL,
     turn::{LATER, SHORTLY, Turn, longest, put_off, rest},
 };
@@ -73,8 +73,9 @@ impl Sender {
         Lane { key, queue }
     }
 
-    /// Makes an attempt if a record of the queue `from` may, or else chooses the queue that carries it.
-    pub(crate) async fn send(&self, outgoing: Outgoing<'_>, from: Queue, batch: &Batch) -> Ended {
+    /// Makes an attempt if a record of the batch may, or else chooses the queue that carries it.
+    pub(crate) async fn send(&self, outgoing: Outgoing<'_>, batch: &Batch) -> Ended {
+        let from = batch.queue();
         if let Some(missed) = outgoing.missed() {
             return outgoing.ended(missed, Queue::Shared);
         }
@@ -147,11 +148,11 @@ impl Sender {
             NoSlot::Full if from != Queue::Shared => {
                 // A person waits for the result of a test, or may have fixed the receiver before a resend.
                 let is_asked_for = matches!(delivery.trigger, Trigger::Test | Trigger::Resend);
-                let silence = self.silence(&outgoing, now).filter(|_| !is_asked_for).map(|silence| silence.since);
+                let silent_since = self.silent_since(&outgoing, now).filter(|_| !is_asked_for);
                 let waits_since = delivery.next_attempt_at.unwrap_or(delivery.created_at);
                 let waits_since = if is_asked_for { now } else { waits_since };
                 let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
-                let until = put_off(silence.map_or(waits_since, |since| since.min(waits_since)), least, now);
+                let until = put_off(silent_since.map_or(waits_since, |since| since.min(waits_since)), least, now);
                 // The delivery expires at the end.
                 let until = until.min(delivery.fails_at);
                 outgoing.ended(AttemptResult::Postponed(until), queue)
@@ -160,20 +161,21 @@ impl Sender {
         }
     }
 
-    fn silence(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Silence> {
-        self.receivers.silence(self.key(outgoing), outgoing.health(), now)
+    fn silent_since(&self, outgoing: &Outgoing<'_>, now: Timestamp) -> Option<Timestamp> {
+        self.receivers.silent_since(self.key(outgoing), outgoing.health(), now)
     }
 
     /// Takes a slot for a hanging receiver. One process at a time probes an endpoint that has not answered, for at most
     /// the duration of an attempt, so that the receiver does not hold up all processes.
     async fn probe(&self, outgoing: &Outgoing<'_>, now: Timestamp, batch: &Batch) -> Result<Slot, NoSlot> {
         let key = self.key(outgoing);
-        if let (Some(silence), Some(Endpoint { id, health, .. })) = (self.silence(outgoing, now), outgoing.recipient())
+        if let (Some(since), Some(Endpoint { id, health, .. })) =
+            (self.silent_since(outgoing, now), outgoing.recipient())
             && health.hangs
             && health.unanswered_since.is_some()
             && !self.receivers.is_probing(key, now)
         {
-            let turn = rest(silence.since, self.client.timeout(), now);
+            let turn = rest(since, self.client.timeout(), now);
             if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
@@ -210,17 +212,25 @@ impl Sender {
         };
         let (key, mut slot) = (self.key(&outgoing), slot);
         let queue = slot.queue();
-        let Timed { posted: Posted { outcome, response, detail }, took, lagged } =
-            match self.post(post, &outgoing, &mut slot, batch.last_start).await {
-                Ok(posted) => posted,
-                Err(NotPosted::NoDescriptor) => {
-                    return outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue);
+        let posted = loop {
+            match self.post(post, &mut slot).await {
+                Err(NoDescriptor) if Instant::now() + PAUSE < batch.last_start => {
+                    common::log!("descriptors.exhausted", tenant = %due.tenant, delivery_id = %due.delivery.id);
+                    sleep(PAUSE).await;
                 }
-                Err(NotPosted::Cut) => {
-                    batch.tally.cut(&due.tenant, &due.delivery);
-                    return self.cut(outgoing, slot, at).await;
-                }
-            };
+                posted => break posted,
+            }
+        };
+        let Timed { posted: Posted { outcome, response, detail }, took, lagged } = match posted {
+            Ok(Some(timed)) => timed,
+            Ok(None) => {
+                batch.tally.cut(&due.tenant, &due.delivery);
+                return self.cut(outgoing, slot, at).await;
+            }
+            Err(NoDescriptor) => {
+                return outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue);
+            }
+        };
         let now = Timestamp::now();
         if !lagged {
             self.receivers.answered(key, health, took, now);
@@ -264,34 +274,12 @@ impl Sender {
         self.after_trial(outgoing, now)
     }
 
-    /// Posts, and measures the duration. Without a file descriptor, it tries again while there is time.
-    async fn post(
-        &self,
-        post: Post<'_>,
-        outgoing: &Outgoing<'_>,
-        slot: &mut Slot,
-        last_start: Instant,
-    ) -> Result<Timed, NotPosted> {
-        loop {
-            match self.post_once(post, slot).await {
-                Err(NotPosted::NoDescriptor) => {
-                    let (tenant, delivery) = (&outgoing.due.tenant, &outgoing.due.delivery);
-                    common::log!("descriptors.exhausted", %tenant, delivery_id = %delivery.id);
-                }
-                posted => return posted,
-            }
-            if Instant::now() + PAUSE >= last_start {
-                return Err(NotPosted::NoDescriptor);
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    async fn post_once(&self, post: Post<'_>, slot: &mut Slot) -> Result<Timed, NotPosted> {
+    /// Posts, and measures the duration. `None` if the attempt was cut off.
+    async fn post(&self, post: Post<'_>, slot: &mut Slot) -> Result<Option<Timed>, NoDescriptor> {
         let started = Instant::now();
         let mut posting = std::pin::pin!(self.client.post(post, Timestamp::now()));
         if let Ok(posted) = timeout(BRIEFLY, &mut posting).await {
-            return Ok(Timed { posted: posted?, took: started.elapsed(), lagged: false });
+            return Ok(Some(Timed { posted: posted?, took: started.elapsed(), lagged: false }));
         }
         // If even the timer is late, the process lacks CPU time, and the delay is not the receiver's.
         let lagged = started.elapsed() > BRIEFLY * 2;
@@ -299,11 +287,12 @@ impl Sender {
         let longest = if slot.is_trial() { Some(LONGEST_TRIAL) } else { longest(slot.queue()) };
         let posted = match longest {
             None => posting.await?,
-            Some(longest) => {
-                timeout(longest.saturating_sub(BRIEFLY), posting).await.map_err(|_elapsed| NotPosted::Cut)??
-            }
+            Some(longest) => match timeout(longest.saturating_sub(BRIEFLY), posting).await {
+                Ok(posted) => posted?,
+                Err(_elapsed) => return Ok(None),
+            },
         };
-        Ok(Timed { posted, took: started.elapsed(), lagged })
+        Ok(Some(Timed { posted, took: started.elapsed(), lagged }))
     }
 }
 
@@ -313,18 +302,4 @@ struct Timed {
     took: Duration,
     /// Whether this process was too busy for `took` to describe the receiver.
     lagged: bool,
-}
-
-/// The reason why an attempt has no outcome.
-enum NotPosted {
-    /// The attempt was cut off.
-    Cut,
-    /// This process had no file descriptor left for it.
-    NoDescriptor,
-}
-
-impl From<NoDescriptor> for NotPosted {
-    fn from(NoDescriptor: NoDescriptor) -> Self {
-        Self::NoDescriptor
-    }
 }

@@ -67,15 +67,6 @@ impl Standing {
     }
 }
 
-/// How long a receiver has gone without answering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Silence {
-    /// The end of the first attempt without an answer since the last success.
-    pub(crate) since: Timestamp,
-    /// Whether its attempts take long to fail.
-    pub(crate) hangs: bool,
-}
-
 /// The behavior of a receiver that an attempt revealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
@@ -117,7 +108,8 @@ pub(crate) struct Seen {
     /// The time of the last success, and of the last attempt without an answer since.
     answered_at: Option<Timestamp>,
     unanswered_at: Option<Timestamp>,
-    silence: Option<Silence>,
+    /// The end of its first attempt without an answer since the last success.
+    silent_since: Option<Timestamp>,
     /// The time until which this process may probe a receiver that does not answer.
     probing_until: Option<Timestamp>,
 }
@@ -129,7 +121,7 @@ impl Seen {
         let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));
         let slow_at = remembered.max(health.and_then(|health| health.slow_at));
         let good_at = self.good_at.max(health.and_then(|health| health.good_at));
-        let is_slow = slow_at > good_at || self.silence(health, now).is_some();
+        let is_slow = slow_at > good_at || self.silent_since(health, now).is_some();
         match self.soon_at {
             _ if is_slow && self.hangs(health, now) => match self.suspected_at(health) {
                 Some(at) if now < at.after(TRIAL) => Standing::Suspect,
@@ -161,19 +153,14 @@ impl Seen {
         replied_at.is_some() && replied_at >= self.late_at
     }
 
-    /// The silence of the receiver if it does not answer, by the newer of both sources.
-    pub(crate) fn silence(&self, health: Option<&Health>, now: Timestamp) -> Option<Silence> {
+    /// The time since which the receiver has been silent, if it does not answer, by the newer of both sources.
+    pub(crate) fn silent_since(&self, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory(health));
         let recorded = health.and_then(|health| health.unanswered_since);
         // After a later silence, this process's own success no longer outweighs the item.
         let answered = self.answered_at.filter(|_| self.unanswered_at.is_none());
         let answered = answered.max(health.and_then(|health| health.healthy_at));
-        let is_silent = remembered.max(recorded) > answered;
-        is_silent.then(|| {
-            let hangs = remembered.is_some() && self.silence.is_some_and(|own| own.hangs);
-            let since = recorded.or(self.silence.map(|own| own.since)).unwrap_or(now);
-            Silence { since, hangs: hangs || health.is_some_and(|health| health.hangs) }
-        })
+        (remembered.max(recorded) > answered).then(|| recorded.or(self.silent_since).unwrap_or(now))
     }
 
     /// Whether it was ever slow here and has not been good since.
@@ -222,7 +209,7 @@ impl Seen {
         match outcome {
             Outcome::Delivered(_) => {
                 self.answered_at = Some(now);
-                (self.unanswered_at, self.silence, self.failures) = (None, None, 0);
+                (self.unanswered_at, self.silent_since, self.failures) = (None, None, 0);
                 match took {
                     _ if took <= SOON => return self.answered_soon(health, now),
                     _ if took <= ANSWERS => self.slow(now),
@@ -236,9 +223,6 @@ impl Seen {
                 (self.failures, self.streak) = (self.failures.saturating_add(1), None);
                 if self.failures >= FAILURES || took > SOON {
                     self.slow(now);
-                }
-                if let Some(silence) = &mut self.silence {
-                    silence.hangs = false;
                 }
                 Shown::Error
             }
@@ -273,7 +257,7 @@ impl Seen {
             return if hangs { Shown::Nothing } else { Shown::Error };
         }
         self.unanswered_at = Some(now);
-        self.silence.get_or_insert(Silence { since: now, hangs }).hangs = hangs;
+        self.silent_since.get_or_insert(now);
         Shown::NoAnswer { hangs }
     }
 }
@@ -402,7 +386,7 @@ mod tests {
                 healthy_at: healthy.map(at),
                 ..Health::default()
             });
-            seen.silence(health.as_ref(), now).map(|silence| silence.since.as_second())
+            seen.silent_since(health.as_ref(), now).map(Timestamp::as_second)
         };
         assert_eq!(silent_since(&seen, None, at(100)), None);
         assert_eq!(silent_since(&seen, Some((Some(50), Some(40))), at(100)), Some(50));
@@ -432,16 +416,6 @@ mod tests {
         assert_eq!(failed(Failure::Status(500, None), 0), Shown::Error);
         assert_eq!(failed(Failure::Status(504, None), 1), Shown::Error);
         assert_eq!(failed(Failure::Status(504, None), 4), Shown::NoAnswer { hangs: true });
-    }
-
-    #[test]
-    fn a_receiver_that_fails_soon_hangs_no_more() {
-        let mut seen = Seen::default();
-        let hangs = |seen: &Seen| seen.silence(None, at(20)).map(|silence| silence.hangs);
-        seen.ended(HANGS, None, at(0), at(15));
-        assert_eq!(hangs(&seen), Some(true));
-        seen.ended(ERROR, None, at(16), at(16));
-        assert_eq!(hangs(&seen), Some(false), "but it is silent until a success");
     }
 
     #[test]

@@ -1,32 +1,30 @@
-//! The messages that this process is working on: two messages for the same attempt are often in the same batch.
+//! The due attempts that this process is working on: two messages for the same attempt are often in the same batch.
 
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use common::webhooks::queue::Message;
+use common::webhooks::delivery::DueAttempt;
 
-/// The messages whose work is in progress. Cloning is cheap, and shares them.
+/// The attempts in progress. Cloning is cheap, and shares them.
 #[derive(Clone, Default)]
-pub(crate) struct UnderWay(Arc<Mutex<HashSet<Message>>>);
+pub(crate) struct UnderWay(Arc<Mutex<HashSet<DueAttempt>>>);
 
-/// A message whose work is in progress, until this is dropped.
-pub(crate) struct Mark {
-    messages: UnderWay,
-    message: Message,
-}
+/// An attempt in progress, until this is dropped.
+pub(crate) struct Mark(UnderWay, DueAttempt);
 
 impl UnderWay {
-    /// Marks the work of a message as in progress. `None` if it already is: the other message then stands for both.
-    pub(crate) fn begin(&self, message: Message) -> Option<Mark> {
-        let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(message.clone());
-        is_new.then(|| Mark { messages: self.clone(), message })
+    /// Marks an attempt as in progress. `None` if it already is: the other message then stands for both.
+    pub(crate) fn begin(&self, due: DueAttempt) -> Option<Mark> {
+        let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(due.clone());
+        is_new.then(|| Mark(self.clone(), due))
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        self.messages.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.message);
+        let Self(UnderWay(attempts), due) = self;
+        attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(due);
     }
 }

@@ -96,7 +96,7 @@ impl Book {
         }
         let states = deliveries.iter().filter(|delivery| delivery.status != Status::Delivered);
         let states: Vec<_> = states.map(|delivery| First { tenant: &tenant, delivery, payload: None }).collect();
-        assert!(self.log.begin(&states, self.now).await.iter().all(|begun| matches!(begun, Ok(true))));
+        assert!(self.log.begin(&states, self.now).await.iter().all(Result::is_ok));
         self.put(rows).await;
         deliveries
     }

@@ -18,7 +18,7 @@ pub fn parse_event(text: &str) -> Result<EventName, Vec<Problem>> {
 }
 
 /// Reads the name of an event that producers can send.
-pub(in crate::webhooks) fn of_a_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EventName, D::Error> {
+pub(super) fn of_a_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EventName, D::Error> {
     let name = EventName::deserialize(deserializer)?;
     if name.is_of_a_job() { Ok(name) } else { Err(D::Error::custom("not an event about a job")) }
 }

@@ -88,9 +88,9 @@ impl Log {
         Some(Row(item))
     }
 
-    /// Stores the first states of deliveries. Returns for each, in the same order, `false` if there is a state already:
-    /// another process handles the same event, and continues with it. A given payload is stored with the state, which
-    /// is then the only item of a delivery that is held immediately.
+    /// Stores the first states of deliveries. Returns the results in the same order. It is an error if there is a state
+    /// already: another process handles the same event, or the answer to this very write was lost. A given payload is
+    /// stored with the state, which is then the only item of a delivery that is held immediately.
     ///
     /// [`Error::Busy`] means that the partition, or the table, was throttled.
     ///
@@ -98,12 +98,12 @@ impl Log {
     /// fails if the item exists
     /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No delivery may
     /// occur twice, since its whole batch would fail.
-    pub async fn begin(&self, states: &[First<'_>], now: Timestamp) -> Vec<Result<bool>> {
+    pub async fn begin(&self, states: &[First<'_>], now: Timestamp) -> Vec<Result<()>> {
         let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    async fn begin_batch(&self, batch: &[First<'_>], now: Timestamp) -> Vec<Result<bool>> {
+    async fn begin_batch(&self, batch: &[First<'_>], now: Timestamp) -> Vec<Result<()>> {
         use BatchStatementErrorCodeEnum::{DuplicateItem, ProvisionedThroughputExceeded, ThrottlingError};
 
         let unwritten = || Error::Internal("the state of a delivery was not written".to_owned());
@@ -129,8 +129,8 @@ impl Log {
             }
         };
         let begun = answers.into_iter().map(|answer| match answer.error {
-            None => Ok(true),
-            Some(error) if error.code == Some(DuplicateItem) => Ok(false),
+            None => Ok(()),
+            Some(error) if error.code == Some(DuplicateItem) => Err(unwritten()),
             Some(error) => {
                 crate::log!("log.state_refused", code = ?error.code, cause = error.message);
                 Err(match error.code {

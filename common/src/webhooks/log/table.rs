@@ -1,7 +1,7 @@
 //! The table of the delivery log: its keys, and the reads and writes of its items.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -9,16 +9,14 @@ use std::{
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use futures::StreamExt;
 
-use super::{
-    gathered::{Found, Gathered},
-    items::{DELIVERY, DESTINATION},
-};
+use super::items::{DELIVERY, DESTINATION};
 use crate::{
     aws::{
         batch::{Left, put_request, read_all, write_all},
         clients::Aws,
         dynamo::{Item, item, number, text},
         expression::Update,
+        gathered::{Found, Gathered},
     },
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -173,7 +171,7 @@ impl Log {
     /// The items, and an error if some keys could not be read.
     pub(super) async fn get_all(&self, keys: Vec<Item>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
         let mut calls = read_all(&self.dynamodb, &self.table, keys, is_consistent, "reading the delivery log");
-        let (mut found, mut failed) = (Found { values: HashMap::new(), unread: HashSet::new() }, None);
+        let (mut found, mut failed) = (Found::default(), None);
         while let Some((items, left)) = calls.next().await {
             found.values.extend(items.into_iter().map(|item| (key_of(&item), item)));
             if let Some(Left { items, error }) = left {

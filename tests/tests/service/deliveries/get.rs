@@ -73,7 +73,7 @@ async fn every_attempt_is_shown_oldest_first() {
     book.put(rows).await;
     assert!(matches!(
         book.log.begin(&[First { tenant: &id(&tenant), delivery: &delivery, payload: None }], book.now).await[..],
-        [Ok(true)]
+        [Ok(())]
     ));
     let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
     assert_eq!(answer.ok(), &json!({"delivery": deliveries::Delivery::from(delivery), "attempts": shown(attempts)}));
@@ -95,7 +95,7 @@ async fn an_attempt_that_the_log_has_in_two_places_is_shown_once() {
     (delivery.attempts, delivery.last_attempt) = (5, Some(third.clone()));
     delivery.earlier = vec![first.clone(), second.clone()];
     let states = [First { tenant: &id(&tenant), delivery: &delivery, payload: None }];
-    assert!(matches!(book.log.begin(&states, book.now).await[..], [Ok(true)]));
+    assert!(matches!(book.log.begin(&states, book.now).await[..], [Ok(())]));
     let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
     assert_eq!(answer.ok()["attempts"], json!(shown(vec![first, second, third])));
 }
@@ -123,7 +123,7 @@ async fn the_largest_delivery_fits_into_lambdas_answer() {
     book.put(rows).await;
     assert!(matches!(
         book.log.begin(&[First { tenant: &id(&tenant), delivery: &delivery, payload: None }], book.now).await[..],
-        [Ok(true)]
+        [Ok(())]
     ));
     let mut event = tests::sample_event("deliveries-get");
     event["headers"]["x-api-key"] = json!(tenant.key);

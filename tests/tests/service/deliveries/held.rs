@@ -241,21 +241,22 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
         }
         again
     };
-    let handle = async |batch: &Value| {
+    let handle = async |batch: &Value, left: usize| {
         let answer = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
-        assert_eq!(answer["batchItemFailures"], json!([]));
+        assert_eq!(answer["batchItemFailures"].as_array().map(Vec::len), Some(left));
     };
-    for batch in [&held, &held, &again(&held)] {
-        handle(batch).await;
+    // The log refuses a copy that seems to be new. One of the two comes back, and then the log is asked first.
+    for (batch, left) in [(&held, 0), (&held, 1), (&again(&held), 0)] {
+        handle(batch, left).await;
         assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
     }
     set_active(&world, &tenant, &endpoint, true).await;
-    handle(&again(&held)).await;
+    handle(&again(&held), 0).await;
     assert_eq!(receiver.count().await, 0, "it is known, and not sent by itself");
-    handle(&delivered).await;
+    handle(&delivered, 0).await;
     set_active(&world, &tenant, &endpoint, false).await;
-    for batch in [&delivered, &again(&delivered)] {
-        handle(batch).await;
+    for (batch, left) in [(&delivered, 1), (&again(&delivered), 0)] {
+        handle(batch, left).await;
         let statuses = world.log(&tenant.id).await.into_iter().map(|one| (one.job_id, one.status));
         let mut statuses: Vec<_> = statuses.collect();
         statuses.sort();

@@ -50,7 +50,7 @@ async fn wait_since(world: &World, tenant: &Tenant, endpoint: &str, job: impl To
     let payload = Payload { destination, body: told.body };
     let owner = tenant.id.parse().expect("a tenant");
     let first = First { tenant: &owner, delivery: &delivery, payload: Some(&payload) };
-    assert!(matches!(world.delivery_log().begin(&[first], Timestamp::now()).await[..], [Ok(true)]));
+    assert!(matches!(world.delivery_log().begin(&[first], Timestamp::now()).await[..], [Ok(())]));
     world.enqueue("hanging-deliveries", due_message(&tenant.id, &delivery)).await;
     delivery
 }

@@ -2,37 +2,19 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{Delivery, Destination, Status},
-        event::JobEvent,
-    },
+    webhooks::delivery::{Delivery, Status},
 };
 use serde_json::{Value, json};
-use tests::{
-    Manner, Moody, Receiver, Rough, Tenant, World, event,
-    world::{log::due_message, tables::item},
-};
+use tests::{Manner, Moody, Receiver, Rough, Tenant, World, event, world::log::due_message};
 
 use super::{
     DAY,
-    isolation::{minutes_ago, poll, poll_hanging, poll_slow, silent, untried, waiting, world_with},
+    isolation::{poll, poll_hanging, poll_slow, silent, untried, waiting, world_with},
     read,
 };
-
-/// Puts an event into the log and the queues as version 0.1.0 parked it: in a row at this key, with a message that names it.
-async fn park(world: &World, told: &JobEvent, parked: impl ToString, [place, endpoints]: [&str; 2]) {
-    let mut row = item(&json!({
-        "destination": place, "delivery": "payload", "at": told.at.as_millisecond(), "endpoints": endpoints,
-        "expires_at": Timestamp::now().as_second() + 604_800,
-    }));
-    row.insert("payload".to_owned(), AttributeValue::B(Blob::new(told.body.to_vec())));
-    world.put("deliveries", row).await;
-    let message = json!({"tenant_id": told.tenant, "parked": parked.to_string()});
-    world.enqueue("slow-deliveries", message).await;
-}
 
 /// The number of a tenant's deliveries with this status, as the API counts them.
 async fn counted(world: &World, tenant: &Tenant, status: Status) -> Value {
@@ -230,52 +212,4 @@ async fn a_first_attempt_that_waits_has_no_due_row() {
     assert!(at.since(Timestamp::now()) > Duration::from_secs(59 * 60), "{at}");
     world.sweep(at.after(Duration::from_secs(61))).await;
     assert_eq!(world.drain("hanging-deliveries").await, [due_message(&tenant.id, &waits)]);
-}
-
-/// An update of a running service finds them.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_version_0_1_0_parked_is_delivered() {
-    let (well, other, hanging) = (Receiver::start().await, Receiver::start().await, Rough::start(Manner::Hangs).await);
-    let (world, tenant, id) = world_with(&[], &well.url("/")).await;
-    let hangs = world.endpoint(&tenant, hanging.url(), "s").await;
-    let gone = world.endpoint(&tenant, &other.url("/gone"), "s").await;
-    world.endpoint(&tenant, &other.url("/"), "s").await;
-    world.make_hanging(&tenant, &hangs).await;
-    world.rpc(&tenant.key, "webhooks/delete", json!({"id": gone})).await.ok();
-    // For several endpoints, in a row of its own.
-    let told = JobEvent::parse(&event(&tenant.id, 1).to_string(), minutes_ago(2)).expect("an event");
-    let parked = "msg_0123456789abcdef0123456789abcdef";
-    let place = format!("{}/parked/{parked}", tenant.id);
-    let endpoints = format!("{id} {hangs} {gone}");
-    // Twice, as when a process has died before it deleted the message.
-    for _ in 0..2 {
-        park(&world, &told, parked, [&place, &endpoints]).await;
-        poll_slow(&world, 1).await;
-    }
-    assert_eq!((well.count().await, other.count().await), (1, 0), "each was parked for some");
-    let mut logged: Vec<_> = world.log(&tenant.id).await.into_iter().map(|it| (it.status, it.attempts)).collect();
-    logged.sort_unstable();
-    assert_eq!(logged, [(Status::Pending, 0), (Status::Delivered, 1), (Status::Ended, 0)]);
-    let messages = world.drain_due().await;
-    assert!(messages.len() == 2 && messages.iter().all(|message| message["attempt"] == 1), "{messages:?}");
-    let received = well.received().await;
-    assert_eq!((received[0].json()["job_id"].as_str(), received[0].body.clone()), (Some("1"), told.body.clone()));
-
-    // For one destination, in the row of the payload that its delivery has.
-    let told = JobEvent::parse(&event(&tenant.id, 2).to_string(), minutes_ago(2)).expect("an event");
-    let destination = Destination::Endpoint(id.parse().expect("an id"));
-    let delivery = Delivery::first(&told, &destination, 1);
-    let log = world.delivery_log();
-    let text = delivery.id.to_string();
-    let (moment, shard) =
-        text.match_indices('.').nth(1).map(|(dot, _)| (&text[dot + 1..], &text[..dot])).expect("an id");
-    let place = format!("{}/{shard}/{moment}", tenant.id);
-    for _ in 0..2 {
-        park(&world, &told, delivery.id, [&place, &id]).await;
-        poll_slow(&world, 1).await;
-    }
-    assert_eq!((well.count().await, world.log_of(&tenant.id, Status::Delivered).await.len()), (2, 2));
-    let found = log.find(&told.tenant, &delivery.id).await.expect("it is read").expect("it is in the log");
-    assert_eq!((found.0.status, found.1.expect("a payload").body), (Status::Delivered, told.body.clone()));
-    assert_eq!((world.left().await, world.dead_letters().await.len()), (0, 0));
 }

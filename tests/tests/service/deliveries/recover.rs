@@ -155,7 +155,7 @@ async fn a_throttled_page_is_completed_in_the_same_sweep() {
         let row = log.payload_row(&id(&tenant), &delivery.id, payload, book.now);
         assert!(log.put(vec![((), row)]).await.is_empty());
         let first = First { tenant: &id(&tenant), delivery, payload: None };
-        assert!(matches!(log.begin(&[first], book.now).await[..], [Ok(true)]));
+        assert!(matches!(log.begin(&[first], book.now).await[..], [Ok(())]));
     }
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
     world.sweep(Timestamp::now()).await;

@@ -35,7 +35,7 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
     gone.last_attempt.as_mut().expect("an attempt").outcome = "gone".into();
     assert!(matches!(
         book.log.begin(&[First { tenant: &id(&tenant), delivery: &gone, payload: None }], book.now).await[..],
-        [Ok(true)]
+        [Ok(())]
     ));
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": deleted})).await.ok();
 

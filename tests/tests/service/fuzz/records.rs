@@ -28,10 +28,9 @@ fn event(rng: &mut Rng, receiver: &Receiver) -> Value {
             record["body"] = json!(body.to_string());
         }
         3 | 4 => {
-            let mut body = if rng.bool() { due_event() } else { due_attempt() };
+            let mut body = due_attempt();
             if rng.bool() {
-                let name = if rng.bool() { "attempt" } else { "parked" };
-                body[name] = json!(number(rng));
+                body["attempt"] = json!(number(rng));
             } else {
                 spoil(rng, &mut body);
             }
@@ -53,11 +52,6 @@ fn due_attempt() -> Value {
     json!({
         "tenant_id": "t", "delivery_id": "callback.3.1769860800999.0123456789abcdef0123456789abcdef", "attempt": 2,
     })
-}
-
-/// A message for an event that version 0.1.0 parked.
-fn due_event() -> Value {
-    json!({"tenant_id": "t", "parked": "msg_0123456789abcdef0123456789abcdef"})
 }
 
 fn number(rng: &mut Rng) -> i64 {

@@ -15,15 +15,17 @@ use tokio::{
 use crate::error::{Error, Result};
 
 /// The reads of a process. Only one is in progress at a time; it takes all keys that were asked for meanwhile.
-pub(super) struct Gathered<K, V> {
+pub struct Gathered<K, V> {
     asked: Mutex<Vec<Asked<K, V>>>,
     turn: sync::Mutex<()>,
 }
 
-/// The values that a read has found, and the keys that it could not read.
-pub(super) struct Found<K, V> {
-    pub(super) values: HashMap<K, V>,
-    pub(super) unread: HashSet<K>,
+/// The result of a read of several keys.
+pub struct Found<K, V> {
+    /// The values that were found.
+    pub values: HashMap<K, V>,
+    /// The keys that could not be read.
+    pub unread: HashSet<K>,
 }
 
 /// The keys that a caller has asked for.
@@ -38,12 +40,18 @@ impl<K, V> Default for Gathered<K, V> {
     }
 }
 
+impl<K, V> Default for Found<K, V> {
+    fn default() -> Self {
+        Self { values: HashMap::new(), unread: HashSet::new() }
+    }
+}
+
 impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
     /// Reads values by their keys, in a call of `read` that begins after this call. `read` gets each key once.
     ///
     /// # Errors
     /// [`Error::Busy`]: a key of this caller could not be read.
-    pub(super) async fn get<R: Future<Output = Found<K, V>>>(
+    pub async fn get<R: Future<Output = Found<K, V>>>(
         &self,
         keys: Vec<K>,
         read: impl Fn(Vec<K>) -> R,
