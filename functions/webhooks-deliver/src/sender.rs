@@ -238,8 +238,9 @@ impl Sender {
         let shown = self.receivers.ended(key, outcome, health, (at, now));
         match shown {
             Shown::Success | Shown::Good { .. } => slot.widen(),
+            Shown::Error => slot.halve(),
             Shown::NoAnswer { hangs: true } => slot.narrow(),
-            Shown::NoAnswer { hangs: false } | Shown::Error | Shown::Nothing => {}
+            Shown::NoAnswer { hangs: false } | Shown::Nothing => {}
         }
         let standing = self.standing(&outgoing, now);
         drop(slot);

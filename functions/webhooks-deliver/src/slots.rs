@@ -10,8 +10,8 @@
 //!
 //! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: it begins
 //! with one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens it by one, as slow
-//! start does with a congestion window (RFC 5681, section 3.1), so recovered receivers are not flooded. New callback
-//! origins of a tenant share one lane, the crowd.
+//! start does with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten: recovered
+//! receivers are not flooded. New callback origins of a tenant share one lane, the crowd.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -88,7 +88,7 @@ impl Slots {
     }
 
     /// Waits for a slot for an attempt that must be short. If the receiver or its tenant has its maximum in progress,
-    /// the attempt waits only while the receiver keeps succeeding, or while its batch waits anyway for other attempts
+    /// the attempt waits only while the receiver keeps answering, or while its batch waits anyway for other attempts
     /// (`under_way` is their number), and never longer than an attempt may take.
     pub(crate) async fn take_soon(
         &self,
@@ -198,6 +198,11 @@ impl Slot {
         self.slots.lock().widen(self.lane);
     }
 
+    /// Allows the receiver half as many concurrent attempts, since it has answered with an error.
+    pub(crate) fn halve(&self) {
+        self.slots.lock().halve(self.lane);
+    }
+
     /// Allows the receiver only a few concurrent attempts, and lets no attempt wait for it.
     pub(crate) fn narrow(&self) {
         self.slots.lock().narrow(self.lane);
@@ -303,6 +308,22 @@ mod tests {
         one.widen();
         drop(one);
         assert_eq!(ready(&mut others[NEW..]), 2, "its own and one more");
+    }
+
+    #[test]
+    fn an_error_halves_the_width_of_a_lane() {
+        let slots = Slots::new(100);
+        let mut taken = vec![at_once(&slots, lane(1, 1), Standing::Good).expect("a slot")];
+        let halved = |one: &Slot| {
+            one.halve();
+            slots.lock().width(lane(1, 1))
+        };
+        assert_eq!(halved(&taken[0]), NEW, "it has answered");
+        for _ in 0..100 {
+            taken[0].widen();
+            taken.extend(at_once(&slots, lane(1, 1), Standing::Good));
+        }
+        assert_eq!([(); 4].map(|()| halved(&taken[0])), [50, 25, 12, NEW]);
     }
 
     #[tokio::test]

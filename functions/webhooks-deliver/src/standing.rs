@@ -1,8 +1,8 @@
 //! The standing of a receiver: good, unknown, slow or hanging. It decides the queue and the slots of attempts.
 //!
-//! - **Good**: it answers within `SOON`.
-//! - **Unknown**: this process has seen no answer for `MEMORY_OF_GOOD`. It gets one attempt, and more once that succeeds.
-//! - **Slow**: it answers later, fails `FAILURES` times in a row, or refuses connections.
+//! - **Good**: it answers within `SOON`, even with errors.
+//! - **Unknown**: this process has seen no answer for `MEMORY_OF_GOOD`. It gets one attempt, and more once that is answered.
+//! - **Slow**: it answers later, or refuses connections.
 //! - **Hanging**: an attempt was cut off, timed out or took longer than `ANSWERS`. It hangs until it answers sooner, and
 //!   is a suspect while its trial may show that it is merely slow.
 //!
@@ -28,8 +28,6 @@ pub(crate) const SOON: Duration = Duration::from_millis(500);
 /// The response time from which a receiver is hanging. Attempts in the queue for slow receivers are cut off at this
 /// time, so that their invocations end within seconds.
 pub(crate) const ANSWERS: Duration = Duration::from_secs(3);
-/// The number of failures in a row that make a receiver slow although it answers quickly.
-const FAILURES: u32 = 3;
 /// The number of quick successes in a row, and the time that they must span, to make a slow receiver good again.
 const SUCCESSES: u32 = 5;
 const PROBATION: Duration = Duration::from_secs(60);
@@ -48,7 +46,7 @@ pub(crate) enum Standing {
     Good,
     /// It has not been seen recently.
     Unknown,
-    /// It answers, but late or with errors.
+    /// It answers, but late, or refuses connections.
     Slow,
     /// An attempt has just been cut off, and a trial may show that it is slow.
     Suspect,
@@ -82,7 +80,7 @@ pub(crate) enum Shown {
         /// Whether the failure took long.
         hangs: bool,
     },
-    /// It fails quickly.
+    /// It answers with errors, or fails otherwise within seconds.
     Error,
     /// Nothing: it took long to fail, but other attempts have succeeded.
     Nothing,
@@ -101,8 +99,6 @@ pub(crate) struct Seen {
     replied_at: Option<Timestamp>,
     /// The time at which its last trial began here.
     suspected_at: Option<Timestamp>,
-    /// The number of quick failures since its last success.
-    failures: u32,
     /// The time of the first of its quick successes in a row, and their number.
     streak: Option<(Timestamp, u32)>,
     /// The time of the last success, and of the last attempt without an answer since.
@@ -209,7 +205,7 @@ impl Seen {
         match outcome {
             Outcome::Delivered(_) => {
                 self.answered_at = Some(now);
-                (self.unanswered_at, self.silent_since, self.failures) = (None, None, 0);
+                (self.unanswered_at, self.silent_since) = (None, None);
                 match took {
                     _ if took <= SOON => return self.answered_soon(health, now),
                     _ if took <= ANSWERS => self.slow(now),
@@ -220,9 +216,11 @@ impl Seen {
             Outcome::Failed(Failure::Timeout | Failure::Connect | Failure::Dns) => self.unanswered(outcome, began, now),
             Outcome::Failed(_) if took > ANSWERS => self.unanswered(outcome, began, now),
             Outcome::Failed(_) => {
-                (self.failures, self.streak) = (self.failures.saturating_add(1), None);
-                if self.failures >= FAILURES || took > SOON {
+                self.streak = None;
+                if took > SOON {
                     self.slow(now);
+                } else if self.standing(health, now) != Standing::Slow {
+                    self.soon_at = Some(now);
                 }
                 Shown::Error
             }
@@ -291,8 +289,8 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.standing(None, at(0)), Standing::Unknown);
         assert_eq!(seen.soon(DELIVERED, 0), Standing::Good);
-        assert_eq!(seen.soon(ERROR, 1), Standing::Good, "once is not enough");
-        assert_eq!(seen.standing(None, at(0).after(MEMORY_OF_GOOD)), Standing::Unknown);
+        assert_eq!(seen.soon(ERROR, 1), Standing::Good);
+        assert_eq!(seen.standing(None, at(1).after(MEMORY_OF_GOOD)), Standing::Unknown);
     }
 
     #[test]
@@ -311,10 +309,9 @@ mod tests {
         seen.cut(at(0), at(0));
         assert_eq!(seen.standing(None, at(0)), Standing::Hanging, "until it answers");
         let mut seen = Seen::default();
-        let standings: Vec<_> =
-            [ERROR, ERROR, DELIVERED, ERROR, ERROR, ERROR].map(|outcome| seen.soon(outcome, 0)).into();
-        assert_eq!(standings[4], Standing::Good);
-        assert_eq!(standings[5], Standing::Slow);
+        assert_eq!([ERROR; 10].map(|outcome| seen.soon(outcome, 0)), [Standing::Good; 10], "errors cost no time");
+        seen.ended(ERROR, None, at(0), late);
+        assert_eq!([ERROR; 10].map(|outcome| seen.soon(outcome, 1)), [Standing::Slow; 10], "only successes end it");
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl<'a> Process<'a> {
         for (tenant, endpoint) in self.endpoints.iter().take(records) {
             messages.push(due_now(self.world, tenant, endpoint).await);
         }
-        self.invoke("slow-deliveries", messages).await
+        self.invoke("deliveries", messages).await
     }
 
     /// Invokes it with the newest first attempts in this queue, one for each endpoint.
@@ -285,14 +285,10 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     for (_, bytes) in SIZES {
         let mut well = Process::start(world, binaries, &good, bytes).await;
         let mut failing = Process::start(world, binaries, &bad, bytes).await;
-        // Receivers that fail three times in a row are slow.
-        for _ in 0..2 {
-            failing.first(BATCHES[0]).await;
-        }
+        let mut hanging = Process::start(world, binaries, hanging.url(), bytes).await;
         if hanging_seconds.is_none() {
-            let mut hung = Process::start(world, binaries, hanging.url(), bytes).await;
             // The first attempts were cut off when it started.
-            hanging_seconds = Some(hung.waiting("hanging-deliveries", BATCHES[0]).await.billed_seconds);
+            hanging_seconds = Some(hanging.waiting("hanging-deliveries", BATCHES[0]).await.billed_seconds);
         }
         let hangs = |invocation: &Invocation| Invocation {
             billed_seconds: hanging_seconds.expect("measured with the first size"),
@@ -301,15 +297,15 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
         let mut ways = Vec::new();
         for records in BATCHES {
             let delivered = well.first(records).await;
-            let mut attempts = vec![failing.first(records).await, failing.waiting("slow-deliveries", records).await];
+            let mut attempts = vec![failing.first(records).await];
             for _ in &delays {
                 attempts.push(failing.next(records).await);
             }
             let (tenant, endpoint) = &failing.endpoints[0];
             assert_eq!(newest(world, tenant, endpoint).await.1, "failed");
-            // The first invocation makes no attempt.
-            let (postponed, attempted) = attempts.split_at(1);
-            let hung = postponed.iter().copied().chain(attempted.iter().map(hangs)).collect();
+            // The first invocation makes no attempt at a receiver that is known to hang.
+            let postponed = hanging.first(records).await;
+            let hung = [postponed].into_iter().chain(attempts.iter().map(hangs)).collect();
             ways.push([way(bytes, vec![delivered], &[]), way(bytes, attempts, &delays), way(bytes, hung, &delays)]);
         }
         all.push(ways);

@@ -13,12 +13,12 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// The width of a lane after its first success, and of a slow receiver's lane: the number of records in a batch.
+/// The width of a lane after its first answer, and of a slow receiver's lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
 /// The number of concurrent attempts to a hanging receiver. More hardly saves invocation time; with fewer, deliveries
 /// pile up.
 pub(super) const HANGING: usize = 4;
-/// The time that an attempt that must be short waits for a receiver that does not succeed.
+/// The time that an attempt that must be short waits for a receiver that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 /// The number of a tenant's attempts that may wait for a slot (their invocations wait too): those of two batches.
 const PATIENT: usize = 20;
@@ -120,8 +120,8 @@ struct LaneState<W> {
     under_way: usize,
     width: usize,
     share: Share,
-    /// The time of the receiver's last success, or else of the start of its first attempt.
-    succeeded_at: Instant,
+    /// The time of the receiver's last quick answer, or else of the start of its first attempt.
+    answered_at: Instant,
     waiting: VecDeque<W>,
 }
 
@@ -226,12 +226,24 @@ impl<W> State<W> {
     /// Widens a lane after a success. A lane that is not half full has not shown that its receiver handles more.
     pub(super) fn widen(&mut self, lane: Lane) {
         let total = self.total;
-        let known = self.lane(lane);
-        let first = if lane.queue == Queue::Shared { NEW } else { lane.first_width(total) };
-        known.succeeded_at = Instant::now();
+        let (first, known) = self.answered(lane);
         if known.under_way * 2 >= known.width && !lane.key.is_trial() {
             known.width = total.min((known.width + 1).max(first));
         }
+    }
+
+    /// Halves a lane after a quick error, down to the width of a lane after its first answer.
+    pub(super) fn halve(&mut self, lane: Lane) {
+        let (first, known) = self.answered(lane);
+        known.width = (known.width / 2).max(first);
+    }
+
+    /// Notes a quick answer. Returns the width of the lane after its first one, and its state.
+    fn answered(&mut self, lane: Lane) -> (usize, &mut LaneState<W>) {
+        let first = if lane.queue == Queue::Shared { NEW.min(self.total) } else { lane.first_width(self.total) };
+        let known = self.lane(lane);
+        known.answered_at = Instant::now();
+        (first, known)
     }
 
     /// Makes a lane as narrow as a new lane, and lets no attempt wait in it.
@@ -254,7 +266,7 @@ impl<W> State<W> {
             under_way: 0,
             width,
             share,
-            succeeded_at: Instant::now(),
+            answered_at: Instant::now(),
             waiting: VecDeque::new(),
         })
     }
@@ -305,11 +317,11 @@ impl<W> State<W> {
         self.forget_idle(tenant);
     }
 
-    /// Whether an attempt that waits since `began` should stop waiting: its receiver does not succeed, or other
+    /// Whether an attempt that waits since `began` should stop waiting: its receiver does not answer, or other
     /// attempts of its tenant take too long.
     pub(super) fn is_stuck(&self, lane: Lane, began: Instant) -> bool {
         let known = self.lanes.get(&lane).filter(|known| known.under_way > 0);
-        let since = known.map_or(began, |known| known.succeeded_at);
+        let since = known.map_or(began, |known| known.answered_at);
         (since.elapsed() >= PATIENCE && self.is_full(lane)) || (began.elapsed() >= SOON && self.has_its_share(lane))
     }
 
@@ -328,7 +340,7 @@ impl<W> State<W> {
         self.places -= 1;
         let known = self.lane(lane);
         if known.under_way == 0 {
-            known.succeeded_at = Instant::now();
+            known.answered_at = Instant::now();
         }
         known.under_way += 1;
         let share = known.share;

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::{
-    Browser, Call, Proxy, Receiver, Switch, World, callback, event,
+    Browser, Call, Proxy, Receiver, Switch, World, event,
     world::{link, tables::Item},
 };
 
@@ -232,7 +232,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     failed["event"] = json!("job.failed");
     world.deliver(failed).await;
     a_delivery_waits_for_a_receiver_that_hangs(world).await;
-    a_slow_receiver_asks_for_an_hour(world, &tenant).await;
+    a_slow_receiver_asks_for_an_hour(world).await;
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stays in it anyway.
     throttles.on();
     for job in 0..10 {
@@ -281,13 +281,14 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     while world.poll("hanging-deliveries").await == 0 {}
 }
 
-/// It has failed three times in a row, so its deliveries are in the queue for slow receivers, including those sent
-/// there after the hour.
-async fn a_slow_receiver_asks_for_an_hour(world: &World, tenant: &tests::Tenant) {
-    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (503, &[("retry-after", "3600")])]).await;
-    for job in 0..4 {
-        world.deliver(callback(&tenant.id, format!("slow {job}"), receiver.url("/"))).await;
-    }
+/// Its deliveries are in the queue for slow receivers, including those sent there after the hour.
+async fn a_slow_receiver_asks_for_an_hour(world: &World) {
+    let (tenant, receiver) =
+        (world.tenant("slow").await, Receiver::scripted(&[(503, &[("retry-after", "3600")])]).await);
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.make_slow(&tenant, &id).await;
+    world.deliver(event(&tenant.id, "slow")).await;
+    while world.poll("slow-deliveries").await == 0 {}
     world.sweep(Timestamp::now().after(Duration::from_secs(2 * 60 * 60))).await;
     world.handle_all().await;
 }
