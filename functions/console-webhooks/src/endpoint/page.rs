@@ -165,7 +165,8 @@ fn header(known: &Known, now: Timestamp) -> Markup {
                         dd {
                             @if let Some(oldest) = backlog.oldest_at() {
                                 a .strong href=(list(status)) aria-label={ (backlog.number()) " " (status) " deliveries" } { (backlog.number()) }
-                                " " span .soft { "oldest " (times::ago(oldest, now)) }
+                                // The notices tell since when the others wait.
+                                @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }
                             } @else { "0" }
                         }
                     }
