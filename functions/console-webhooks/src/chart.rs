@@ -1,6 +1,6 @@
 //! The deliveries of the last 24 hours by hour: as a bar chart, and as a table.
 
-use std::{fmt::Write, time::Duration};
+use std::time::Duration;
 
 use common::{
     id::EndpointId,
@@ -75,7 +75,7 @@ pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
     for column in &columns {
         for (part, y, height) in stack(column.parts(), highest) {
             let Some((_, path)) = paths.get_mut(part) else { continue };
-            let _ = write!(path, "M{} {y}h{BAR}v{height}h-{BAR}z", column.x);
+            path.extend([format!("M{} {y}h{BAR}v{height}h-{BAR}z", column.x)]);
         }
     }
     html! {

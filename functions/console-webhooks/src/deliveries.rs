@@ -110,7 +110,7 @@ fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Time
     };
     let cursor = link.get(CURSOR);
     let newer: Vec<_> = link.get(NEWER).split(' ').collect();
-    let (last, before) = newer.split_last().map_or(("", &newer[..0]), |(last, before)| (*last, before));
+    let (last, before) = newer.split_last().map_or(("", [].as_slice()), |(last, before)| (*last, before));
     html! {
         (table(&found.deliveries, Some(endpoints), nothing, now))
         nav .row aria-label="Pages" {
