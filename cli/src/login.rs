@@ -37,7 +37,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         let waiting = config.service(&api.origin()).waiting.ok_or_else(|| {
             Failure::local(format!("No login to {} is waiting.", api.origin())).hint("Run `fanfare login --no-wait`.")
         })?;
-        let issued = issued_key(api, waiting.into()).await;
+        let issued = issued_key(api, waiting).await;
         // A network failure leaves it waiting.
         if !issued.as_ref().is_err_and(Failure::is_passing) {
             config.change(&api.origin(), |service| service.waiting = None)?;
