@@ -138,7 +138,7 @@ async fn ten_tasks_fit_60_80_and_120_columns() {
         task(&["whoami"], false).await;
         let endpoints = task(&["endpoints", "list"], true).await;
         assert!(endpoints.contains(host) && endpoints.contains(&endpoint[..8]), "{endpoints}");
-        let got = task(&["endpoints", "get", &endpoint[..8]], false).await;
+        let got = task(&["endpoints", "get", &endpoint[..13]], false).await;
         assert!(got.contains(&url), "{got}");
         let deliveries = task(&["deliveries", "list"], true).await;
         let row = deliveries.lines().find(|line| line.starts_with(&short)).expect("a row");
@@ -161,9 +161,9 @@ async fn ten_tasks_fit_60_80_and_120_columns() {
         eprintln!("{transcript}");
     }
     let answers = &[("[y/N] ", "n\n")];
-    let kept = on(&machine, 80, &["endpoints", "delete", &endpoint[..8]], answers).await;
+    let kept = on(&machine, 80, &["endpoints", "delete", &endpoint[..13]], answers).await;
     assert!(kept.code == 1 && kept.out.contains(&format!("Delete the endpoint {url}?")), "{kept:?}");
-    let deleted = on(&machine, 80, &["endpoints", "delete", &endpoint[..8]], &[("[y/N] ", "y\n")]).await;
+    let deleted = on(&machine, 80, &["endpoints", "delete", &endpoint[..13]], &[("[y/N] ", "y\n")]).await;
     assert!(deleted.code == 0 && deleted.out.contains("Webhook endpoint deleted"), "{deleted:?}");
 }
 
