@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_visible() {
+    fn a_name_has_a_visible_character() {
         let invisible = [
             "\u{ad}",
             "\u{34f}",

@@ -425,38 +425,38 @@ pub(crate) fn first() -> Option<(String, &'static str)> {
 }
 
 #[test]
-fn hanging_receivers_delay_no_other() {
+fn hanging_receivers_do_not_delay_others() {
     assert_eq!(violation(&SMALL), None);
 }
 
 #[test]
-fn slow_receivers_delay_no_other() {
+fn slow_receivers_do_not_delay_others() {
     assert_eq!(violation(&SLOWLY), None);
 }
 
 #[test]
-fn callbacks_to_hanging_origins_delay_no_other() {
+fn callbacks_to_hanging_origins_do_not_delay_others() {
     assert_eq!(violation(&CALLBACKS), None);
 }
 
 #[test]
-fn one_organization_with_many_hanging_callbacks_delays_no_other() {
+fn one_tenant_with_many_hanging_callbacks_delays_no_others() {
     assert_eq!(violation(&MANY_CALLBACKS), None);
 }
 
 #[test]
-fn one_organization_with_many_hanging_endpoints_delays_no_other() {
+fn one_tenant_with_many_hanging_endpoints_delays_no_others() {
     assert_eq!(violation(&MANY_ENDPOINTS), None);
 }
 
 #[test]
-fn a_receiver_that_is_mostly_just_in_time_delays_no_other() {
+fn a_receiver_that_is_mostly_just_in_time_delays_no_others() {
     assert_eq!(violation(&JUST_IN_TIME), None);
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn large_crowds_delay_no_other() {
+fn large_crowds_do_not_delay_others() {
     for crowd in &LARGE {
         assert_eq!(violation(crowd), None);
     }

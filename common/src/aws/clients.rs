@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_meets_a_transaction_is_tried_again() {
+    async fn a_write_in_conflict_with_a_transaction_is_retried() {
         let key = HashMap::from([("id".to_owned(), AttributeValue::S("1".to_owned()))]);
         let conflicting = async || client("TransactionConflictException").await;
         let (update, put, delete) = (conflicting().await, conflicting().await, conflicting().await);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_cut_off_before_its_answer_is_tried_again() {
+    async fn a_call_that_loses_its_answer_is_retried() {
         for cut in ["", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"] {
             let get = client_of([cut.to_owned(), answer("200 OK", "{}")]).await.get_item().table_name("t");
             get.key("id", AttributeValue::S("1".to_owned())).send().await.expect(cut);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_condition_is_not_tried_again() {
+    async fn a_failed_condition_is_not_retried() {
         let put = client("ConditionalCheckFailedException").await.put_item().table_name("t");
         let error = put.item("id", AttributeValue::S("1".to_owned())).send().await.expect_err("a refusal");
         assert_eq!(error.code(), Some("ConditionalCheckFailedException"));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_is_given_to_send_signs_it_in() {
+    fn the_cookie_header_for_a_client_signs_it_in() {
         let token = Token::generate();
         for (base_url, name) in
             [("https://api.example.com", "__Host-session_token"), ("http://127.0.0.1:9000", "session_token")]

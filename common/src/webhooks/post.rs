@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_permitted_addresses_of_a_name_are_dialled() {
+    async fn only_permitted_addresses_of_a_name_are_dialed() {
         let (port, permitted) = good("127.0.0.1:0", 1).await;
         let (_, refused) = good(&format!("127.0.0.2:{port}"), 1).await;
         let (client, _) = client_resolving(vec![vec!["127.0.0.2", "10.0.0.1", "127.0.0.1", "::1"]]);
@@ -536,14 +536,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_up_without_a_descriptor_does_not_count_as_an_attempt() {
+    async fn a_lookup_without_a_descriptor_does_not_count_as_an_attempt() {
         let lookup = |_| -> BoxFuture<'static, _> { Box::pin(async { Err(io::Error::from_raw_os_error(24)) }) };
         let client = client_with(Arc::new(lookup), rustls::RootCertStore::empty());
         assert_eq!(try_to_post(&client, "http://hook.example/").await, Err(NoDescriptor));
     }
 
     #[tokio::test]
-    async fn a_connection_is_used_again() {
+    async fn a_connection_is_reused() {
         let (port, connections) = good("127.0.0.1:0", 10).await;
         let client = client();
         for _ in 0..5 {
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_used_again_after_a_failure() {
+    async fn a_connection_is_reused_after_a_failure() {
         let failure: &[u8] = b"HTTP/1.1 500 Oh\r\ncontent-length: 2\r\n\r\nno";
         let (port, connections) = server("127.0.0.1:0", None, vec![vec![vec![failure]; 9]]).await;
         let client = client();
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rejected_certificate_tells_its_fault() {
+    async fn the_detail_names_the_fault_of_a_certificate() {
         let names = |names: &[&str]| {
             CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names")
         };
@@ -753,7 +753,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_signature_that_is_wrong_or_unsupported_is_told() {
+    async fn the_detail_names_a_wrong_or_unsupported_signature() {
         const ECDSA_WITH_SHA_2: [u8; 7] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3];
         let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
         let der = certificate.der().to_vec();
@@ -777,7 +777,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_handshake_tells_its_cause() {
+    async fn the_detail_names_the_cause_of_a_failed_handshake() {
         const CIPHERS: &str =
             "The receiver supports none of the cipher suites, key exchanges and signatures of deliveries";
         const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
@@ -809,7 +809,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_demand_for_a_client_certificate_is_told() {
+    async fn the_detail_mentions_a_requested_client_certificate() {
         let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
         for version in [&TLS12, &TLS13] {
             let acceptor = demanding(&certificate, &key, version);
@@ -865,7 +865,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_receiver_of_http_2_only_is_told_at_once() {
+    async fn an_http_2_only_receiver_fails_at_once() {
         let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
         let mut config = ServerConfig::builder_with_provider(ring::default_provider().into())
             .with_safe_default_protocol_versions()
@@ -893,7 +893,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_host_without_a_connection_tells_why() {
+    async fn the_detail_explains_a_failed_connection() {
         for (text, detail) in [
             ("Name or service not known", "The host name does not exist"),
             ("nodename nor servname provided, or not known", "The host name does not exist"),
@@ -926,7 +926,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broken_exchange_tells_its_cause() {
+    async fn the_detail_names_the_cause_of_a_broken_exchange() {
         let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(70_000)).into_bytes().leak();
         let lines = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: 1\r\n".repeat(1_025)).into_bytes().leak();
         let no_http = "The response is not valid HTTP/1.1, or has more than 1,024 header lines";
@@ -955,7 +955,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_timeout_tells_how_far_the_attempt_came() {
+    async fn the_detail_of_a_timeout_names_its_phase() {
         let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = hanging.local_addr().expect("an address").port();
         let (dripping, _) =
@@ -978,7 +978,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_redirect_tells_where_to_without_its_query() {
+    async fn the_detail_of_a_redirect_has_its_target_without_query() {
         const TO: &str = "The receiver redirected the request to ";
         for (location, detail) in [
             ("location: /elsewhere", "http://127.0.0.1:PORT/elsewhere"),

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_said_in_utc_and_in_words() {
+    fn times_are_shown_in_utc_and_in_words() {
         let at = Timestamp::from_second(1_769_860_805).expect("a time");
         assert_eq!(at.readable(), "2026-01-31 12:00:05 UTC");
         assert_eq!((hour(at), local(at)), ("12:00".to_owned(), "2026-01-31T12:00".to_owned()));

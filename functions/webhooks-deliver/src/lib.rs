@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_costs_its_own_record_and_is_logged() {
+    async fn a_panic_fails_only_its_record_and_is_logged() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let good = format!("http://{}/", listener.local_addr().expect("an address"));
         tokio::spawn(async move {

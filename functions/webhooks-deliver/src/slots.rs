@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_tenant_and_the_lane_that_have_the_fewest_come_next() {
+    async fn the_tenant_and_lane_with_the_fewest_are_next() {
         let slots = Slots::new(4);
         let of_all = [lane(1, 0), lane(1, 1), lane(2, 0), lane(4, 0)];
         let mut taken = join_all(of_all.map(|lane| take(&slots, lane))).await;
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_good_has_half_of_the_slots() {
+    fn receivers_not_known_to_be_good_have_half_of_the_slots() {
         let slots = Slots::new(100);
         let mut taken = Vec::new();
         for tenant in 0..100 {

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_counts_of_what_was_seen_and_what_is_recorded() {
+    fn the_newer_of_seen_and_recorded_standing_counts() {
         let health = |slow: Option<i64>, good: Option<i64>| Health {
             slow_at: slow.map(at),
             good_at: good.map(at),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_to_fail_is_no_answer() {
+    fn a_slow_failure_is_not_an_answer() {
         let failed = |failure, end| Seen::default().ended(Outcome::Failed(failure), None, at(0), at(end));
         for failure in [Failure::Connect, Failure::Dns] {
             assert_eq!(failed(failure, 0), Shown::NoAnswer { hangs: false });

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_silence_is_probed_more_rarely() {
+    fn a_long_silence_is_probed_less_often() {
         let (attempt, now) = (Duration::from_secs(15), at(100_000));
         for (ago, expected) in [(10, 15), (600, 60), (86_400, 300)] {
             assert_eq!(rest(now.before(Duration::from_secs(ago)), attempt, now).as_secs(), expected);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_long_ago_is_stale() {
+    fn an_old_signature_is_stale() {
         let headers = signed(b"a secret");
         for (now, standard) in
             [(700, Verdict::Right), (1300, Verdict::Right), (699, Verdict::Stale), (1301, Verdict::Stale)]

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_the_same_but_for_white_space() {
+    fn only_white_space_changes() {
         let text = "{\"a\":[1.10 ,\"x, \\\"y\\\" {\",\n\"\\\\\"],\"b\":{ },\"c\":[],\"d\": 12345678901234567890}";
         let expected = "{\n  \"a\": [\n    1.10,\n    \"x, \\\"y\\\" {\",\n    \"\\\\\"\n  ],\n  \"b\": {},\n  \"c\": [],\n  \
                         \"d\": 12345678901234567890\n}";
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_brackets_do_not_blow_it_up() {
+    fn deep_nesting_does_not_inflate_it() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let (text, is_whole) = pretty(&deep, 10_000);
         assert!(!is_whole && text.len() < 11_000, "{}", text.len());

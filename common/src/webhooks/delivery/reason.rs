@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detail_tells_more_than_a_reason() {
+    fn a_detail_replaces_the_reason() {
         let expired = Detail::new("The certificate expired on 2026-01-31 12:00:00 UTC");
         assert_eq!(error_meaning("tls", Some(&expired)), "The certificate expired on 2026-01-31 12:00:00 UTC.");
         let elsewhere = Detail::new("The receiver redirected the request to https://example.com/");

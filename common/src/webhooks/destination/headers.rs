@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_an_answer_is_masked_also_where_it_is_cut_off() {
+    fn a_value_in_an_answer_is_masked_even_if_truncated() {
         let headers = Headers::parse(&[("authorization", Some("Bearer canary-and-more")), ("x", Some("canary-a"))]);
         let headers = headers.expect("headers");
         for (answer, masked) in [
@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_is_a_header_to_the_http_client(name in "[ -~]{0,4}|\\PC{0,3}", value in "\\PC{0,5}|[\0-\u{ff}]{0,3}") {
+        fn accepted_headers_are_valid_for_the_http_client(name in "[ -~]{0,4}|\\PC{0,3}", value in "\\PC{0,5}|[\0-\u{ff}]{0,3}") {
             if let Ok(headers) = one(&name, &value) {
                 for (name, value) in headers.reveal() {
                     prop_assert!(hyper::header::HeaderName::from_lowercase(name.as_bytes()).is_ok());
@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn no_problem_says_anything_of_a_value(value in "canary\\PC{1,9}[\0-\u{1f}]?") {
+        fn problems_do_not_reveal_values(value in "canary\\PC{1,9}[\0-\u{1f}]?") {
             if let Err(problems) = Headers::parse(&[(&value, Some(&value)), ("host", Some(&value)), ("a", Some(&value))]) {
                 let said = format!("{problems:?}");
                 prop_assert!(!said.contains("canary"), "{}", said);

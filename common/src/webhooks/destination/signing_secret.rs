@@ -268,7 +268,7 @@ mod tests {
 
     /// Results of npm `standardwebhooks` 1.1.1 and `svix` 2.5.0, and PyPI `standardwebhooks` 1.1.0 and `svix` 2.9.1.
     #[test]
-    fn the_decoded_key_is_what_the_libraries_make_of_the_text() {
+    fn the_decoded_key_is_that_of_the_libraries() {
         for (text, key) in [
             ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Some("31f290f6bf06298aab4f08d43c3f082cf648a362da2da4b0")),
             ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Some("31f290f6bf06298aab4f08d43c3f082cf648a362da2da4b0")),
@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_that_both_npm_and_pypi_take_is_the_same_key_to_both(text in "[a-f+/=!\\-\u{e9}]{1,13}") {
+        fn a_text_that_npm_and_pypi_accept_is_one_key(text in "[a-f+/=!\\-\u{e9}]{1,13}") {
             if let (Some(npm), Some(pypi)) = (decoded_by_npm(&text), decoded_by_pypi(&text)) {
                 prop_assert_eq!(npm, pypi);
             }
@@ -326,7 +326,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_decoded_is_no_empty_key(text in "(whsec_)?[a-c+/=!\\-\u{e9}]{1,6}") {
+        fn a_decoded_key_is_not_empty(text in "(whsec_)?[a-c+/=!\\-\u{e9}]{1,6}") {
             if decoded(&text).is_some() {
                 prop_assert!(!SigningSecret::parse(&text).expect("a secret").is_empty_key());
             }

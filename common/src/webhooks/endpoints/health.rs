@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_keeps_failing_is_disabled_in_the_end() {
+    fn an_endpoint_that_keeps_failing_is_eventually_disabled() {
         assert_eq!(after(None, 500, 60), Some(Consequence::Failing));
         assert_eq!(after(Some(50), 500, 60), None);
         assert_eq!(after(Some(60), 500, 60), Some(Consequence::Disabled(DisabledReason::Failing)));

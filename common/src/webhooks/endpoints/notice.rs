@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_tell_of_an_endpoint_that_has_recovered() {
+    fn a_recovered_endpoint_has_no_notice() {
         let recovered = Notice { failing_since: None, ..notice(0) };
         assert_eq!(recovered.step(recovered.at), Step::Drop);
         let disabled = Notice { disabled: Some((recovered.at, DisabledReason::Failing)), ..recovered };

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn all_nine_fields_are_there_in_their_order() {
+    fn the_body_has_nine_fields_in_order() {
         assert_eq!(
             body(r#"{"job_id":"j","tenant_id":"t","event":"job.failed","error":{"message":"no"},"extra":1}"#),
             r#"{"event":"job.failed","job_id":"j","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":{"message":"no"},"mapped_stack":null}"#
@@ -253,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_out_as_they_went_in() {
+    fn numbers_are_unchanged() {
         let result = r#"{"integer":123456789012345678901234567890,"decimal":0.1000000000000000055511151231257827,"exponent":1E400,"zero":-0.0}"#;
         let message = format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","result":{result}}}"#);
         assert!(body(&message).contains(&format!("\"result\":{result}")));
     }
 
     #[test]
-    fn white_space_around_tokens_goes_and_within_strings_stays() {
+    fn white_space_is_removed_except_within_strings() {
         let spaced = "{ \"a b\" : [ 1.10 ,\t\"\\\" \\\\\" ,\r\n\" x\\u0020\\n \" ] , \"\\\\\" : { } }";
         let message = format!(
             r#"{{ "event": "job.completed", "tenant_id": "t", "job_id": "j k", "nonce": [ 1, 2 ], "workflow": {{ "w": " " }},
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn skipping_wins_and_half_a_callback_is_none() {
+    fn skipping_wins_and_half_a_callback_is_ignored() {
         let (url, secret) = ("https://example.com/hook", "s");
         assert!(matches!(audience_of(json!({})), Audience::Endpoints));
         assert!(matches!(audience_of(json!({"skip_callbacks": null})), Audience::Endpoints));

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_told_at_once_and_others_after_an_hour() {
+    fn the_first_failure_is_reported_at_once_and_others_hourly() {
         let first = failing(1);
         assert_eq!(first.step(first.at), Step::Send);
         let mailed_at = Some(first.at.before(MINUTE));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_not_told_again() {
+    fn reported_failures_are_not_reported_again() {
         let told = |told: i64| Failing { told: (0..told).map(|number| failure(number).id).collect(), ..failing(3) };
         assert_eq!(told(2).count(), Count { number: 1, is_exact: true });
         assert_eq!(told(3).step(told(3).at), Step::Drop);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_those_that_come_again_count_as_told() {
+    fn repeats_beyond_the_limit_count_as_reported() {
         let repeated = |number| FailureId { is_repeated: true, ..failure(number).id };
         let many = Failing { told_until: Some(failure(5).id.at()), ..failing(0) };
         let again = Failing { failed: vec![repeated(5)], ..many };
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_that_cannot_be_sent_is_given_up() {
+    fn an_unsendable_notice_is_abandoned() {
         let failing = Failing { tries: 1, ..failing(1) };
         assert_eq!(failing.step(failing.at.after(MINUTE / 2)), Step::Wait);
         assert_eq!(failing.step(failing.at.after(GIVE_UP_AFTER)), Step::GiveUp);

@@ -227,7 +227,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_text_is_told_as_it_is_and_anything_else_as_json() {
+    fn a_string_is_shown_as_it_is_and_other_values_as_json() {
         let now = Timestamp::now();
         let of = |error: &str| read("j", now, &format!(r#"{{"error":{error}}}"#)).1.error;
         for (error, told) in [
@@ -255,7 +255,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn an_id_is_the_same_once_it_has_been_stored(at in any::<i64>(), job in any::<u64>(), is_repeated in any::<bool>()) {
+        fn an_id_survives_storage(at in any::<i64>(), job in any::<u64>(), is_repeated in any::<bool>()) {
             let id = FailureId { at, job, is_repeated };
             prop_assert_eq!(id.to_string().parse(), Ok(id));
         }

@@ -117,7 +117,7 @@ mod tests {
 
     /// A process recognizes its own write by this if the answer was lost.
     #[test]
-    fn an_attempt_is_the_same_once_it_has_been_stored_and_read() {
+    fn an_attempt_survives_storage() {
         let answer = Some("no".to_owned());
         let failed = Outcome::Failed(Failure::Status(500, None));
         let detail = Some(Detail::new("why"));

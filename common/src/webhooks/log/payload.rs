@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_body_comes_back(bytes in prop::collection::vec(any::<u8>(), 0..2000), times in 1_usize..5) {
+        fn every_body_is_restored(bytes in prop::collection::vec(any::<u8>(), 0..2000), times in 1_usize..5) {
             let (item, body) = stored(bytes.repeat(times));
             prop_assert_eq!(super::body(&item).expect("it is unpacked"), Some(body));
         }

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_literal_address_is_checked_where_it_is_dialled() {
+    async fn a_literal_address_is_checked_when_it_is_dialed() {
         let dialer = Dialer::new(DestinationPolicy::new(true, Vec::new()), Network::system());
         for url in ["http://127.0.0.2:1/", "http://[::1]:1/", "https://169.254.169.254/", "http://[::ffff:10.0.0.1]/"] {
             let url = Url::parse(url).expect("a URL");

@@ -92,7 +92,7 @@ pub(super) async fn furnish(world: &World, owner: &Tenant, receiver: &Receiver) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_member_takes_the_organization_along() {
+async fn deleting_the_last_member_deletes_the_organization() {
     // Retries are due at once.
     let world = World::with(&[("RETRY_SCHEDULE", "0,0,0")]).await;
     let (receiver, others_receiver) = (Receiver::start().await, Receiver::start().await);
@@ -175,7 +175,7 @@ async fn one_of_several_members_leaves_without_the_organization() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_takes_a_session_and_the_password_and_each_try_is_counted() {
+async fn deletion_needs_a_session_and_password_and_counts_tries() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let path = world.url("/api/auth/delete-user");

@@ -271,7 +271,7 @@ async fn only_a_good_token_and_a_good_password_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_another_kind_is_no_token() {
+async fn a_token_of_another_kind_is_refused() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let verification = link(&world.mail_to("jo@acme.example.com").await);

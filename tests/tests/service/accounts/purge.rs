@@ -30,7 +30,7 @@ async fn purge_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_purge_may_die_at_any_call_and_the_next_goes_on() {
+async fn a_purge_may_die_at_any_call_and_the_next_continues() {
     for takes_effect in [false, true] {
         let lives = at_each_call((0..).step_by(3), |call| purge_and_die(call, takes_effect)).await;
         assert!(lives.len() > 20, "{lives:?}");
@@ -69,7 +69,7 @@ async fn a_long_log_is_deleted_as_far_as_there_is_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
+async fn an_organization_that_cannot_be_purged_delays_no_others() {
     let broken = Arc::new(OnceLock::<String>::new());
     let whose = Arc::clone(&broken);
     let (world, fails) = World::failing(move |call| {
@@ -100,7 +100,7 @@ async fn an_organization_that_cannot_be_purged_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_purge_that_is_throttled_is_no_failure_and_goes_on_later() {
+async fn a_throttled_purge_does_not_fail_and_continues_later() {
     let throttled = Switch::default();
     let is_throttled = throttled.clone();
     let world = World::answering(&[], move |call| {

@@ -12,7 +12,7 @@ use tests::{
 const ROUTE: &str = "auth/signupAndCreateOrg";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_up_answers_the_account_with_a_session() {
+async fn a_sign_up_returns_the_account_with_a_session() {
     let world = World::start().await;
     let mut fields = World::sign_up_fields("acme");
     fields["email"] = json!("  Jo@Acme.Example.COM ");

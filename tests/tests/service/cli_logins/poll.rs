@@ -72,7 +72,7 @@ async fn a_client_is_signed_in_by_the_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_tells_unknown_wrong_expired_and_used_requests_apart() {
+async fn unknown_wrong_expired_and_used_requests_look_the_same() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (login, other) = (create(&world).await, create(&world).await);
@@ -223,7 +223,7 @@ async fn a_process_may_die_at_any_call_of_a_poll() {
 
 /// If only one answer is lost, the call is repeated and takes effect once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_made_up_for() {
+async fn a_lost_answer_is_recovered() {
     let lives = at_each_call(0.., async |call| {
         let (world, cut_off) = World::cut_off().await;
         let tenant = world.tenant("acme").await;

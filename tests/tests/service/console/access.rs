@@ -9,7 +9,7 @@ use super::{says, text};
 const PAGES: [&str; 3] = ["/console", "/console/endpoints/new", "/console/deliveries"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
+async fn signed_out_visitors_are_sent_to_the_sign_in_and_back() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let nobody = Browser::new(&world, "");
@@ -30,7 +30,7 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_not_verified_their_email_is_led_to_the_welcome() {
+async fn unverified_users_are_sent_to_the_welcome_page() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let browser = Browser::new(&world, &cookie(&account));

@@ -12,7 +12,7 @@ fn first_delivery(page: &Answer) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_delivery_tells_why_and_is_sent_again() {
+async fn a_failed_delivery_shows_its_cause_and_is_resent() {
     let world = World::live(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -77,7 +77,7 @@ async fn a_redirect_is_shown_with_its_target_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_filters_are_the_address_and_pages_go_on_with_them() {
+async fn the_address_and_the_next_pages_keep_the_filters() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -131,7 +131,7 @@ async fn a_filter_that_cannot_be_read_is_marked() {
 
 /// 200 KB, most of it brackets: a page of a bounded size.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_payload_makes_no_endless_page() {
+async fn a_large_payload_is_cut_on_its_page() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;

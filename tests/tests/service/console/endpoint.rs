@@ -21,7 +21,7 @@ const HOOK: &str = "http://127.0.0.1:9/hook";
 const BOTH: [(&str, &str); 2] = [("completed", "yes"), ("failed", "yes")];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn saving_changes_what_was_changed_and_nothing_else() {
+async fn saving_changes_only_changed_fields() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);
@@ -134,7 +134,7 @@ async fn a_recovery_resends_deliveries_missed_since_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_is_deleted_with_a_tick_only() {
+async fn an_endpoint_is_deleted_only_with_a_checkbox() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);
@@ -163,7 +163,7 @@ async fn an_endpoint_that_is_tested_too_often_says_so() {
 
 /// The usual libraries reject a secret that is not base64.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_of_ones_own_is_shown_in_a_form_that_libraries_take() {
+async fn a_chosen_secret_is_shown_in_a_form_for_libraries() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let (tenant, path) = begin(&world, &receiver.url("/hook")).await;

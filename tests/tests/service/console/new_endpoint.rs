@@ -51,7 +51,7 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_stand_beside_their_fields_and_the_input_stays() {
+async fn errors_are_beside_their_fields_and_the_input_stays() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let browser = Browser::new(&world, &tenant.cookie);
@@ -68,7 +68,7 @@ async fn errors_stand_beside_their_fields_and_the_input_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_with_all_endpoints_it_may_have_is_told_so() {
+async fn the_limit_of_endpoints_is_shown() {
     let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "1")]).await;
     let tenant = world.tenant("acme").await;
     world.endpoint(&tenant, "http://127.0.0.1:9/hook", "s").await;

@@ -9,7 +9,7 @@ use tests::{Browser, Receiver, World, event};
 use super::{says, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_console_says_what_to_do_first() {
+async fn an_empty_console_shows_the_first_step() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let browser = Browser::new(&world, &tenant.cookie);
@@ -131,7 +131,7 @@ async fn many_endpoints_have_pages_and_each_is_on_one() {
 
 /// Descriptions and URLs are untrusted text.
 #[tokio::test(flavor = "multi_thread")]
-async fn strange_words_are_shown_as_what_they_are() {
+async fn untrusted_text_is_shown_as_text() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let description = "<script>alert(1)</script> \"' \u{202e}evil\u{200b}\u{ad}\u{e0041} javascript:alert(1)";

@@ -6,7 +6,7 @@ use tests::{Browser, World, event};
 use super::says;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pull_endpoint_is_added_changed_and_seen_with_what_waits() {
+async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let browser = Browser::new(&world, &tenant.cookie);

@@ -68,7 +68,7 @@ async fn any_2xx_is_a_success_and_nothing_else_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_manners_are_failures_of_their_own_kind() {
+async fn each_misbehavior_has_its_reason() {
     let world = world("").await;
     for (manner, reason) in [
         (Manner::Hangs, Some("timeout")),
@@ -168,7 +168,7 @@ async fn a_forbidden_destination_fails_with_its_own_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gone_ends_it_at_once() {
+async fn a_410_ends_a_delivery_at_once() {
     let world = world("0,0,0").await;
     let receiver = Receiver::scripted(&[(410, &[("retry-after", "1")])]).await;
     assert_eq!(failure(&world, &receiver.url("/")).await, Some("gone".to_owned()));

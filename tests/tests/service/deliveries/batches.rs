@@ -57,7 +57,7 @@ async fn a_timeout_beyond_that_of_the_function_stops_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_of_ours_is_the_failure_of_just_that_record() {
+async fn a_failure_of_the_service_fails_only_its_record() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let dynamodb = world.stack.dynamodb_client();

@@ -98,12 +98,12 @@ async fn any_call_may_fail_with_its_repetitions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_may_die_after_any_call_for_what_waits() {
+async fn a_process_may_die_after_any_call_for_waiting_deliveries() {
     live_through_all(u64::MAX, true, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_may_die_before_any_call_for_what_waits() {
+async fn a_process_may_die_before_any_call_for_waiting_deliveries() {
     live_through_all(u64::MAX, false, true).await;
 }
 

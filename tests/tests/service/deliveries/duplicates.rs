@@ -29,7 +29,7 @@ async fn a_duplicate_has_the_same_webhook_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_comes_with_its_double_is_one_attempt() {
+async fn two_copies_of_a_message_make_one_attempt() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;

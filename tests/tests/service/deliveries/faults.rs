@@ -145,7 +145,7 @@ async fn two_thousand_events_survive_failing_calls_and_ten_kills() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_manners_do_not_fill_the_memory() {
+async fn misbehaving_receivers_do_not_fill_the_memory() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let good = Receiver::start().await;
@@ -208,7 +208,7 @@ async fn on_many_hosts(world: &World, receiver: &Receiver, tenants: u8, hosts: u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn running_out_of_descriptors_is_no_attempt_of_the_receivers() {
+async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     let world = World::start().await;
     let receiver = Receiver::everywhere().await;
     let tenants = on_many_hosts(&world, &receiver, 1, 60).await;

@@ -15,7 +15,7 @@ fn shown(attempts: Vec<Attempt>) -> Vec<deliveries::Attempt> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_payload_comes_back_exactly() {
+async fn the_payload_is_returned_exactly() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;

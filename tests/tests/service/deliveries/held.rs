@@ -82,7 +82,7 @@ async fn an_inactive_endpoint_collects_the_events_of_its_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_held_is_sent_by_itself_and_new_events_are() {
+async fn held_deliveries_stay_held_and_new_events_are_sent() {
     let (world, tenant, receiver, endpoint) = inactive(&[]).await;
     world.deliver(event(&tenant.id, "held")).await;
     set_active(&world, &tenant, &endpoint, true).await;
@@ -125,7 +125,7 @@ async fn a_due_delivery_is_held_and_keeps_its_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_sends_what_failed_what_is_held_or_both() {
+async fn a_recovery_resends_failed_or_held_deliveries_or_both() {
     for (status, expected) in [("failed", vec!["failed"]), ("held", vec!["held"]), ("both", vec!["failed", "held"])] {
         let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
         let (tenant, receiver) = (world.tenant("acme").await, Receiver::scripted(&[(500, &[])]).await);
@@ -265,7 +265,7 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_of_any_size_is_held_and_comes_back_as_it_was() {
+async fn a_payload_of_any_size_is_held_and_returned_unchanged() {
     let (world, tenant, receiver, endpoint) = inactive(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
     for length in [0, 1_000, 20_000, 100_000] {
         let mut event = event(&tenant.id, length);
@@ -291,7 +291,7 @@ async fn a_payload_of_any_size_is_held_and_comes_back_as_it_was() {
 
 /// One write: a kilobyte, and its index entry.
 #[tokio::test(flavor = "multi_thread")]
-async fn to_hold_an_event_is_one_write_for_each_endpoint() {
+async fn holding_an_event_takes_one_write_per_endpoint() {
     let world = World::metered().await;
     let tenant = world.tenant("acme").await;
     let cost = async |job: &str| {

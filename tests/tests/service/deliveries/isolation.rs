@@ -103,7 +103,7 @@ pub(super) async fn untried(world: &World, tenant: &str) -> Vec<Delivery> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_takes_too_long_is_cut_off_and_made_with_time() {
+async fn an_attempt_that_takes_too_long_is_cut_off_and_repeated() {
     let late = Moody::start(|_| TOO_LATE).await;
     let (world, tenant, _) = world_with(&[], late.url()).await;
     world.deliver(event(&tenant.id, "j")).await;
@@ -328,7 +328,7 @@ async fn a_refused_connection_makes_a_receiver_slow_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_answers_late_now_and_then_stays_slow() {
+async fn a_receiver_that_is_sometimes_late_stays_slow() {
     let receiver = Moody::start(|before| if before.is_multiple_of(3) { TOO_LATE } else { AT_ONCE }).await;
     let (world, tenant, _) = world_with(&[], receiver.url()).await;
     for job in 0..6 {
@@ -341,7 +341,7 @@ async fn a_receiver_that_answers_late_now_and_then_stays_slow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callbacks_to_an_origin_that_hangs_wait_each_for_itself() {
+async fn callbacks_to_a_hanging_origin_wait_separately() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "")]).await;
     let receiver = Rough::start(Manner::Hangs).await;
     for (job, path) in [(1, "first"), (2, "second"), (2, "third")] {
@@ -402,7 +402,7 @@ async fn an_attempt_is_postponed_up_to_three_days_after_its_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receivers_that_hang_have_their_time_and_hold_up_no_event() {
+async fn hanging_receivers_get_full_attempts_and_delay_no_event() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -475,7 +475,7 @@ async fn deliveries_to_a_hanging_receiver_fail_after_three_days() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_comes_back_gets_what_has_waited() {
+async fn a_recovered_receiver_gets_the_waiting_deliveries() {
     let world = World::live(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "0,0,0,0")]).await;
     let works = Switch::default();
     let is_working = works.clone();
@@ -510,7 +510,7 @@ async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
 
 /// All attempts hang until the test ends.
 #[tokio::test(flavor = "multi_thread")]
-async fn receivers_that_hang_hold_up_no_other_receiver() {
+async fn hanging_receivers_delay_no_other_receiver() {
     let world = World::live(&[("DELIVERY_TIMEOUT", "20")]).await;
     let (noisy, quiet) = (world.tenant("noisy").await, world.tenant("quiet").await);
     let hanging = join_all((0..20).map(|_| Rough::start(Manner::Hangs))).await;

@@ -36,7 +36,7 @@ async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_says_what_became_of_a_delivery() {
+async fn the_list_shows_the_outcome_of_a_delivery() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -82,7 +82,7 @@ async fn the_newest_come_first_over_all_destinations_and_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_combination_of_filters_finds_what_passes_them_all() {
+async fn every_combination_of_filters_finds_all_matches() {
     let world = World::start().await;
     let (tenant, endpoints, deliveries, book) = mixed(&world).await;
     let text = |value: &Value| value.as_str().map(str::to_owned);

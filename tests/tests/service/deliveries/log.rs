@@ -68,7 +68,7 @@ fn noise(length: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_largest_event_that_its_queue_takes_fits_into_the_log() {
+async fn the_largest_event_fits_into_the_log() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
     let url = receiver.url("/");

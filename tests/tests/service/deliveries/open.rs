@@ -27,7 +27,7 @@ fn row<'a>(page: &'a str, name: &str) -> (&'a str, Option<&'a str>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_pages_and_stats_count_what_the_list_has() {
+async fn pages_and_stats_count_the_deliveries_in_the_list() {
     let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;
     let tenant = world.tenant("acme").await;
     let (broken, gone) = (Receiver::scripted(&[(503, &[])]).await, Receiver::scripted(&[(410, &[])]).await);

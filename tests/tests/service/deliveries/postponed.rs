@@ -119,7 +119,7 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_at_a_new_url_gets_what_waits() {
+async fn a_receiver_at_a_new_url_gets_the_waiting_deliveries() {
     let (world, tenant, id, hanging) = fifty_wait(&[]).await;
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();

@@ -249,7 +249,7 @@ async fn a_release_makes_a_delivery_available_without_an_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn takers_share_the_work() {
+async fn clients_share_the_work() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     for job in 0..60 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
@@ -274,7 +274,7 @@ async fn takers_share_the_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_tenant_takes_from_its_active_pull_endpoints() {
+async fn only_the_tenant_receives_from_its_active_pull_endpoints() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     let other = world.tenant("other").await;
     world.deliver(event(&tenant.id, "j")).await;
@@ -316,7 +316,7 @@ async fn a_lease_of_a_deleted_endpoint_can_be_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resend_can_be_taken_at_once_and_ends_a_lease() {
+async fn a_resend_can_be_received_at_once_and_ends_a_lease() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     world.deliver(event(&tenant.id, "j")).await;
     let first = take_one(&world, &tenant, &endpoint).await;
@@ -352,7 +352,7 @@ async fn both_secrets_sign_after_a_rotation_until_the_announced_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_of_a_pull_endpoint_waits_until_it_is_taken() {
+async fn a_test_of_a_pull_endpoint_waits_until_it_is_received() {
     let (world, tenant, endpoint) = with_endpoint(&[("RETRY_SCHEDULE", "0")]).await;
     let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await;
     world.poll_all("deliveries").await;
@@ -435,7 +435,7 @@ async fn a_leased_delivery_fails_only_when_its_lease_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_says_when_what_failed_can_be_taken_again() {
+async fn a_list_shows_when_a_failed_delivery_is_available_again() {
     let (world, tenant, endpoint) = with_endpoint(&[("RETRY_SCHEDULE", "600")]).await;
     world.deliver(event(&tenant.id, "j")).await;
     let taken = take_one(&world, &tenant, &endpoint).await;
@@ -478,7 +478,7 @@ async fn large_payloads_are_received_one_by_one_and_none_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_comes_twice_waits_once() {
+async fn a_duplicated_event_waits_once() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     let sent_at = Timestamp::now().as_millisecond().to_string();
     let message = async |receives: &str| {

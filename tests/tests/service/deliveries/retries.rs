@@ -131,7 +131,7 @@ async fn the_message_of_a_first_attempt_that_waits_has_its_key_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_comes_early_is_sent_on_and_not_attempted() {
+async fn an_early_message_is_sent_again_without_an_attempt() {
     let world = World::with(&[("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -169,7 +169,7 @@ async fn a_delivery_succeeds_after_three_failures() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_after_is_honoured_on_429_and_503_only() {
+async fn retry_after_is_honored_on_429_and_503_only() {
     let world = world("0").await;
     let http_date = "Fri, 31 Dec 9999 23:59:59 GMT";
     for (status, header, waits) in [

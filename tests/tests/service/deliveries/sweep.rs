@@ -190,7 +190,7 @@ async fn one_sweep_runs_at_a_time() {
 
 /// Each has a schedule, and sweeps the partitions that the others do not.
 #[tokio::test(flavor = "multi_thread")]
-async fn sweepers_share_what_is_due() {
+async fn sweepers_share_the_due_rows() {
     let (world, tenant, _) = failed_once("1000").await;
     let (delivery, log) = (world.only_logged(&tenant.id).await, world.delivery_log());
     let tenant = tenant.id.parse().expect("a tenant");

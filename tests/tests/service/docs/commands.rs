@@ -68,7 +68,7 @@ fn seconds(at: Timestamp) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recover_sends_again_what_an_endpoint_did_not_take() {
+async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
@@ -150,7 +150,7 @@ async fn the_activate_command_equals_activation_by_the_tenant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenant_says_whose_an_id_is_and_deactivate_stops_an_endpoint() {
+async fn tenant_finds_a_name_and_deactivate_stops_an_endpoint() {
     let world = World::start().await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -260,7 +260,7 @@ async fn bring_back_copies_an_item_of_a_restored_table() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn letters_and_deleted_print_what_there_is() {
+async fn letters_and_deleted_print_their_items() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for letter in [r#"{"event":"no-job"}"#, "nonsense"] {

@@ -29,7 +29,7 @@ async fn a_created_endpoint_is_listed_without_its_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_is_left_out_is_made_and_answered_once() {
+async fn an_omitted_secret_is_generated_and_returned_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

@@ -135,7 +135,7 @@ async fn gone_disables_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_that_fails_is_no_endpoints_fault() {
+async fn a_failed_callback_affects_no_endpoint() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;

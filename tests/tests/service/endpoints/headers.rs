@@ -159,7 +159,7 @@ async fn every_bad_header_has_an_issue_without_its_value() {
 
 /// Otherwise the finder of a key could change the URL and receive the values.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_url_gets_no_headers_that_were_not_given_with_it() {
+async fn a_new_url_gets_only_headers_sent_with_it() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

@@ -89,7 +89,7 @@ async fn a_changed_event_filter_does_not_affect_deliveries_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_goes_before_the_endpoints_and_skipping_before_all() {
+async fn a_callback_precedes_the_endpoints_and_skipping_both() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

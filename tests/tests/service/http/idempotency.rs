@@ -60,7 +60,7 @@ async fn remembered(world: &World) -> Vec<Item> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
+async fn a_repeated_call_changes_nothing_and_gets_the_same_answer() {
     let world = World::start().await;
     for (number, route) in ROUTES.into_iter().enumerate() {
         let tenant = world.tenant(&format!("acme-{number}")).await;
@@ -84,7 +84,7 @@ async fn a_repeated_call_does_nothing_and_answers_as_the_first_did() {
 
 /// Also after the endpoint has been deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_create_answers_the_secret_that_the_first_made() {
+async fn a_repeated_create_returns_the_generated_secret() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let fields = json!({"url": "https://example.com/"});
@@ -147,7 +147,7 @@ async fn order_white_space_and_meta_do_not_matter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_of_one_tenant_and_one_route() {
+async fn a_key_is_for_one_tenant_and_one_route() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let setup = Setup::new(&world, &ours).await;

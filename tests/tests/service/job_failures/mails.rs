@@ -35,7 +35,7 @@ async fn a_failed_job_is_reported_without_callbacks_and_endpoints() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_ends_well_costs_nothing() {
+async fn a_completed_job_costs_nothing() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.items("webhook-endpoints").await.len();
@@ -100,7 +100,7 @@ async fn a_long_job_ids_deliveries_are_found_by_their_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_words_of_a_producer_are_inert_and_cut_off() {
+async fn the_producers_text_is_inert_and_truncated() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut event = failed(&tenant.id, "a\nWorkflow: b\u{1b}[2J\u{202e}\u{ad}\u{e0041}", "j\r\nJob: k");
@@ -154,7 +154,7 @@ async fn the_first_failure_sends_an_email_and_then_one_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_job_is_told_once_however_often_its_event_comes() {
+async fn a_failed_job_is_reported_once_despite_duplicates() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for job in [0, 0, 1] {

@@ -96,7 +96,7 @@ async fn it_has_an_endpoint_in_every_state_and_a_day_of_deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_hours_differ_and_what_ends_now_comes_to_the_inbox() {
+async fn its_hours_differ_and_new_jobs_reach_the_inbox() {
     let world = World::with_demo_data(Data::Memory).await;
     let cookie = signed_in(&world).await;
     let stats = world.rpc_by_session(&cookie, "deliveries/stats", json!({})).await.ok().clone();

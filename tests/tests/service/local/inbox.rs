@@ -144,7 +144,7 @@ async fn other_sites_change_nothing_send_nothing_and_read_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_takes_posts_of_a_bounded_size_only() {
+async fn it_accepts_only_posts_of_a_bounded_size() {
     let world = World::start().await;
     let url = format!("{}/hook", world.stack.inbox());
     assert_eq!(world.send(world.http.get(&url)).await.status, 404);

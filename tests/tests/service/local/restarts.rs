@@ -86,7 +86,7 @@ async fn counts_of(stack: &Stack, queue: &str) -> [usize; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_come_back_as_they_were_and_deleted_ones_do_not() {
+async fn messages_survive_unchanged_and_deleted_ones_do_not() {
     let directory = Directory::new();
     let before = directory.start().await;
     let url = &before.queues()["job-events"];
@@ -135,7 +135,7 @@ async fn messages_come_back_as_they_were_and_deleted_ones_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_message_waits_for_what_is_left_of_its_delay() {
+async fn a_delayed_message_waits_for_the_rest_of_its_delay() {
     let directory = Directory::new();
     let before = directory.start().await;
     let sent_at = Instant::now();
@@ -252,7 +252,7 @@ async fn a_queue_that_returns_to_the_template_has_its_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receipt_handle_whose_time_is_over_deletes_nothing() {
+async fn an_expired_receipt_handle_deletes_nothing() {
     let directory = Directory::new();
     let before = directory.start().await;
     let (client, url) = (before.sqs_client(), &before.queues()["job-events"]);

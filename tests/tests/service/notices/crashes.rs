@@ -66,7 +66,7 @@ async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_may_die_at_any_call_and_one_call_costs_a_second_mail() {
+async fn a_sweep_may_die_at_any_call_and_one_causes_a_second_email() {
     for takes_effect in [false, true] {
         let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 8, "{lives:?}");

@@ -55,7 +55,7 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_email_tells_the_cause_and_no_url_of_a_redirect() {
+async fn an_email_names_the_cause_without_the_url_of_a_redirect() {
     for (url, error) in [
         ("http://127.0.0.1:1/", "Last error: Connection failed. The connection was refused."),
         ("", "Last error: HTTP 302. The receiver redirected the request. Redirects are not followed."),
@@ -108,7 +108,7 @@ async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gone_is_one_mail() {
+async fn a_410_sends_one_email() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;

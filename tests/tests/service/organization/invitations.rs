@@ -398,7 +398,7 @@ async fn only_a_verified_owner_cancels_invitations_and_only_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_is_accepted_or_cancelled_and_never_both() {
+async fn an_invitation_is_accepted_or_canceled_and_never_both() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for round in 0..8 {

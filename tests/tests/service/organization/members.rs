@@ -341,7 +341,7 @@ async fn owners_who_remove_each_other_or_leave_at_once_leave_an_owner() {
 
 /// A call that begins before a removal and ends after it returns no working credential.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_in_and_a_new_key_during_the_removal_are_worth_nothing() {
+async fn a_sign_in_and_a_new_key_during_the_removal_are_void() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     for round in 0..4 {

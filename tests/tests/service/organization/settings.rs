@@ -270,7 +270,7 @@ async fn an_organization_has_its_own_settings() {
 
 /// Each replaced address is notified, however close the changes are.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_concurrent_change_remains_and_every_address_knows() {
+async fn one_concurrent_change_remains_and_all_addresses_are_notified() {
     let world = World::start().await;
     for round in 0..8 {
         let owner = world.tenant(&format!("acme{round}")).await;

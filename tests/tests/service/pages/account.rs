@@ -41,7 +41,7 @@ async fn the_account_page_shows_the_user_and_the_verification() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verification_mails_count_together_with_those_of_the_api() {
+async fn verification_emails_share_the_limit_of_the_api() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     for round in 0..5 {
@@ -139,7 +139,7 @@ async fn sessions_are_shown_and_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaving_the_organization_needs_a_tick() {
+async fn leaving_the_organization_needs_a_checkbox() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let member = world.member(&owner, "al@example.com", "member").await;
@@ -166,7 +166,7 @@ async fn leaving_the_organization_needs_a_tick() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_is_deleted_with_its_password_and_a_tick() {
+async fn an_account_is_deleted_with_its_password_and_a_checkbox() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;

@@ -10,7 +10,7 @@ async fn open(world: &World, accept: &str) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_are_led_to_the_console_and_to_its_sign_in() {
+async fn people_are_redirected_to_the_console_or_its_sign_in() {
     let world = World::start().await;
     let root = open(&world, BROWSER).await;
     assert_eq!(location(&root), "/console");
@@ -31,7 +31,7 @@ async fn programs_get_the_links_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documentation_is_where_the_deployment_says_if_it_does() {
+async fn the_documentation_link_is_that_of_the_deployment() {
     for (setting, docs) in [("https://docs.example.com/a?b=c&d", Some("https://docs.example.com/a?b=c&d")), ("", None)]
     {
         let world = World::with(&[("DOCS_URL", setting)]).await;

@@ -115,7 +115,7 @@ async fn members_see_and_delete_their_own_keys_and_owners_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_get_the_form_again_with_what_was_typed() {
+async fn mistakes_return_the_form_with_its_input() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let bad = form(&world, &tenant, &format!("{SCRIPT}\u{7}"), "90").await;
@@ -150,7 +150,7 @@ async fn mistakes_get_the_form_again_with_what_was_typed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_limit_of_keys_is_said() {
+async fn the_limit_of_keys_is_shown() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     world.set("api-keys", ("key_hash", &format!("count#{}", tenant.id)), json!({"keys": 100})).await;

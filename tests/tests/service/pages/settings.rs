@@ -23,7 +23,7 @@ async fn settings(world: &World, who: &Tenant) -> (String, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_changes_the_settings_and_both_addresses_get_a_mail() {
+async fn an_owner_changes_settings_and_both_addresses_get_an_email() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let page = open(&world, &owner.cookie, PAGE).await;
@@ -98,7 +98,7 @@ async fn mistakes_return_the_form_and_changes_have_the_apis_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unverified_user_is_led_to_the_welcome_page() {
+async fn an_unverified_user_is_sent_to_the_welcome_page() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     assert_eq!(location(&open(&world, &cookie, PAGE).await), "/console/welcome");

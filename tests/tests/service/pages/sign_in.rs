@@ -129,7 +129,7 @@ fn founder<'a>(slug: &'a str, email: &'a str) -> Vec<(&'a str, &'a str)> {
 
 /// A stranger's link may have any mode, and API Gateway answers with an error if the address of a redirect is too long.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mode_that_means_nothing_does_not_stay_in_the_address() {
+async fn an_unknown_mode_is_dropped_from_the_address() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let mode = "x".repeat(4000);
@@ -182,7 +182,7 @@ async fn signing_in_returns_to_the_requested_page() {
 
 /// Any link can have a `next`.
 #[tokio::test(flavor = "multi_thread")]
-async fn signing_in_leads_to_no_other_place_than_the_console() {
+async fn signing_in_leads_only_to_the_console() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let long = format!("/console/{}", "x".repeat(2048));
@@ -322,7 +322,7 @@ async fn a_form_of_another_site_does_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_is_approved_by_a_button_and_by_nothing_else() {
+async fn a_client_is_approved_only_by_a_button() {
     let world = World::start().await;
     world.tenant("acme").await;
     let (query, login) = ask(&world, &format!("evil/1 {SCRIPT}")).await;

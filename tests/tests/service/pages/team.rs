@@ -155,7 +155,7 @@ async fn refused_invitations_get_the_form_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_and_invitations_of_others_are_not_there() {
+async fn others_members_and_invitations_are_not_found() {
     let world = World::start().await;
     let (owner, other) = (world.tenant("acme").await, world.tenant("other").await);
     world.member(&owner, "al@example.com", "member").await;

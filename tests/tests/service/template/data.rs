@@ -49,7 +49,7 @@ fn the_indexes_of_deliveries_and_of_people_have_only_keys() {
 }
 
 #[test]
-fn queues_are_encrypted_and_keep_what_is_in_them() {
+fn queues_are_encrypted_and_survive_the_stack() {
     for (template, key) in [(template(&LEAST), Value::Null), (template(&ALL), json!(KEY))] {
         for (name, queue) in resources(&template, "AWS::SQS::Queue") {
             let queue = &queue["Properties"];
