@@ -47,7 +47,7 @@ impl fmt::Display for Shot {
             Self::Before => "fails",
             Self::Lost => "loses its answer",
             Self::Death => "kills its process",
-            Self::Part => "is done in part",
+            Self::Part => "takes effect partially",
         })
     }
 }
@@ -211,7 +211,7 @@ fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
     for Aimed { name, script } in worlds {
         for (operation, calls) in run(&script).calls_of.into_iter().filter(|(operation, _)| operation != without) {
             let Some(operation) = OPERATIONS.into_iter().find(|known| *known == operation) else {
-                panic!("{operation} is none of those that fail");
+                panic!("{operation} is not one of the failing operations");
             };
             for number in 0..calls {
                 for shot in shots(operation) {

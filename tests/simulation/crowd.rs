@@ -396,7 +396,7 @@ fn violation(crowd: &Crowd) -> Option<&'static str> {
     let is_late = |latencies: &Latencies, bound| latencies.percentile(99).is_none_or(|wait: Duration| wait > bound);
     for ([in_it, after_it, new, slow], bound) in figures.bursts.iter().zip(bounds) {
         if in_it.missing + after_it.missing + new.missing + slow.missing > 0 {
-            return Some("all is delivered beside a crowd");
+            return Some("everything is delivered despite a crowd");
         }
         if is_late(in_it, bound) || is_late(after_it, bound) {
             return Some("good receivers do not wait for a crowd");

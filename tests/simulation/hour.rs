@@ -283,13 +283,13 @@ impl Sent {
             // It may still be in progress.
             return None;
         } else if status != "delivered" || taken.is_empty() {
-            "all is delivered after an outage"
+            "everything is delivered after an outage"
         } else if taken.len() > 1 {
             "nothing is delivered twice after an outage"
         } else if attempts.iter().rev().skip(1).any(|attempt| attempt.start >= BACK) {
             "the first attempt after an outage succeeds"
         } else if last > self.due() {
-            "waiting deliveries come when due, beside new ones"
+            "waiting deliveries arrive when due, beside new ones"
         } else if is_good && (last > *at + PROMPT || *logged < last) {
             "nothing new is postponed once the receivers are good"
         } else {
@@ -322,7 +322,7 @@ impl Seen {
                     if got as f64 > most {
                         let detail = format!("{got} and not {most:.0} to {of:?} from minute {begins} on");
                         violations
-                            .push(Violation::new("receivers get the backlog at the rate at which it came", detail));
+                            .push(Violation::new("receivers get the backlog at the rate at which it built up", detail));
                     }
                 }
             }

@@ -126,7 +126,7 @@ fn shrink(script: Script, invariant: &str) -> Script {
 fn explain(seed: u64) -> ! {
     let script = Script::of(seed);
     let failed = run(&script);
-    let Some(first) = failed.violations.first() else { panic!("seed {seed} fails, but not when it is run again") };
+    let Some(first) = failed.violations.first() else { panic!("seed {seed} fails, but not in a second run") };
     println!("seed {seed}");
     println!("violated: {}", first.invariant);
     let (size, small) = (script.size(), shrink(script, first.invariant));

@@ -64,7 +64,7 @@ impl Mutation {
         let all = sources.iter().enumerate();
         let all = all.flat_map(|(file, source)| source.dense.match_indices(&self.quote).map(move |(at, _)| (file, at)));
         let all: Vec<_> = all.collect();
-        let [(file, at)] = all[..] else { return Err(format!("its code is there {} times", all.len())) };
+        let [(file, at)] = all[..] else { return Err(format!("its code occurs {} times", all.len())) };
         let places = &sources[file].places;
         let (start, end) = (at + self.changed.start, at + self.changed.end);
         // A change that is empty is an insertion.

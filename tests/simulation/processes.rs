@@ -337,7 +337,7 @@ impl Fleet {
             }
         };
         let failed: Vec<_> = failed.into_iter().map(|failure| failure.item_identifier).collect();
-        let done = format!("invocation {number} is done, but for {failed:?}");
+        let done = format!("invocation {number} is done, except for {failed:?}");
         if failed.is_empty() {
             world.note(&process.name, done);
         } else {
@@ -526,7 +526,7 @@ impl Client {
                 if status < 500 && status != 429 {
                     return (status, body["json"].clone());
                 }
-                assert!(who.is_some(), "{function} answers {status} when nothing is wrong: {body}");
+                assert!(who.is_some(), "{function} answers {status} without a fault: {body}");
             }
             sleep(Duration::from_millis(500 + world.draw(1000))).await;
         }

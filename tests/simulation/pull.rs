@@ -242,7 +242,7 @@ async fn finish(world: &Arc<World>) -> Result<(), Violation> {
             return Ok(());
         }
         if world.now() > end {
-            return Err(Violation::new("waiting deliveries are received in the end", left.join(", ")));
+            return Err(Violation::new("waiting deliveries are eventually received", left.join(", ")));
         }
     }
 }

@@ -137,7 +137,7 @@ async fn run_to_its_end(script: Script) -> Run {
     tasks.abort_all();
     let mut violations = Vec::new();
     if let Err(left) = is_over {
-        violations.push(Violation::new("nothing is left waiting", left));
+        violations.push(Violation::new("no delivery stays pending", left));
     }
     violations.extend(check::all(&world, &known).await);
     let state = world.state();

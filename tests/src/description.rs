@@ -89,7 +89,7 @@ pub fn routes() -> Vec<(String, Value)> {
 #[must_use]
 pub fn resolved<'a>(part: &'a Value, document: &'a Value) -> &'a Value {
     let Some(reference) = part["$ref"].as_str() else { return part };
-    document.pointer(reference.trim_start_matches('#')).expect("what is referred to")
+    document.pointer(reference.trim_start_matches('#')).expect("the target of a reference")
 }
 
 /// The examples of a response with several.

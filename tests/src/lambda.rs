@@ -161,7 +161,7 @@ impl Drop for Lambda {
 async fn received<T>(receiver: &mut mpsc::Receiver<T>, child: &mut Child) -> T {
     tokio::select! {
         biased;
-        received = timeout(PATIENCE, receiver.recv()) => received.expect("it comes in time").expect("a running server"),
+        received = timeout(PATIENCE, receiver.recv()) => received.expect("it arrives in time").expect("a running server"),
         status = child.wait() => unreachable!("the process died: {status:?}"),
     }
 }

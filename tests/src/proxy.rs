@@ -246,7 +246,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     if matches!(fate, Fate::Fails) {
         return failure();
     }
-    let url = format!("{}{}", shared.behind.get().expect("it stands before a service"), parts.uri);
+    let url = format!("{}{}", shared.behind.get().expect("it has a service behind it"), parts.uri);
     let sent = shared.http.request(parts.method, url).headers(parts.headers.clone()).body(body).send().await;
     let Ok(answer) = sent else { return failure() };
     let (status, headers) = (answer.status(), answer.headers().clone());

@@ -125,7 +125,7 @@ impl Receiver {
             if received.len() >= count {
                 return received;
             }
-            assert!(Instant::now() < deadline, "{} of {count} deliveries came", received.len());
+            assert!(Instant::now() < deadline, "{} of {count} deliveries arrived", received.len());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

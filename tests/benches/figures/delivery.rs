@@ -160,7 +160,7 @@ async fn bare_loop(binaries: &Binaries, posts: usize, at_once: usize, url: &str)
         child.wait_with_output().expect("it ends")
     });
     let output = output.await.expect("no panic");
-    assert!(output.status.success(), "the loop ends well");
+    assert!(output.status.success(), "the loop exits with success");
     let line = String::from_utf8(output.stdout).expect("a line");
     let numbers: Vec<f64> = line.split_whitespace().map(|number| number.parse().expect("nanoseconds")).collect();
     (numbers[0] / 1e9, numbers[1] / 1e9)

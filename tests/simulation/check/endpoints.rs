@@ -17,14 +17,14 @@ impl Check<'_> {
                 let row = rows.iter().find(|row| row["webhook_endpoint_id"]["S"] == endpoint.id.as_str());
                 let row = row.filter(|row| row["tenant_id"]["S"] == tenant.id.as_str());
                 match (row, endpoint.deleted) {
-                    (Some(_), Some(_)) => wrong.push(format!("endpoint {index} of {number} is deleted and there")),
-                    (None, None) => wrong.push(format!("endpoint {index} of {number} is gone")),
+                    (Some(_), Some(_)) => wrong.push(format!("endpoint {index} of {number} was deleted and exists")),
+                    (None, None) => wrong.push(format!("endpoint {index} of {number} is missing")),
                     (Some(row), None) => self.health(&mut wrong, (number, index), endpoint, row),
                     (None, Some(_)) => {}
                 }
                 let about: Vec<_> = mails.iter().filter(|mail| mail.text.contains(&endpoint.id)).collect();
                 if about.iter().any(|mail| mail.to != format!("t{number}@example.com")) {
-                    wrong.push(format!("a mail about endpoint {index} of {number} went to others"));
+                    wrong.push(format!("an email about endpoint {index} of {number} went to another address"));
                 }
                 let starts = 1 + endpoint.switches.iter().filter(|(active, _)| *active).count();
                 let disabled = about.iter().filter(|mail| mail.subject.contains("disabled")).count();
@@ -33,13 +33,13 @@ impl Check<'_> {
                 let faults = self.allowance.faults;
                 if disabled > starts + faults || failing > hours + faults {
                     wrong.push(format!(
-                        "endpoint {index} of {number}: {failing} mails that it fails, {disabled} that it is disabled"
+                        "endpoint {index} of {number}: {failing} emails that it fails, {disabled} that it is disabled"
                     ));
                 }
                 let is_impaired = row.is_some_and(|row| row.get("failing_since").or(row.get("disabled_at")).is_some());
                 let is_disabled = row.is_some_and(|row| row.get("disabled_at").is_some());
                 if is_impaired && about.is_empty() || is_disabled && disabled == 0 {
-                    wrong.push(format!("nobody was told of endpoint {index} of {number}"));
+                    wrong.push(format!("there was no email about endpoint {index} of {number}"));
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Check<'_> {
             wrong.push(format!("endpoint {index} of {tenant} was disabled"));
         }
         if is_active && (row.get("disabled_at").is_some() || row.get("disabled_reason").is_some()) {
-            wrong.push(format!("endpoint {index} of {tenant} is active, and called disabled"));
+            wrong.push(format!("endpoint {index} of {tenant} is active, and marked as disabled"));
         }
         let was_refused = own().filter(|logged| !logged.is_test()).any(|logged| {
             let posts = self.posts.iter().filter(|post| post.id == logged.text("webhook_id"));
@@ -97,11 +97,11 @@ impl Check<'_> {
                 || logged.attempts.iter().any(|attempt| attempt["outcome"] != "delivered")
         });
         if is_failing && !was_refused && self.allowance.faults == 0 {
-            wrong.push(format!("endpoint {index} of {tenant} is failing, and took every delivery"));
+            wrong.push(format!("endpoint {index} of {tenant} is failing, and accepted every delivery"));
         }
         let is_switched = endpoint.switches.last().is_some_and(|(active, _)| !active);
         if !is_active && !is_switched && row.get("disabled_at").is_none() {
-            wrong.push(format!("endpoint {index} of {tenant} is inactive, and nobody did it"));
+            wrong.push(format!("endpoint {index} of {tenant} is inactive without a reason"));
         }
     }
 }

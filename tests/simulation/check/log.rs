@@ -41,7 +41,7 @@ impl Check<'_> {
                 let to = (event.tenant, Some(index));
                 let is_for_it = wants && event.audience == Audience::Endpoints;
                 if !is_for_it && (found > 0 || posts.iter().any(|post| post.to == to)) {
-                    wrong.push(format!("{job} goes to endpoint {index}, which it is not for"));
+                    wrong.push(format!("{job} goes to endpoint {index}, which should not get it"));
                 }
                 let is_its_receiver = handled.get(&job).is_some_and(|handled| {
                     let is_there = endpoint.deleted.is_none_or(|deleted| handled.to < deleted.from);
@@ -75,7 +75,7 @@ impl Check<'_> {
         }
         wrong.into_iter().for_each(|wrong| self.fail("each destination has its delivery, and it ends", wrong));
         let dead: Vec<_> = self.world.state().queues.values().flat_map(|queue| queue.dead.clone()).collect();
-        dead.into_iter().for_each(|body| self.fail("nothing is a dead letter", body));
+        dead.into_iter().for_each(|body| self.fail("there are no dead letters", body));
     }
 
     /// 2. In the log: without faults, each delivery within two seconds of its event's receipt.
@@ -135,7 +135,7 @@ impl Check<'_> {
             let resent = self.resent(logged).map(|when| when.from).max().unwrap_or_default();
             let taken = posts.iter().find(|post| post.taken && post.at >= resent);
             if let Some(post) = taken.filter(|_| status != "delivered" && self.allowance.is_sound) {
-                let detail = format!("{id} is {status}, and was taken at {}", stamp(post.at));
+                let detail = format!("{id} is {status}, and was accepted at {}", stamp(post.at));
                 wrong.push(("an accepted delivery is delivered in the log", detail));
             }
             let answered = logged.attempts.iter().filter(|attempt| attempt.get("status_code").is_some()).count();
@@ -231,11 +231,14 @@ impl Check<'_> {
             answered.push((logged.text("webhook_id"), seen, told));
         }
         for (id, seen, told) in answered.into_iter().filter(|(_, seen, told)| seen != told) {
-            wrong.push(("the log has what was answered", format!("{id}: {told:?}, and receivers answered {seen:?}")));
+            wrong.push((
+                "the log has the answers of receivers",
+                format!("{id}: {told:?}, and receivers answered {seen:?}"),
+            ));
         }
         let failures = self.world.state().failures.clone();
         for failure in failures.into_iter().filter(|_| self.world.script.faults.is_empty()) {
-            wrong.push(("nothing fails where nothing goes wrong", failure));
+            wrong.push(("no delivery fails without a fault", failure));
         }
         for post in self.posts.iter().filter(|_| self.allowance.faults == 0) {
             if !self.logged.iter().any(|logged| logged.text("webhook_id") == post.id) {
@@ -256,11 +259,7 @@ impl Check<'_> {
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_collected = is_certain && self.holds_for_long() && is_inactive(endpoint, *handled);
             if is_collected && (logged.text("status") != "held" || !logged.attempts.is_empty()) {
-                wrong.push(format!(
-                    "{} is {}, and nobody asked for it",
-                    logged.text("webhook_id"),
-                    logged.text("status")
-                ));
+                wrong.push(format!("{} is {} without a request", logged.text("webhook_id"), logged.text("status")));
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("held deliveries are sent only on request", wrong));
@@ -320,7 +319,7 @@ impl Check<'_> {
                     wrong.push(format!("the test {} was not made at {}", test.delivery, stamp(test.when.to)));
                 }
                 Some(_) => {}
-                None => wrong.push(format!("the test {} is gone", test.delivery)),
+                None => wrong.push(format!("the test {} is missing", test.delivery)),
             }
         }
         wrong.into_iter().for_each(|wrong| self.fail("accepted calls take effect", wrong));

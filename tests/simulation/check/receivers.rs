@@ -73,7 +73,7 @@ impl Check<'_> {
         let Some(current) = found.first().copied().flatten() else { return Err("the secret is unknown".to_owned()) };
         let (secret, since) = &secrets[current];
         if hex::encode(hmac(secret, post.body.as_bytes())) != post.body_signature {
-            return Err("the body's signature is of another secret".to_owned());
+            return Err("the body is signed with another secret".to_owned());
         }
         if self.allowance.has_late_writes && secrets.len() > 2 {
             // The first of two rotations may have taken effect again after the second.
@@ -92,7 +92,7 @@ impl Check<'_> {
         let ends = (since.from + overlap, since.to + overlap);
         match found.get(1) {
             Some(Some(previous)) if *previous + 1 == current && post.at <= ends.1 + slack => Ok(()),
-            Some(_) => Err("a signature is of a secret that ended".to_owned()),
+            Some(_) => Err("a signature is made with an expired secret".to_owned()),
             None if current > 0 && post.at + slack < ends.0 => Err("the previous secret does not sign".to_owned()),
             None => Ok(()),
         }
@@ -114,7 +114,7 @@ impl Check<'_> {
                 wrong.push(format!("{} went to endpoint {index} of {tenant} at {}", post.id, stamp(post.at)));
             }
         }
-        wrong.into_iter().for_each(|wrong| self.fail("nothing goes to an endpoint that is off", wrong));
+        wrong.into_iter().for_each(|wrong| self.fail("inactive endpoints receive nothing", wrong));
     }
 
     fn tenants_never_meet(&mut self) {

@@ -16,7 +16,7 @@ impl Check<'_> {
         self.the_well_do_not_wait_for_the_bad();
         self.retries_are_spread();
         let overdue = std::mem::take(&mut self.world.state().overdue);
-        overdue.into_iter().for_each(|detail| self.fail("no pending delivery is overdue where nothing fails", detail));
+        overdue.into_iter().for_each(|detail| self.fail("without faults, no pending delivery is overdue", detail));
     }
 
     fn attempts_keep_the_schedule(&mut self) {
@@ -90,7 +90,7 @@ impl Check<'_> {
             let is_resent = logged.is_none_or(|logged| self.resent(logged).next().is_some());
             let waited = again.at.saturating_sub(post.at) + self.allowance.early;
             if waited < Duration::from_secs(*asked) && !is_resent && !self.allowance.has_duplicates {
-                wrong.push(format!("{} comes again after {waited:?} and not {asked} s", post.id));
+                wrong.push(format!("{} is retried after {waited:?} instead of {asked} s", post.id));
             }
         }
     }
@@ -125,7 +125,7 @@ impl Check<'_> {
                     // process.
                     let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + self.allowance.prompt;
                     if is_retry && waited > most {
-                        wrong.push(format!("{id} is tried again after {waited:?}"));
+                        wrong.push(format!("{id} is retried after {waited:?}"));
                     }
                 }
                 before = Some(ends(attempt));
@@ -138,7 +138,7 @@ impl Check<'_> {
                 }
             }
         }
-        wrong.into_iter().for_each(|wrong| self.fail("attempts are prompt where nothing goes wrong", wrong));
+        wrong.into_iter().for_each(|wrong| self.fail("without faults, attempts are prompt", wrong));
     }
 
     /// Without faults on the service's side, the first attempt at a receiver that is always healthy is made soon,
@@ -158,7 +158,7 @@ impl Check<'_> {
                 late.push(format!("{} is tried after {waited:?}", logged.text("webhook_id")));
             }
         }
-        late.into_iter().for_each(|late| self.fail("the well do not wait for the bad", late));
+        late.into_iter().for_each(|late| self.fail("good receivers do not wait for bad ones", late));
     }
 
     /// Retries have jitter: deliveries that failed together are not retried together.

@@ -51,7 +51,7 @@ impl World {
 
     /// Sends a message to a queue.
     pub async fn enqueue(&self, queue: &str, body: impl ToString) {
-        let url = self.stack.queues().get(queue).expect("a queue of that name");
+        let url = self.stack.queues().get(queue).expect("a queue with that name");
         self.stack
             .sqs_client()
             .send_message()
@@ -136,7 +136,7 @@ impl World {
 
     /// Removes and returns all messages of a queue that are visible now.
     pub async fn drain(&self, queue: &str) -> Vec<Value> {
-        let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue of that name"));
+        let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue with that name"));
         let mut messages = Vec::new();
         loop {
             let batch = sqs.receive_message().queue_url(url).max_number_of_messages(10).send().await;

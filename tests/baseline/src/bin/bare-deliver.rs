@@ -91,7 +91,10 @@ impl App {
             .iter()
             .map(|item| {
                 let text = |name: &str| {
-                    item.get(name).and_then(|value| value.as_s().ok()).cloned().ok_or("an endpoint without a text")
+                    item.get(name)
+                        .and_then(|value| value.as_s().ok())
+                        .cloned()
+                        .ok_or("an endpoint without a string attribute")
                 };
                 Ok(Endpoint { id: text("webhook_endpoint_id")?, url: text("url")?, secret: text("signing_secret")? })
             })

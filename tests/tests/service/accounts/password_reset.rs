@@ -66,7 +66,7 @@ async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
 
     let cookie = world.signed_in(&tenant.email, NEW).await;
     let listed = world.cli_get(&cookie, "api-key/list").await.body;
-    assert_eq!(listed.as_array().map(Vec::len), Some(1), "what has ended is tidied up: {listed}");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "ended sessions and keys are cleaned up: {listed}");
     assert_eq!(world.cli_get(&cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(1));
     let new = world.cli(&cookie, "api-key/create", json!({"name": "new"})).await.body["key"].clone();
     assert!(world.key_works(new.as_str().expect("a key")).await);
@@ -408,7 +408,7 @@ async fn an_unsendable_email_changes_no_answer() {
     let ask = async |email: &str| world.cli("", "request-password-reset", json!({"email": email})).await;
     let (known, unknown) = (ask("jo@acme.example.com").await, ask("nobody@example.com").await);
     assert_eq!((known.status, &known.body), (200, &unknown.body));
-    assert_eq!(world.tokens("password_reset").await.len(), 1, "nobody has it, and it expires");
+    assert_eq!(world.tokens("password_reset").await.len(), 1, "it is unknown, and it expires");
     assert_eq!(world.sign_in("jo@acme.example.com", OLD).await.status, 200);
 }
 

@@ -114,7 +114,7 @@ async fn a_throttled_purge_does_not_fail_and_continues_later() {
     world.endpoint(&jo, "http://127.0.0.1:9/", "s").await;
     world.deliver(event(&jo.id, "1")).await;
     assert_eq!(delete(&world, &jo).await.status, 200);
-    purge(&world, 3).await.expect("it is no failure");
+    purge(&world, 3).await.expect("it is not a failure");
     assert!(!left_of(&world, &jo.id).await.is_empty());
     throttled.off();
     purge(&world, 3).await.expect("a pass");

@@ -41,7 +41,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     let mail = world.mail_to("al@example.com").await;
     let text = mail["text"].as_str().expect("a text part");
     let after =
-        |label: &str| text.lines().find_map(|line| line.strip_prefix(label)).expect("it is in the mail").to_owned();
+        |label: &str| text.lines().find_map(|line| line.strip_prefix(label)).expect("it is in the email").to_owned();
     let accept = json!({
         "invitationId": after("Invitation ID: "), "tenantSlug": after("Organization slug: "), "name": "Al",
         "password": "another long password",

@@ -163,7 +163,7 @@ async fn verification_emails_are_limited_and_reveal_no_accounts() {
     let mails = async || world.mails().await.len();
     let before = mails().await;
     assert_eq!(ask("jo@acme.example.com").await.status, 200);
-    assert_eq!(mails().await, before, "a verified address gets no more mail");
+    assert_eq!(mails().await, before, "a verified address gets no more emails");
     for email in ["jo@acme.example.com", "nobody@example.com"] {
         let mut answers = Vec::new();
         for _ in 0..6 {

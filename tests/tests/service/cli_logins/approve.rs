@@ -79,7 +79,7 @@ async fn ending_all_sessions_ends_an_approval() {
     let reset = json!({"token": mail.rsplit('=').next(), "newPassword": "a new long password"});
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
     assert_eq!(poll(&world, &login).await, expired());
-    assert_eq!(approve(&world, &other.cookie, &login).await.status, 404, "nor does it become somebody else's");
+    assert_eq!(approve(&world, &other.cookie, &login).await.status, 404, "nor does it become another user's");
 
     let login = approved(&world, &member.cookie).await;
     let cookie = world.signed_in(&tenant.email, "a new long password").await;

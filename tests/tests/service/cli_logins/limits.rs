@@ -17,7 +17,7 @@ async fn a_client_makes_a_hundred_requests_an_hour() {
     assert_eq!(refused.error(), (429, "TOO_MANY_REQUESTS", ""));
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(world.tokens("cli_login").await.len(), 3);
-    assert_eq!(poll(&world, &login).await, pending(), "what was made goes on");
+    assert_eq!(poll(&world, &login).await, pending(), "existing requests continue");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +33,7 @@ async fn a_request_is_polled_sixty_times_a_minute() {
     assert_eq!(refused.error(), (429, "TOO_MANY_REQUESTS", ""));
     let seconds: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
     assert!((1..=60).contains(&seconds));
-    assert_eq!(poll(&world, &login).await["status"], "approved", "others are not held up");
+    assert_eq!(poll(&world, &login).await["status"], "approved", "others are not delayed");
     let mut strangers = other.clone();
     strangers["secret"] = json!("A".repeat(43));
     assert_eq!(poll(&world, &strangers).await, expired(), "and a stranger does not learn of it");

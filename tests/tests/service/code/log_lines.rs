@@ -133,7 +133,7 @@ fn names_of_log_lines_are_dotted_and_different() {
         assert!(is_dotted(line.name), "{}", line.name);
         assert!(line.about.ends_with('.'), "{} needs a sentence", line.name);
     }
-    for name in ["delivery failed", "attempt", "a mail was not sent", "Delivery.failed", "delivery.failed: {error}"] {
+    for name in ["delivery failed", "attempt", "an email was not sent", "Delivery.failed", "delivery.failed: {error}"] {
         assert!(!is_dotted(name), "{name}");
     }
 }

@@ -41,7 +41,7 @@ async fn saving_changes_only_changed_fields() {
     let refused = edit(&browser, &path, &moved).await;
     assert_eq!(refused.status, 409);
     says(&refused, &["A new url would get the secret headers"]);
-    assert!(refused.page().contains("value=\"http://127.0.0.1:9/new\""), "what was typed stays");
+    assert!(refused.page().contains("value=\"http://127.0.0.1:9/new\""), "the input stays");
     let bare = [&moved[..], &[("no_headers", "yes"), ("description", "")]].concat();
     edit(&browser, &path, &bare).await;
     let after = world.only_endpoint(&tenant).await;
@@ -173,7 +173,7 @@ async fn a_chosen_secret_is_shown_in_a_form_for_libraries() {
         rest.split('<').next().map(str::to_owned)
     };
     let generated = browser.press(&path, &browser.open(&path).await, "Rotate secret", &[]).await;
-    assert_eq!(shown(&generated, "library-secret"), None, "every library takes it as it is");
+    assert_eq!(shown(&generated, "library-secret"), None, "every library accepts it as it is");
     for own in ["correct horse battery staple!", "a-secret-of-ones-own", "whsec_über sechzehn Zeichen"] {
         let page = browser.open(&path).await;
         let rotated = browser.press(&path, &page, "Rotate secret", &[("own", own)]).await;
@@ -181,7 +181,7 @@ async fn a_chosen_secret_is_shown_in_a_form_for_libraries() {
         let form = shown(&rotated, "library-secret").expect("a form for libraries");
         world.deliver(event(&tenant.id, own)).await;
         let received = receiver.received().await.pop().expect("a request");
-        let library = standardwebhooks::Webhook::new(&form).expect("a secret that libraries take");
+        let library = standardwebhooks::Webhook::new(&form).expect("a secret that libraries accept");
         library.verify(&received.body, &received.headers).expect("it verifies");
     }
 }

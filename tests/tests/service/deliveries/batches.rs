@@ -42,7 +42,7 @@ async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
     assert!(second < first, "{second:?} {first:?}");
     assert!(first >= Duration::from_secs(3), "attempts in this queue have three seconds");
     assert_eq!(world.counts("slow-deliveries").await, [2, 0, 0]);
-    assert_eq!(world.counts("hanging-deliveries").await, [10, 0, 0], "what was cut off has the full time there");
+    assert_eq!(world.counts("hanging-deliveries").await, [10, 0, 0], "a cut-off attempt has the full time there");
     let waits = world.log_of(&tenant.id, Status::Pending).await;
     assert!(waits.len() == 12 && waits.iter().all(|delivery| delivery.attempts == 0), "{waits:?}");
 }

@@ -109,14 +109,14 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
         let is_new = match delivery.status {
             Status::Delivered => delivered.insert(delivery.webhook_id.to_string()),
             Status::Failed => failed.insert(delivery.job_id.clone()),
-            Status::Pending | Status::Held | Status::Ended => unreachable!("nobody will wake {delivery:?}"),
+            Status::Pending | Status::Held | Status::Ended => unreachable!("{delivery:?} will not be woken"),
         };
         assert!(is_new, "{delivery:?} is there twice");
         let is_dead = delivery.webhook_endpoint_id.is_some_and(|id| id.to_string() == dead);
         assert_eq!((is_dead, delivery.attempts >= 3), (delivery.status == Status::Failed, is_dead), "{delivery:?}");
     }
-    assert_eq!(failed.len(), events, "what nobody took is failed");
-    assert_eq!(delivered.difference(&taken).count(), 0, "nothing is delivered that no receiver took");
+    assert_eq!(failed.len(), events, "unaccepted deliveries have failed");
+    assert_eq!(delivered.difference(&taken).count(), 0, "only accepted deliveries are delivered");
     let unlogged = unlogged(said);
     let missing: Vec<_> = taken.difference(&delivered).collect();
     assert!(missing.iter().all(|id| unlogged.contains(*id)), "{missing:?} but {unlogged:?}");
@@ -296,7 +296,7 @@ async fn rough_receivers_and_many_hosts_cost_no_attempt() {
 
 /// The full version: `cargo test --release -p tests -- --ignored thousand_hosts`.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes half a minute; the one above is the same in small"]
+#[ignore = "takes half a minute; the test above is a smaller version"]
 async fn rough_receivers_and_a_thousand_hosts_cost_no_attempt() {
     deliver_beside_rough_ones(10, 100, 1024, 200, 10).await;
 }

@@ -155,7 +155,7 @@ async fn a_recovery_joins_only_one_of_the_same_status() {
         world.rpc(&tenant.key, "deliveries/recover", fields).await.ok()["recovery_id"].clone()
     };
     let (failed, held) = (call("failed").await, call("held").await);
-    assert_ne!(failed, held, "nobody asked for what is held of the time of the first");
+    assert_ne!(failed, held, "the held delivery from the first period was not requested");
     assert_eq!((call("failed").await, call("held").await), (failed, held));
 }
 
@@ -252,7 +252,7 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
     }
     set_active(&world, &tenant, &endpoint, true).await;
     handle(&again(&held), 0).await;
-    assert_eq!(receiver.count().await, 0, "it is known, and not sent by itself");
+    assert_eq!(receiver.count().await, 0, "it is listed, and not sent automatically");
     handle(&delivered, 0).await;
     set_active(&world, &tenant, &endpoint, false).await;
     for (batch, left) in [(&delivered, 1), (&again(&delivered), 0)] {

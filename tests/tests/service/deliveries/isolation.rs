@@ -59,7 +59,7 @@ async fn wait_since(world: &World, tenant: &Tenant, endpoint: &str, job: impl To
 async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds().await {
-        assert!(Instant::now() < deadline, "it does not come");
+        assert!(Instant::now() < deadline, "it does not arrive");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -109,7 +109,7 @@ async fn an_attempt_that_takes_too_long_is_cut_off_and_repeated() {
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!((late.requests(), waiting(&world).await), (1, [0, 0, 1, 0]));
     let waits = world.only_logged(&tenant.id).await;
-    assert_eq!((waits.status, waits.attempts), (Status::Pending, 0), "what was cut off is no attempt");
+    assert_eq!((waits.status, waits.attempts), (Status::Pending, 0), "a cut-off attempt does not count");
     assert!(
         waits.next_attempt_at.is_some_and(|at| at <= Timestamp::now()) && waits.last_attempt.is_none(),
         "{waits:?}"
@@ -504,7 +504,7 @@ async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
     // these, and one more for each success.
     for (at_once, taken) in receiver.seen() {
         let most = if taken == 0 { 5 } else { 15 + taken };
-        assert!(at_once <= most, "{at_once} at once, though it had taken {taken}");
+        assert!(at_once <= most, "{at_once} at once, though it had accepted {taken}");
     }
 }
 
@@ -538,7 +538,7 @@ async fn hanging_receivers_delay_no_other_receiver() {
     assert_eq!(untried(&world, &noisy.id).await.len(), 50 * 20);
     for receiver in &hanging {
         let arrivals = receiver.arrivals().await.len();
-        assert!(arrivals <= 6, "{arrivals}: the first one, its trial, and so many at once that have time");
+        assert!(arrivals <= 6, "{arrivals}: the first one, its trial, and the concurrent ones with full time");
     }
 }
 

@@ -35,7 +35,7 @@ async fn a_result_appears_at_once_even_while_others_of_its_batch_hang() {
     // Each is due within seconds, and perhaps in a batch of its own.
     let polls = [(); 2].map(|()| async { while world.poll("hanging-deliveries").await == 0 {} });
     tokio::select! {
-        _ = join_all(polls) => panic!("the hanging one has its time"),
+        _ = join_all(polls) => panic!("the hanging one has its full time"),
         hanging = seen => assert_eq!(hanging, (Status::Pending, 0)),
     }
 }
@@ -127,7 +127,7 @@ async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     let events = |from: usize| records((from..from + 20).map(|job| event(&tenant.id, job)));
     let answer = world.stack.invoke("webhooks-deliver", events(0)).await.expect("an answer");
-    assert_eq!(answer, json!({"batchItemFailures": []}), "what arrived is not sent again");
+    assert_eq!(answer, json!({"batchItemFailures": []}), "arrived events are not sent again");
     let logged = world.log(&tenant.id).await;
     let spread: HashSet<u8> = logged.iter().map(|delivery| delivery.id.shard).collect();
     assert!(spread.len() > 1 && logged.len() == 20, "{spread:?}");

@@ -153,7 +153,7 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
     poll_hanging(&world, 52).await;
-    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each comes once, whatever messages it has");
+    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each arrives once, whatever messages it has");
     let received = receiver.received().await;
     for (delivery, payload) in &waits {
         let its = received.iter().find(|one| one.header("webhook-id") == delivery.webhook_id.to_string());

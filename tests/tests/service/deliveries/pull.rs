@@ -312,7 +312,7 @@ async fn a_lease_of_a_deleted_endpoint_can_be_settled() {
     let good = settle_one(&world, &tenant, &taken[0], json!({"status_code": 200})).await;
     assert_eq!(good, result(&taken[0], "settled", Some("delivered")));
     let bad = settle_one(&world, &tenant, &taken[1], json!({"status_code": 500})).await;
-    assert_eq!(bad, result(&taken[1], "settled", Some("ended")), "nobody can take it again");
+    assert_eq!(bad, result(&taken[1], "settled", Some("ended")), "it cannot be received again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,7 +164,7 @@ async fn a_throttled_page_is_completed_in_the_same_sweep() {
             world.poll("deliveries").await;
         }
     };
-    tokio::time::timeout(SECOND * 20, delivered).await.expect("all are sent again");
+    tokio::time::timeout(SECOND * 20, delivered).await.expect("all are resent");
     let recoveries = log.recoveries(&id(&tenant), None).await.expect("the recoveries");
     assert_eq!((recoveries[0].resent, recoveries[0].done), (3, true));
 }
@@ -189,7 +189,7 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
     }
     throttled.set(bad.id.clone()).expect("it is set once");
     let swept = world.stack.invoke("deliveries-wake", json!({})).await;
-    assert!(swept.is_err(), "somebody has to look at it");
+    assert!(swept.is_err(), "an operator has to look at it");
     let recovery =
         async |tenant: &Tenant| world.delivery_log().recoveries(&id(tenant), None).await.expect("it is read");
     let (bad, good) = (recovery(&bad).await, recovery(&good).await);

@@ -34,8 +34,8 @@ async fn the_library_verifies_by_the_secrets_text_and_bytes() {
     assert_eq!(received.len(), secrets.len() + 1);
     for delivery in received {
         let number: usize = delivery.path[1..].parse().expect("a number");
-        let webhook = Webhook::new(secrets[number]).expect("the library takes it");
-        webhook.verify(&delivery.body, &delivery.headers).expect("verified the obvious way");
+        let webhook = Webhook::new(secrets[number]).expect("the library accepts it");
+        webhook.verify(&delivery.body, &delivery.headers).expect("verified in the obvious way");
         delivery.verify(secrets[number]);
         assert_eq!(delivery.header("webhook-signature").split(' ').count(), 2);
     }

@@ -63,13 +63,13 @@ async fn a_long_wait_has_no_message_until_its_minute_comes() {
     attempt(&world).await;
     assert_eq!(receiver.count().await, 1);
     world.sweep(in_minutes(15)).await;
-    assert!(world.drain("deliveries").await.is_empty(), "its minute has not come");
+    assert!(world.drain("deliveries").await.is_empty(), "its minute has not begun");
     world.sweep(in_minutes(21)).await;
     world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
     attempt(&world).await;
     assert_eq!((receiver.count().await, world.only_logged(&tenant.id).await.status), (2, Status::Delivered));
     world.sweep(in_minutes(40)).await;
-    assert!(world.drain("deliveries").await.is_empty(), "nobody wakes what is delivered");
+    assert!(world.drain("deliveries").await.is_empty(), "a delivered delivery is not woken");
 }
 
 /// A sweep runs at some second of its minute. All attempts due in that minute before it would be made at once.
@@ -79,7 +79,7 @@ async fn attempts_due_before_the_sweep_come_a_minute_late() {
     let at = world.only_logged(&tenant.id).await.next_attempt_at.expect("it waits");
     let second = Duration::from_secs(1);
     world.sweep(at.after(second * 30)).await;
-    assert!(world.drain("deliveries").await.is_empty(), "it comes in half a minute");
+    assert!(world.drain("deliveries").await.is_empty(), "it is due in half a minute");
     assert_eq!(world.counts("deliveries").await, [0, 0, 1]);
     world.put_cursors(&json!({})).await;
     world.sweep(at.after(second * 61)).await;
@@ -294,7 +294,7 @@ async fn an_unreadable_delivery_does_not_block_its_partition() {
     broken.remove("event").expect("it has an event");
     world.put("deliveries", broken).await;
     let tick = json!({"time": in_minutes(16)});
-    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "somebody has to look at it");
+    assert!(world.stack.invoke("deliveries-wake", tick).await.is_err(), "an operator has to look at it");
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
 
@@ -357,7 +357,7 @@ async fn a_refusing_queue_blocks_neither_other_queues_nor_minutes() {
     broken.on();
     for minutes in [17, 19] {
         let swept = world.stack.invoke("deliveries-wake", json!({"time": in_minutes(minutes)})).await;
-        assert_eq!(swept.is_err(), minutes == 17, "somebody has to look at the queue");
+        assert_eq!(swept.is_err(), minutes == 17, "an operator has to look at the queue");
     }
     for (queue, waits) in [("deliveries", vec![good, later]), ("hanging-deliveries", vec![hanging])] {
         let ids = world.drain(queue).await.into_iter().map(|message| message["delivery_id"].clone());

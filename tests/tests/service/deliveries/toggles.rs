@@ -42,7 +42,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
             let some = jobs.by_ref().take(events / toggles / 2).collect();
             send(some).await;
             quiet(&world).await;
-            assert_eq!(receiver.count().await, before, "nothing goes to an inactive endpoint");
+            assert_eq!(receiver.count().await, before, "an inactive endpoint gets nothing");
         }
     }
     send(jobs.collect()).await;

@@ -212,10 +212,10 @@ async fn move_gives_an_account_another_address() {
     assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));
     let before = world.mails().await.len();
     world.rpc("", "auth/requestPasswordReset", json!({"email": old})).await.ok();
-    assert_eq!(world.mails().await.len(), before, "nobody has the old address");
+    assert_eq!(world.mails().await.len(), before, "the old address is free");
     let reset =
         async |token: &str| world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await.status;
-    assert_eq!(reset(&stale).await, 400, "the old mailbox gets nothing any more");
+    assert_eq!(reset(&stale).await, 400, "the old mailbox gets no more emails");
 
     assert_eq!(world.cli("", "request-password-reset", json!({"email": new})).await.status, 200);
     assert_eq!(reset(&token(&world.mail_to(new).await)).await, 200);

@@ -59,9 +59,9 @@ async fn run(path: &str) {
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{path} failed with {}:\n{said}\n{errors}", output.status);
     for answer in answers {
-        answer
-            .is_in(&said)
-            .unwrap_or_else(|missing| unreachable!("{path} says that this comes: {missing}\nThis came:\n{said}"));
+        answer.is_in(&said).unwrap_or_else(|missing| {
+            unreachable!("{path} shows output that is missing: {missing}\nThe output was:\n{said}")
+        });
     }
     stack.stop().await;
 }

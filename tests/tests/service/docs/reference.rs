@@ -16,7 +16,7 @@ const PAGE: &str = "docs/reference.md";
 const EVERYWHERE: [&str; 6] = ["200", "303", "400", "413", "500", "503"];
 
 /// The description of the API.
-static DOCUMENT: LazyLock<Value> = LazyLock::new(|| local::openapi().expect("the functions fit to the template"));
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| local::openapi().expect("the functions match the template"));
 
 /// Every route that is described: as `METHOD /path`, with its operation and the responses that it refers to.
 fn described() -> BTreeMap<String, Value> {

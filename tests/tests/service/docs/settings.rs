@@ -48,7 +48,7 @@ fn resource(template: &Value, value: &str) -> String {
         if value.contains('/') { ("AWS::SQS::Queue", "queue") } else { ("AWS::DynamoDB::Table", "table") };
     let wanted = format!("{}{suffix}", last(value, '/').replace('-', ""));
     let found = resources(template, kind).find(|(name, _)| name.to_lowercase() == wanted);
-    found.unwrap_or_else(|| unreachable!("no resource is called {value}")).0.to_owned()
+    found.unwrap_or_else(|| unreachable!("no resource is named {value}")).0.to_owned()
 }
 
 #[test]

@@ -189,7 +189,7 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let (start, ago) = (Timestamp::now(), |seconds| Timestamp::now().before(Duration::from_secs(seconds)));
     let (first, gone) = (failed(ago(60), 500), failed(ago(60), 410));
     assert_eq!(note(&first).await, Some(Consequence::Failing));
-    assert_eq!(note(&first).await, None, "it is no news");
+    assert_eq!(note(&first).await, None, "it is not a change");
 
     endpoints.note_answered(&owner, endpoint, ago(30)).await.expect("a call");
     for late in [&first, &gone] {
@@ -223,7 +223,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     let error = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!(error, json!({"at": first.at, "reason": "status_5xx", "status_code": 500}));
     world.deliver(event(&tenant.id, "2")).await;
-    assert_eq!(noted(&world, &tenant, &endpoint).await, Some(error), "it is of the same minute");
+    assert_eq!(noted(&world, &tenant, &endpoint).await, Some(error), "it is from the same minute");
 
     let before = first.at.before(Duration::from_secs(61)).as_millisecond();
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;

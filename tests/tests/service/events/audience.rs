@@ -68,7 +68,7 @@ async fn an_endpoint_gets_only_the_events_that_it_wants() {
     };
     assert_eq!(got("job.completed"), ["/all", "/both", "/completed"]);
     assert_eq!(got("job.failed"), ["/all", "/both", "/failed"]);
-    assert_eq!(world.log(&tenant.id).await.len(), 6, "what is not wanted is not logged");
+    assert_eq!(world.log(&tenant.id).await.len(), 6, "unwanted events are not logged");
 }
 
 #[tokio::test(flavor = "multi_thread")]

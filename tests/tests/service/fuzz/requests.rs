@@ -108,7 +108,7 @@ fn noise(rng: &mut Rng, bytes: &mut Vec<u8>) {
 /// The response up to the end of the connection. `None` is valid, too, if the service may close the connection or did
 /// not read everything.
 async fn exchange(address: &str, request: &[u8]) -> Option<Vec<u8>> {
-    let mut stream = TcpStream::connect(address).await.expect("the API takes connections");
+    let mut stream = TcpStream::connect(address).await.expect("the API accepts connections");
     drop(stream.write_all(request).await);
     let mut answer = Vec::new();
     let ended = match timeout(QUIET, stream.read_to_end(&mut answer)).await {

@@ -69,7 +69,7 @@ async fn a_cookie_in_the_headers_is_no_more_than_one_apart_from_them() {
         let (status, body) = call(&world, "POST", "sign-out", cookies, headers).await;
         assert_eq!((status, &body["code"]), (403, &json!("INVALID_ORIGIN")));
     }
-    assert_eq!(who(&world, json!([own]), json!({})).await, json!(jo.email), "nobody was signed out");
+    assert_eq!(who(&world, json!([own]), json!({})).await, json!(jo.email), "no user was signed out");
     // An empty one does not count.
     assert_eq!(call(&world, "POST", "sign-out", json!([""]), json!({"cookie": " "})).await.0, 200);
     let signed_out = json!({"cookie": own, "origin": world.stack.api()});

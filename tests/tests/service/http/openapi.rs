@@ -145,7 +145,7 @@ fn undescribed(part: &Value, path: &str, missing: &mut Vec<String>) -> usize {
 fn every_property_and_parameter_is_described() {
     let mut missing = Vec::new();
     let count = undescribed(&document(), "", &mut missing);
-    assert!(missing.is_empty(), "say what they are for with `about`, or in the comment of the field: {missing:#?}");
+    assert!(missing.is_empty(), "describe them with `about`, or in the comment of the field: {missing:#?}");
     assert!(count > 400, "{count}");
 }
 

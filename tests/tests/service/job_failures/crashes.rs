@@ -185,7 +185,7 @@ async fn survive(events: usize) {
     assert_eq!(taken.len(), events, "nothing is lost");
     let hours = usize::try_from(minute + 70).expect("a number") / 60 + 1;
     let told = told(&world).await;
-    assert!((1..=hours).contains(&told.len()), "{} mails in {hours} hours", told.len());
+    assert!((1..=hours).contains(&told.len()), "{} emails in {hours} hours", told.len());
     let counted = told.iter().map(|(_, count)| count.trim_start_matches("about ").parse::<usize>().expect("a number"));
     let counted: usize = counted.sum();
     assert!((events.min(100)..=2 * events).contains(&counted), "{told:?}");

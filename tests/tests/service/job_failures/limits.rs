@@ -87,7 +87,7 @@ async fn a_batch_writes_once_per_workflow_and_reads_nothing() {
     let mut completed = event(&acme.id, "well");
     completed["skip_callbacks"] = json!(true);
     world.deliver(completed).await;
-    assert_eq!(calls().await, [] as [&str; 0], "a job that ends well costs nothing");
+    assert_eq!(calls().await, [] as [&str; 0], "a completed job costs nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]

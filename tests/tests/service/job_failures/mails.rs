@@ -139,7 +139,7 @@ async fn the_first_failure_sends_an_email_and_then_one_an_hour() {
     }
     world.deliver(failed(&tenant.id, "b", 0)).await;
     sweep(&world, later(60 * MINUTE)).await;
-    assert_eq!(told(&world).await, [said("a", "1"), said("b", "1")], "another workflow is told at once");
+    assert_eq!(told(&world).await, [said("a", "1"), said("b", "1")], "another workflow is reported at once");
     sweep(&world, later(61 * MINUTE)).await;
     assert_eq!(told(&world).await.pop(), Some(said("a", "5")));
     let mail = mails(&world).await.pop().expect("a mail");
@@ -204,7 +204,7 @@ async fn no_email_if_disabled_unverified_or_deleted() {
     assert!(is_told(&world, &tenant, 3).await);
     world.member(&tenant, "al@example.com", "member").await;
     owner(false).await;
-    assert!(!is_told(&world, &tenant, 4).await, "a member who is verified does not count");
+    assert!(!is_told(&world, &tenant, 4).await, "a verified member does not count");
     owner(true).await;
     assert!(is_told(&world, &tenant, 5).await);
     let nobody = Tenant { id: "nobody".to_owned(), ..tenant.clone() };

@@ -193,5 +193,5 @@ async fn a_request_in_progress_is_answered_when_the_runner_stops() {
     busy.read_to_string(&mut answer).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     timeout(PATIENCE, stopped).await.expect("it stops").expect("it stops");
-    TcpStream::connect(&door).await.expect_err("nobody listens any more");
+    TcpStream::connect(&door).await.expect_err("the port is closed");
 }

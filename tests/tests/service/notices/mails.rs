@@ -129,7 +129,7 @@ async fn a_brief_failure_sends_no_email_and_a_flapping_one_an_hour() {
     world.deliver(event(&tenant.id, "1")).await;
     world.deliver(event(&tenant.id, "2")).await;
     sweep(&world, later(0)).await;
-    assert_eq!(subjects(&world).await.len(), 0, "it has recovered before anybody was told");
+    assert_eq!(subjects(&world).await.len(), 0, "it recovered before the email");
     world.deliver(event(&tenant.id, "3")).await;
     sweep(&world, later(MINUTE)).await;
     assert_eq!(subjects(&world).await, [FAILING]);
@@ -149,7 +149,7 @@ async fn a_fresh_start_is_a_new_story() {
     world.deliver(event(&tenant.id, "1")).await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     sweep(&world, later(0)).await;
-    assert_eq!(subjects(&world).await.len(), 0, "its owner knows already");
+    assert_eq!(subjects(&world).await.len(), 0, "its owner has been notified already");
     world.deliver(event(&tenant.id, "2")).await;
     sweep(&world, later(MINUTE)).await;
     assert_eq!(subjects(&world).await, [DISABLED]);

@@ -247,7 +247,7 @@ async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
     by_key(&world, &owner, same).await.ok();
     assert_eq!(by_key(&world, &owner, other.clone()).await.status, 500);
     assert_eq!(read(&world, &owner).await, settings(FIRST, false));
-    assert!(told(&world).await.is_empty(), "nobody is told of what was not done");
+    assert!(told(&world).await.is_empty(), "no email is sent about a refused change");
     fails.off();
     assert_eq!(*by_key(&world, &owner, other).await.ok(), settings("alerts@example.com", true));
     assert_eq!(told(&world).await.len(), 2);
@@ -364,7 +364,7 @@ async fn an_organization_changes_the_address_ten_times_an_hour() {
     assert!((3_500..=3_600).contains(&wait), "{wait}");
     assert_eq!(told(&world).await.len(), 20);
     let disabled = by_key(&world, &ours, json!({"disable_job_failure_notifications": true})).await;
-    assert_eq!(*disabled.ok(), settings("alerts9@example.com", true), "what sends no mail is not limited");
+    assert_eq!(*disabled.ok(), settings("alerts9@example.com", true), "changes without an email are not limited");
     notify(&world, &theirs, "more@example.com").await.ok();
 }
 

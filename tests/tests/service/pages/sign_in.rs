@@ -356,7 +356,7 @@ async fn a_client_is_approved_only_by_a_button() {
     assert!(unsure.page().contains("I just started this sign-in myself"), "a click alone shows the page again");
     for value in ["", "no", "on"] {
         let untrue = post(&world, &cookie, &filled(&page, "Approve sign-in", &[("sure", value)])).await;
-        assert!(untrue.page().contains("I just started this sign-in myself"), "{value}: no box sends this");
+        assert!(untrue.page().contains("I just started this sign-in myself"), "{value}: no checkbox sends this");
     }
     assert_eq!(poll(&world, &login).await, "pending");
     let without_session = post(&world, "", &approve).await;
@@ -388,7 +388,7 @@ async fn the_page_approves_as_the_account_that_it_has_shown() {
     assert!(page.page().contains("wants to sign in as <strong>jo@other.example.com</strong>"));
     assert_eq!(poll(&world, &login).await, "pending");
     let out = post(&world, &other.cookie, &filled(&page, "Sign out", &[])).await;
-    assert_eq!(out.headers["location"].to_str().expect("a text"), query, "to go on with another account");
+    assert_eq!(out.headers["location"].to_str().expect("a text"), query, "to continue with another account");
 }
 
 #[tokio::test(flavor = "multi_thread")]
