@@ -94,7 +94,8 @@ fn example(language: &str) -> String {
 
 /// The values that an example in another language returns for each of the requests.
 async fn returned(program: &str, arguments: &[&str], script: &str) -> Option<Value> {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().await;
+    let version = if program == "go" { "version" } else { "--version" };
+    let found = Command::new(program).arg(version).stdout(Stdio::null()).status().await;
     if !found.is_ok_and(|status| status.success()) {
         return None;
     }
@@ -142,6 +143,43 @@ console.log(JSON.stringify(given.requests.map((headers) => verify(given.secret, 
 "#;
     // Only the tests in a browser need Node.js.
     if let Some(returned) = returned("node", &["--input-type=module", "-e"], &script).await {
+        assert_eq!(returned, expected());
+    }
+}
+
+#[tokio::test]
+async fn the_go_example_returns_false_for_hostile_headers() {
+    let imports = "package main\n\nimport (\n\t\"encoding/json\"\n\t\"os\"\n)\n";
+    let script = example("go").replace("package receiver\n", imports)
+        + r#"
+func main() {
+	var given struct {
+		Secret, Body string
+		Requests     []map[string]string
+	}
+	file, err := os.ReadFile(os.Args[1])
+	if err != nil || json.Unmarshal(file, &given) != nil {
+		os.Exit(1)
+	}
+	results := []bool{}
+	for _, request := range given.Requests {
+		headers := http.Header{}
+		for name, value := range request {
+			headers.Set(name, value)
+		}
+		results = append(results, Verify(given.Secret, headers, []byte(given.Body)))
+	}
+	json.NewEncoder(os.Stdout).Encode(results)
+}
+"#;
+    let folder = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
+    std::fs::create_dir(&folder).expect("a folder");
+    let program = folder.join("main.go");
+    std::fs::write(&program, script).expect("written");
+    // Only CI needs Go.
+    let returned = returned("go", &["run"], program.to_str().expect("UTF-8")).await;
+    std::fs::remove_dir_all(&folder).expect("it is removed");
+    if let Some(returned) = returned {
         assert_eq!(returned, expected());
     }
 }
