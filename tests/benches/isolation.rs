@@ -58,10 +58,10 @@ async fn main() {
     let mut controls = Vec::new();
     println!("{HEAD}");
     for scenario in scenarios.into_iter().filter(|scenario| wanted(&scenario.to_string())) {
-        let nobody = control(&local, &mut controls, Scenario::NOBODY).await;
+        let absent = control(&local, &mut controls, Scenario::ABSENT).await;
         let good = control(&local, &mut controls, scenario.good()).await;
         let outcome = run::run(&local, scenario).await;
-        let broken = outcome.broken(scenario, &controls[nobody].1, &controls[good].1);
+        let broken = outcome.broken(scenario, &controls[absent].1, &controls[good].1);
         is_well &= broken.is_empty();
         let verdict = if broken.is_empty() { "ok".to_owned() } else { format!("**broken: {}**", broken.join(", ")) };
         println!("{}", outcome.row(scenario, &verdict));

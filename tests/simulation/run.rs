@@ -239,8 +239,8 @@ pub(crate) async fn produce(world: Arc<World>, tenants: Vec<String>) {
         let mut body = json!({"event": name, "tenant_id": tenant, "job_id": job, "result": {"n": event.number}});
         match event.audience {
             Audience::Endpoints => {}
-            Audience::Nobody | Audience::Callback => {
-                body["skip_callbacks"] = json!(event.audience == Audience::Nobody);
+            Audience::None | Audience::Callback => {
+                body["skip_callbacks"] = json!(event.audience == Audience::None);
                 body["callback_url"] = json!(url((event.tenant, None)));
                 body["callback_secret"] = json!(callback_secret(event.tenant));
             }

@@ -134,7 +134,7 @@ pub(crate) enum Audience {
     Callback,
     /// A callback at an origin that no other event uses.
     OwnCallback,
-    Nobody,
+    None,
 }
 
 /// A call of the API by a tenant, repeated until it is answered.
@@ -346,7 +346,7 @@ fn manner(rng: &mut Rng) -> Manner {
 fn event(rng: &mut Rng, span: Time, tenants: &[Tenant], number: usize) -> Event {
     let audience = match rng.u32(0..10) {
         0..2 => Audience::Callback,
-        2..3 => Audience::Nobody,
+        2..3 => Audience::None,
         _ => Audience::Endpoints,
     };
     let within = if rng.bool() { span } else { Duration::from_secs(2) };

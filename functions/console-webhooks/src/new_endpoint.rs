@@ -122,7 +122,7 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
     match once.answer(create).await? {
         Answer::New(created) => Ok(created),
         Answer::Known(answer) => {
-            serde_json::from_str(answer.get()).map_err(Error::internal("reading what a form was answered with"))
+            serde_json::from_str(answer.get()).map_err(Error::internal("reading the stored answer to a form"))
         }
     }
 }

@@ -156,7 +156,7 @@ impl FailedJobs {
             common::log!("job_failures.quota_reached", %tenant);
             metrics::count("FailureMailsUsedUp");
         }
-        self.table.told(tenant, workflow, &failing, now).await?;
+        self.table.reported(tenant, workflow, &failing, now).await?;
         Ok(!is_last)
     }
 }

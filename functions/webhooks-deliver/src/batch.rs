@@ -22,7 +22,7 @@ pub(crate) struct Batch {
     /// Whether events wait for an invocation: a record of the batch has waited too long.
     pub(crate) is_late: bool,
     /// The number of short attempts in progress that the batch waits for.
-    pub(crate) under_way: AtomicUsize,
+    pub(crate) in_progress: AtomicUsize,
     /// The failed jobs, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
     /// Sends ended attempts to the ledger.
@@ -43,7 +43,7 @@ impl Batch {
             last_start,
             tally: Tally::default(),
             is_late,
-            under_way: AtomicUsize::new(0),
+            in_progress: AtomicUsize::new(0),
             failed: Mutex::default(),
             finished,
         }

@@ -35,7 +35,7 @@ pub(crate) async fn event(
     let Stores { endpoints, reads, .. } = &ledger.stores;
     let endpoints = match event.audience {
         Audience::Endpoints => reads.endpoints(&event.tenant, endpoints).await?,
-        Audience::Nobody | Audience::Callback { .. } => Arc::default(),
+        Audience::None | Audience::Callback { .. } => Arc::default(),
     };
     let now = Timestamp::now();
     let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name));
@@ -57,7 +57,7 @@ pub(crate) async fn event(
 /// The deliveries of an event to these endpoints of its tenant, or to its callback.
 fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<Outgoing<'a>> {
     match &event.audience {
-        Audience::Nobody => Vec::new(),
+        Audience::None => Vec::new(),
         Audience::Callback { url, secret } => {
             let callback = Destination::Callback { url: url.clone(), secret: secret.clone() };
             vec![Outgoing::first(record, event, callback, None)]

@@ -41,18 +41,19 @@ use tokio::{sync::mpsc, time::Instant};
 use crate::{
     batch::{Batch, all},
     failures::Notes,
+    in_progress::InProgress,
     ledger::Ledger,
     receivers::Receivers,
     record::{Record, Undone},
     sender::Sender,
     slots::Slots,
     stores::Stores,
-    under_way::UnderWay,
 };
 
 mod batch;
 mod failures;
 mod fresh;
+mod in_progress;
 mod ledger;
 mod news;
 mod observe;
@@ -69,7 +70,6 @@ mod standing;
 mod stores;
 mod trials;
 mod turn;
-mod under_way;
 
 /// The time kept free at the end of an invocation to store the results of the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
@@ -84,7 +84,7 @@ struct App {
     sender: Sender,
     ledger: Ledger,
     notes: Notes,
-    under_way: UnderWay,
+    in_progress: InProgress,
 }
 
 /// Builds the function with the settings in `env`.
@@ -107,7 +107,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
     let ledger = Ledger { stores, schedule, disable_after: disable_after(env)? };
     let notes = Notes::new(JobFailures::from_env(env, &aws)?);
-    Ok(Deliver { app: Arc::new(App { sender, ledger, notes, under_way: UnderWay::default() }) })
+    Ok(Deliver { app: Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() }) })
 }
 
 /// The certificate authorities of the machine. Read once per process: a test run starts hundreds of functions.
@@ -179,7 +179,7 @@ impl App {
     }
 
     async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
-        let Self { sender, ledger, under_way, .. } = self;
+        let Self { sender, ledger, in_progress, .. } = self;
         let body = record.body.as_deref().unwrap_or_default();
         let (record, sent_at) = Record::of(index, record);
         if batch.queue.is_none() {
@@ -188,7 +188,7 @@ impl App {
             return fresh::event(&record, event, sender, ledger, batch).await;
         }
         let due = parse_message(body)?;
-        match under_way.begin(due.clone()) {
+        match in_progress.begin(due.clone()) {
             // Boxed, like other rare paths, since the future of every record has the size of the largest path.
             Some(mark) => Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await,
             // This process already handles the same attempt for another record.
@@ -233,7 +233,7 @@ mod tests {
             },
             ledger: Ledger { stores, schedule: Vec::new(), disable_after: Duration::ZERO },
             notes: Notes::new(JobFailures::from_env(&env, &aws).expect("settings")),
-            under_way: UnderWay::default(),
+            in_progress: InProgress::default(),
         };
         Deliver { app: Arc::new(app) }
     }

@@ -11,7 +11,7 @@ use common::{
     },
 };
 
-use crate::{standing::Shown, under_way::Mark};
+use crate::{in_progress::Mark, standing::Shown};
 
 /// The maximum delay of an attempt that the log does not note: well below the ten minutes after which the sweep resends
 /// its message.

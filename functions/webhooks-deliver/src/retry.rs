@@ -13,13 +13,13 @@ use common::{
 
 use crate::{
     batch::Batch,
+    in_progress::Mark,
     ledger::Ledger,
     outgoing::Outgoing,
     plan::Due,
     record::{Record, Undone},
     sender::Sender,
     stores::Stores,
-    under_way::Mark,
 };
 
 /// SQS may deliver a message slightly early. An attempt that is early by at most this is made immediately.

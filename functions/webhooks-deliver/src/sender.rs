@@ -30,7 +30,7 @@ use crate::{
     slots::{Lane, NoSlot, Slot, Slots},
     standing::{Shown, Standing},
     trials::LONGEST_TRIAL,
-    turn::{LATER, SHORTLY, Turn, longest, put_off, rest},
+    turn::{LATER, SHORTLY, Turn, longest, postponed, rest},
 };
 
 /// The time that an attempt waits if there is no file descriptor for it, so that other attempts can end.
@@ -90,13 +90,13 @@ impl Sender {
         let slot = match turn {
             Turn::Elsewhere(queue) => {
                 let is_urgent = standing == Standing::Slow || from != Queue::Shared || outgoing.is_test();
-                let until = if is_urgent { now } else { put_off(now, LATER, now) };
+                let until = if is_urgent { now } else { postponed(now, LATER, now) };
                 return outgoing.ended(AttemptResult::Postponed(until), queue);
             }
             Turn::AfterTrial => return self.after_trial(outgoing, now),
             Turn::Soon => {
                 let lane = self.lane(&outgoing, Queue::Shared, standing, now);
-                self.slots.take_soon(lane, standing, &batch.under_way, batch.last_start).await
+                self.slots.take_soon(lane, standing, &batch.in_progress, batch.last_start).await
             }
             Turn::Waits(queue) => {
                 let lane = self.lane(&outgoing, queue, standing, now);
@@ -110,10 +110,10 @@ impl Sender {
         };
         match slot {
             Ok(slot) if turn == Turn::Soon => {
-                batch.under_way.fetch_add(1, Ordering::Relaxed);
+                batch.in_progress.fetch_add(1, Ordering::Relaxed);
                 // Boxed, since the future takes thousands of bytes, which waiting attempts would reserve.
                 let ended = Box::pin(self.attempt(outgoing, slot, batch)).await;
-                batch.under_way.fetch_sub(1, Ordering::Relaxed);
+                batch.in_progress.fetch_sub(1, Ordering::Relaxed);
                 ended
             }
             Ok(slot) => Box::pin(self.attempt(outgoing, slot, batch)).await,
@@ -152,7 +152,7 @@ impl Sender {
                 let waits_since = delivery.next_attempt_at.unwrap_or(delivery.created_at);
                 let waits_since = if is_asked_for { now } else { waits_since };
                 let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
-                let until = put_off(silent_since.map_or(waits_since, |since| since.min(waits_since)), least, now);
+                let until = postponed(silent_since.map_or(waits_since, |since| since.min(waits_since)), least, now);
                 // The delivery expires at the end.
                 let until = until.min(delivery.fails_at);
                 outgoing.ended(AttemptResult::Postponed(until), queue)

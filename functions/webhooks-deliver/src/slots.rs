@@ -89,12 +89,12 @@ impl Slots {
 
     /// Waits for a slot for an attempt that must be short. If the receiver or its tenant has its maximum in progress,
     /// the attempt waits only while the receiver keeps answering, or while its batch waits anyway for other attempts
-    /// (`under_way` is their number), and never longer than an attempt may take.
+    /// (`in_progress` is their number), and never longer than an attempt may take.
     pub(crate) async fn take_soon(
         &self,
         lane: Lane,
         standing: Standing,
-        under_way: &AtomicUsize,
+        in_progress: &AtomicUsize,
         last_start: Instant,
     ) -> Result<Slot, NoSlot> {
         let began = Instant::now();
@@ -107,7 +107,7 @@ impl Slots {
         let mut pause = PATIENCE;
         let at_most = began + SOON;
         while Instant::now() < last_start {
-            let waits_anyway = under_way.load(Ordering::Relaxed) > 0 && Instant::now() < at_most;
+            let waits_anyway = in_progress.load(Ordering::Relaxed) > 0 && Instant::now() < at_most;
             if !waits_anyway && self.lock().is_stuck(lane, began) {
                 return Err(NoSlot::Full);
             }
@@ -340,10 +340,10 @@ mod tests {
         let slots = Slots::new(2);
         let (mine, others) = (take(&slots, lane(1, 1)).await, take(&slots, lane(2, 1)).await);
         let (none, one) = (AtomicUsize::new(0), AtomicUsize::new(1));
-        let refused = async |lane, under_way, within| {
+        let refused = async |lane, in_progress, within| {
             let began = Instant::now();
             let end = began + Duration::from_secs(2);
-            let refused = slots.take_soon(lane, Standing::Good, under_way, end).await.err();
+            let refused = slots.take_soon(lane, Standing::Good, in_progress, end).await.err();
             assert!(began.elapsed() <= within, "{:?}", began.elapsed());
             refused
         };

@@ -64,7 +64,7 @@ pub(crate) fn longest(queue: Queue) -> Option<Duration> {
 /// The time to ask for a slot again, for an attempt that has waited since `since`, or whose receiver has been silent
 /// since then: after the same time again, up to twice that. So a long wait costs few tries, and the deliveries to a
 /// receiver that recovers do not come all at once.
-pub(crate) fn put_off(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
+pub(crate) fn postponed(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
     let wait = now.since(since).clamp(least, LONGEST_WAIT);
     now.after(wait.mul_f64(1.0 + random::fraction()))
 }
@@ -87,7 +87,7 @@ mod tests {
     fn a_postponement_is_once_to_twice_the_time_waited_so_far() {
         let now = at(100_000);
         for (since, least, most) in [(0, 1, 2), (100, 100, 200), (50_000, 3600, 7200)] {
-            let until = put_off(now.before(Duration::from_secs(since)), SHORTLY, now);
+            let until = postponed(now.before(Duration::from_secs(since)), SHORTLY, now);
             let wait = until.since(now).as_secs_f64();
             assert!((f64::from(least)..=f64::from(most)).contains(&wait), "{since}: {wait}");
         }

@@ -101,9 +101,9 @@ pub(crate) const HEAD: &str = "\
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|";
 
 impl Outcome {
-    /// The bounds that the run breaks, in words. `nobody` and `good` are its controls.
-    pub(crate) fn broken(&self, scenario: Scenario, nobody: &Self, good: &Self) -> Vec<&'static str> {
-        let control = if scenario.mode.only_waits() { nobody } else { good };
+    /// The bounds that the run breaks, in words. `absent` and `good` are its controls.
+    pub(crate) fn broken(&self, scenario: Scenario, absent: &Self, good: &Self) -> Vec<&'static str> {
+        let control = if scenario.mode.only_waits() { absent } else { good };
         let p99 = |latencies: &Latencies| latencies.percentile(99);
         let bounds = [
             ("burst", p99(&self.burst) <= p99(&control.burst) + 1.0),
@@ -111,15 +111,15 @@ impl Outcome {
             ("missing", self.missing() == 0),
             (
                 "S",
-                self.slow.percentile(50) <= nobody.slow.percentile(50) + 2.0
-                    && p99(&self.slow) <= p99(&nobody.slow) + 4.0,
+                self.slow.percentile(50) <= absent.slow.percentile(50) + 2.0
+                    && p99(&self.slow) <= p99(&absent.slow) + 4.0,
             ),
             ("unlisted", self.unlisted.is_none_or(|unlisted| unlisted == 0)),
             ("N", p99(&self.new) <= 3.0),
             ("H", p99(&self.good) <= p99(&good.good) + 2.0),
             ("untried", self.untried == 0),
             // The other bounds are then meaningless: the machine may have been busy with something else.
-            ("control", [nobody, good].iter().all(|control| control.missing() == 0)),
+            ("control", [absent, good].iter().all(|control| control.missing() == 0)),
         ];
         bounds.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()
     }

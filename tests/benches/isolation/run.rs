@@ -135,7 +135,7 @@ impl Stage {
             }
         }
         let events = (2 * self.bad.len()).max(40);
-        self.receivers.be_bad(scenario.past != Past::Turns && scenario.mode != Mode::Nobody);
+        self.receivers.be_bad(scenario.past != Past::Turns && scenario.mode != Mode::Absent);
         if scenario.past != Past::Cold {
             self.send((0..events).map(|number| self.bad(number % self.bad.len(), "past")).collect()).await;
         }

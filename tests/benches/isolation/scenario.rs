@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 /// The behavior of the bad tenants' receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    Nobody,     // the control without bad tenants
+    Absent,     // the control without bad tenants
     Good,       // the control in which they answer 200 at once
     Hang,       // read the request, and never answer
     Mute,       // accept the connection, and never read
@@ -102,7 +102,7 @@ impl fmt::Display for Scenario {
 
 impl Scenario {
     /// B alone.
-    pub(crate) const NOBODY: Self = Self { mode: Nobody, shape: Shape { tenants: 0, endpoints: 0 }, past: Past::Cold };
+    pub(crate) const ABSENT: Self = Self { mode: Absent, shape: Shape { tenants: 0, endpoints: 0 }, past: Past::Cold };
 
     fn new(mode: Mode, tenants: usize, endpoints: usize, past: Past) -> Self {
         let endpoints = if mode.calls_back() { 0 } else { endpoints };

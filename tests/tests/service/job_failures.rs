@@ -32,7 +32,7 @@ async fn mails(world: &World) -> Vec<Value> {
 }
 
 /// The workflow and the number of failed jobs in each email.
-async fn told(world: &World) -> Vec<(String, String)> {
+async fn reported(world: &World) -> Vec<(String, String)> {
     let said = |mail: &Value, what: &str| {
         let line = text(&mail["text"]).lines().find_map(|line| line.strip_prefix(what).map(str::to_owned));
         line.unwrap_or_else(|| unreachable!("{what} is missing in {mail}"))

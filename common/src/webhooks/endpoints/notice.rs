@@ -166,7 +166,7 @@ impl Endpoints {
     }
 }
 
-/// The condition that a notice is pending since `at`, and has been tried so many times.
+/// The condition that a notice is pending since `at`, and has been tried this many times.
 pub(in crate::webhooks) fn has_tries(at: Timestamp, tries: u32) -> Condition {
     let is_tried = if tries == 0 { NOTICE_TRIES.is_absent() } else { NOTICE_TRIES.equals(number(tries.into())) };
     NOTICE_AT.equals(number(at.as_millisecond())).and(is_tried)

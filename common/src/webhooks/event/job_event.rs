@@ -36,7 +36,7 @@ pub struct JobEvent {
 #[derive(Debug)]
 pub enum Audience {
     /// None: the job skips its callbacks.
-    Nobody,
+    None,
     /// Only the job's own callback.
     Callback {
         /// The receiver's URL.
@@ -53,7 +53,7 @@ impl Audience {
     pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
         match self {
             Self::Callback { url, secret } => Some((url, secret)),
-            Self::Nobody | Self::Endpoints => None,
+            Self::None | Self::Endpoints => None,
         }
     }
 }
@@ -159,7 +159,7 @@ impl<'a> Message<'a> {
     /// `skip_callbacks` takes precedence. A callback URL without a secret, or the reverse, counts as no callback.
     fn audience(&self) -> Result<Audience, Malformed> {
         match self.only("skip_callbacks")?.map(RawValue::get) {
-            Some("true") => return Ok(Audience::Nobody),
+            Some("true") => return Ok(Audience::None),
             Some("false") | None => {}
             Some(_) => return Err(Malformed("skip_callbacks is neither true nor false".to_owned())),
         }
@@ -294,7 +294,7 @@ mod tests {
         let both = json!({"callback_url": url, "callback_secret": secret});
         assert!(matches!(audience_of(both), Audience::Callback { url: to, .. } if to.as_str() == url));
         let skipped = json!({"callback_url": url, "callback_secret": secret, "skip_callbacks": true});
-        assert!(matches!(audience_of(skipped), Audience::Nobody));
+        assert!(matches!(audience_of(skipped), Audience::None));
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
         let skipped = format!(
             r#"{{"event":"job.completed","tenant_id":"t","job_id":"j","skip_callbacks":true{url},"callback_url":"\ud800"}}"#
         );
-        assert!(matches!(JobEvent::parse(&skipped, Timestamp::now()).expect("an event").audience, Audience::Nobody));
+        assert!(matches!(JobEvent::parse(&skipped, Timestamp::now()).expect("an event").audience, Audience::None));
     }
 
     proptest! {

@@ -30,9 +30,9 @@ pub struct Failing {
     /// The number of further failures, which have no ids.
     pub(super) more: u64,
     /// The latest failures that have been reported.
-    pub(super) told: Vec<FailureId>,
+    pub(super) reported: Vec<FailureId>,
     /// The time up to which the ids of reported failures are incomplete, since there were too many.
-    pub(super) told_until: Option<Timestamp>,
+    pub(super) reported_until: Option<Timestamp>,
     /// The time since which the notice has been pending.
     pub(super) at: Timestamp,
     /// The number of tries to send it.
@@ -101,18 +101,18 @@ impl Failing {
     }
 
     fn is_told(&self, id: &FailureId) -> bool {
-        let was_one_of_many = id.is_repeated && self.told_until.is_some_and(|until| id.at() <= until);
-        was_one_of_many || self.told.iter().any(|told| told.job == id.job)
+        let was_one_of_many = id.is_repeated && self.reported_until.is_some_and(|until| id.at() <= until);
+        was_one_of_many || self.reported.iter().any(|reported| reported.job == id.job)
     }
 
     /// The ids to store as reported after an email: the latest failures of the old and new ids.
-    pub(super) fn told_with_these(&self) -> Vec<FailureId> {
-        let mut told: Vec<_> = self.told.iter().chain(&self.failed).copied().collect();
-        told.sort_by_key(FailureId::order);
+    pub(super) fn reported_with_these(&self) -> Vec<FailureId> {
+        let mut reported: Vec<_> = self.reported.iter().chain(&self.failed).copied().collect();
+        reported.sort_by_key(FailureId::order);
         let mut jobs = HashSet::new();
-        told.retain(|id| jobs.insert(id.job));
-        told.truncate(FULL);
-        told
+        reported.retain(|id| jobs.insert(id.job));
+        reported.truncate(FULL);
+        reported
     }
 }
 
@@ -133,8 +133,8 @@ mod tests {
             newest: Vec::new(),
             failed: (0..failed).map(|number| failure(number).id).collect(),
             more: 0,
-            told: Vec::new(),
-            told_until: None,
+            reported: Vec::new(),
+            reported_until: None,
             at: Timestamp::from_millisecond(1_769_860_830_000),
             tries: 0,
             mailed_at: None,
@@ -156,9 +156,12 @@ mod tests {
 
     #[test]
     fn reported_failures_are_not_reported_again() {
-        let told = |told: i64| Failing { told: (0..told).map(|number| failure(number).id).collect(), ..failing(3) };
-        assert_eq!(told(2).count(), Count { number: 1, is_exact: true });
-        assert_eq!(told(3).step(told(3).at), Step::Drop);
+        let reported = |reported: i64| Failing {
+            reported: (0..reported).map(|number| failure(number).id).collect(),
+            ..failing(3)
+        };
+        assert_eq!(reported(2).count(), Count { number: 1, is_exact: true });
+        assert_eq!(reported(3).step(reported(3).at), Step::Drop);
     }
 
     #[test]
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn repeats_beyond_the_limit_count_as_reported() {
         let repeated = |number| FailureId { is_repeated: true, ..failure(number).id };
-        let many = Failing { told_until: Some(failure(5).id.at()), ..failing(0) };
+        let many = Failing { reported_until: Some(failure(5).id.at()), ..failing(0) };
         let again = Failing { failed: vec![repeated(5)], ..many };
         assert_eq!(again.step(again.at), Step::Drop);
         let newer = Failing { failed: vec![failure(5).id, repeated(6)], ..again };
@@ -184,7 +187,7 @@ mod tests {
         assert_eq!(full.step(full.at.after(Duration::from_secs(29))), Step::Wait);
         assert_eq!(full.step(full.at.after(Duration::from_secs(30))), Step::Send);
         assert!(!full.count().is_exact);
-        assert_eq!(full.told_with_these().len(), FULL);
+        assert_eq!(full.reported_with_these().len(), FULL);
     }
 
     #[test]

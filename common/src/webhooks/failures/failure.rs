@@ -230,13 +230,13 @@ pub(super) mod tests {
     fn a_string_is_shown_as_it_is_and_other_values_as_json() {
         let now = Timestamp::now();
         let of = |error: &str| read("j", now, &format!(r#"{{"error":{error}}}"#)).1.error;
-        for (error, told) in [
+        for (error, reported) in [
             (r#""out of \"cogs\"\n""#, "out of \"cogs\"\n"),
             (r#"{"message":"out of cogs"}"#, r#"{"message":"out of cogs"}"#),
             ("7", "7"),
             (r#""\ud800""#, r#""\ud800""#),
         ] {
-            assert_eq!(of(error).as_deref(), Some(told));
+            assert_eq!(of(error).as_deref(), Some(reported));
         }
         assert_eq!(of("null"), None);
         let long = "ü".repeat(ERROR + 1);

@@ -128,27 +128,27 @@ impl JobFailures {
 
     /// Notes that an email has reported the failures in `failing`. Failures noted since stay pending for the next
     /// email.
-    pub async fn told(
+    pub async fn reported(
         &self,
         tenant: &TenantId,
         workflow: &WorkflowKey,
         failing: &Failing,
         now: Timestamp,
     ) -> Result<()> {
-        const DOING: &str = "noting that failed jobs were told";
-        let told = || {
+        const DOING: &str = "noting that failed jobs were reported";
+        let reported = || {
             let until = (!failing.count().is_exact).then(|| (TOLD_UNTIL, number(now.as_millisecond())));
             self.update(tenant, &sort_key(workflow))
                 .set(MAILED_AT, number(now.as_millisecond()))
-                .set_all(ids(failing.told_with_these().iter()).map(|ids| (TOLD, ids)))
+                .set_all(ids(failing.reported_with_these().iter()).map(|ids| (TOLD, ids)))
                 .set_all(until)
         };
-        if told().remove(DONE).only_if(is_unchanged(failing)).send(&self.dynamodb, DOING).await? {
+        if reported().remove(DONE).only_if(is_unchanged(failing)).send(&self.dynamodb, DOING).await? {
             return Ok(());
         }
         // The notice is gone if the organization was deleted meanwhile.
         let mut rest =
-            told().set(NOTICE_AT, number(now.as_millisecond())).remove([NOTICE_TRIES]).only_if(NOTICE.exists());
+            reported().set(NOTICE_AT, number(now.as_millisecond())).remove([NOTICE_TRIES]).only_if(NOTICE.exists());
         if failing.more > 0 {
             rest = rest.change_by(MORE, -i64::try_from(failing.more).unwrap_or(i64::MAX));
         }

@@ -82,8 +82,8 @@ pub(super) fn ids<'a>(ids: impl Iterator<Item = &'a FailureId>) -> Option<Attrib
 pub(super) fn failure_value(failure: &JobFailure) -> AttributeValue {
     let JobFailure { id, job_id, deployment, error, stack } = failure;
     let mut value = item([(ID, text(id)), (JOB, text(job_id))]);
-    for (name, told) in [(DEPLOYMENT, deployment), (ERROR, error), (STACK, stack)] {
-        value.extend(told.as_ref().map(|told| name.with(text(told))));
+    for (name, reported) in [(DEPLOYMENT, deployment), (ERROR, error), (STACK, stack)] {
+        value.extend(reported.as_ref().map(|reported| name.with(text(reported))));
     }
     AttributeValue::M(value)
 }
@@ -91,13 +91,13 @@ pub(super) fn failure_value(failure: &JobFailure) -> AttributeValue {
 fn read_failure(value: &AttributeValue) -> Result<Option<JobFailure>> {
     let Some(found) = value.as_m().ok().filter(|found| !found.is_empty()) else { return Ok(None) };
     let record = Record::new("job failure", found);
-    let told = |name| record.optional_text(name).map(str::to_owned);
+    let reported = |name| record.optional_text(name).map(str::to_owned);
     Ok(Some(JobFailure {
         id: record.parsed(ID)?,
         job_id: record.text(JOB)?.to_owned(),
-        deployment: told(DEPLOYMENT),
-        error: told(ERROR),
-        stack: told(STACK),
+        deployment: reported(DEPLOYMENT),
+        error: reported(ERROR),
+        stack: reported(STACK),
     }))
 }
 
@@ -119,8 +119,8 @@ pub(super) fn read(item: &Item) -> Result<Option<Failing>> {
         newest: newest.filter_map(Result::transpose).collect::<Result<_>>()?,
         failed: record.optional_set(FAILED, read_id)?.unwrap_or_default(),
         more: count(MORE),
-        told: record.optional_set(TOLD, read_id)?.unwrap_or_default(),
-        told_until: time(TOLD_UNTIL),
+        reported: record.optional_set(TOLD, read_id)?.unwrap_or_default(),
+        reported_until: time(TOLD_UNTIL),
         at: record.time(NOTICE_AT)?,
         tries: u32::try_from(count(NOTICE_TRIES)).unwrap_or(u32::MAX),
         mailed_at: time(MAILED_AT),

@@ -62,7 +62,7 @@ const READ: i32 = 1000;
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
 const PARTITIONS: usize = 50;
 const STATUSES: [Status; 3] = [Status::Pending, Status::Failed, Status::Held];
-const DOING: &str = "counting the deliveries that are not delivered";
+const DOING: &str = "counting undelivered deliveries";
 
 /// A partition of the index: a shard's deliveries of a status, for the destination with this number.
 #[derive(Clone, Copy)]

@@ -170,7 +170,7 @@ impl Log {
             None => self.body(tenant, &id).await?,
         };
         if body.is_none() {
-            // The delivery becomes due again after its lease, and fails in the end.
+            // The delivery becomes due again after its lease, and eventually fails.
             crate::log!("payload.missing", %tenant, delivery_id = %id);
         }
         Ok(body.map(|body| Taken { delivery, lease, ends, body }))

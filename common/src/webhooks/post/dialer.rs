@@ -162,14 +162,14 @@ impl Dialer {
             let connecting = (self.network.connect)(SocketAddr::new(*address, port));
             async move { timeout(limit, connecting).await? }
         });
-        let mut under_way = FuturesUnordered::new();
+        let mut in_progress = FuturesUnordered::new();
         let mut failure = io::ErrorKind::TimedOut.into();
         loop {
-            if under_way.len() < MAX_PARALLEL {
-                under_way.extend(next.next());
+            if in_progress.len() < MAX_PARALLEL {
+                in_progress.extend(next.next());
             }
-            let wait = if under_way.len() < MAX_PARALLEL && next.len() > 0 { HEAD_START } else { CONNECT_TIMEOUT };
-            match timeout(wait, under_way.next()).await {
+            let wait = if in_progress.len() < MAX_PARALLEL && next.len() > 0 { HEAD_START } else { CONNECT_TIMEOUT };
+            match timeout(wait, in_progress.next()).await {
                 Ok(Some(Ok(stream))) => return Ok(stream),
                 Ok(Some(Err(error))) if is_no_descriptor(&error) => return Err(error),
                 Ok(Some(Err(error))) => failure = error,

@@ -33,7 +33,7 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         facts.push(format!("The {} newest are listed below.", newest.len()));
     }
     let mut parts = vec![Part::Text("Hello,".to_owned()), Part::Text(news), Part::Text(facts.join("\n"))];
-    parts.extend(newest.iter().flat_map(|failure| told(base, failure)));
+    parts.extend(newest.iter().flat_map(|failure| shown(base, failure)));
     if count.number != 1
         && let Some(oldest) = newest.last()
     {
@@ -57,7 +57,7 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
     Mail::new(subject, &parts)
 }
 
-fn told(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
+fn shown(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
     let link = link(base, failure);
     let JobFailure { id, job_id, deployment, error, stack } = failure;
     let mut facts = vec![format!("Job: {}", line(job_id))];

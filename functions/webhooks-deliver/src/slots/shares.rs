@@ -117,7 +117,7 @@ impl Apart {
 }
 
 struct LaneState<W> {
-    under_way: usize,
+    in_progress: usize,
     width: usize,
     share: Share,
     /// The time of the receiver's last quick answer, or else of the start of its first attempt.
@@ -189,7 +189,7 @@ impl<W> State<W> {
         }
         let known = self.lane(lane);
         known.share = Share::Half;
-        let is_idle = known.under_way == 0 && known.waiting.is_empty();
+        let is_idle = known.in_progress == 0 && known.waiting.is_empty();
         match self.give(lane) {
             Some(share) => {
                 let probes = self.tenants.entry(lane.key.tenant).or_default().probes.entry(batch).or_default();
@@ -227,7 +227,7 @@ impl<W> State<W> {
     pub(super) fn widen(&mut self, lane: Lane) {
         let total = self.total;
         let (first, known) = self.answered(lane);
-        if known.under_way * 2 >= known.width && !lane.key.is_trial() {
+        if known.in_progress * 2 >= known.width && !lane.key.is_trial() {
             known.width = total.min((known.width + 1).max(first));
         }
     }
@@ -259,11 +259,11 @@ impl<W> State<W> {
 
     fn lane(&mut self, lane: Lane) -> &mut LaneState<W> {
         if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
-            self.lanes.retain(|_, known| known.under_way > 0 || !known.waiting.is_empty());
+            self.lanes.retain(|_, known| known.in_progress > 0 || !known.waiting.is_empty());
         }
         let (width, share) = (lane.first_width(self.total), Share::Half);
         self.lanes.entry(lane).or_insert_with(|| LaneState {
-            under_way: 0,
+            in_progress: 0,
             width,
             share,
             answered_at: Instant::now(),
@@ -276,7 +276,7 @@ impl<W> State<W> {
     }
 
     fn is_full(&self, lane: Lane) -> bool {
-        self.lanes.get(&lane).is_some_and(|known| known.under_way >= known.width)
+        self.lanes.get(&lane).is_some_and(|known| known.in_progress >= known.width)
     }
 
     /// Whether the receiver or the tenant has reached its share, even if others leave slots free.
@@ -320,7 +320,7 @@ impl<W> State<W> {
     /// Whether an attempt that waits since `began` should stop waiting: its receiver does not answer, or other
     /// attempts of its tenant take too long.
     pub(super) fn is_stuck(&self, lane: Lane, began: Instant) -> bool {
-        let known = self.lanes.get(&lane).filter(|known| known.under_way > 0);
+        let known = self.lanes.get(&lane).filter(|known| known.in_progress > 0);
         let since = known.map_or(began, |known| known.answered_at);
         (since.elapsed() >= PATIENCE && self.is_full(lane)) || (began.elapsed() >= SOON && self.has_its_share(lane))
     }
@@ -339,10 +339,10 @@ impl<W> State<W> {
         self.slots -= 1;
         self.places -= 1;
         let known = self.lane(lane);
-        if known.under_way == 0 {
+        if known.in_progress == 0 {
             known.answered_at = Instant::now();
         }
-        known.under_way += 1;
+        known.in_progress += 1;
         let share = known.share;
         self.half += usize::from(share == Share::Half);
         let tenant = self.tenants.entry(lane.key.tenant).or_default();
@@ -367,7 +367,7 @@ impl<W> State<W> {
         self.places += 1;
         self.apart.of_mut(lane.queue).into_iter().for_each(|places| *places -= 1);
         if let Some(known) = self.lanes.get_mut(&lane) {
-            known.under_way -= 1;
+            known.in_progress -= 1;
         }
         if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
             tenant.taken_mut(share).places -= 1;
@@ -414,10 +414,10 @@ impl<W> State<W> {
         tenants.into_iter().find_map(|(id, tenant)| {
             let mut best = None;
             for (index, lane) in tenant.waiting.iter().enumerate() {
-                let under_way = self.lanes.get(lane).map_or(0, |known| known.under_way);
-                if best.is_none_or(|(fewest, _)| under_way < fewest) && self.is_free(*lane) {
-                    best = Some((under_way, index));
-                    if under_way == 0 {
+                let in_progress = self.lanes.get(lane).map_or(0, |known| known.in_progress);
+                if best.is_none_or(|(fewest, _)| in_progress < fewest) && self.is_free(*lane) {
+                    best = Some((in_progress, index));
+                    if in_progress == 0 {
                         break;
                     }
                 }

@@ -396,9 +396,9 @@ async fn an_attempt_is_postponed_up_to_three_days_after_its_event() {
     let waits =
         wait_since(&world, &tenant, &id, 1, Timestamp::now().before(MAX_AGE - Duration::from_secs(10 * 60))).await;
     poll_hanging(&world, 1).await;
-    let put_off = world.only_logged(&tenant.id).await;
-    assert_eq!((put_off.status, receiver.arrivals().await.len()), (Status::Pending, 0));
-    assert_eq!(put_off.next_attempt_at, Some(waits.created_at.after(MAX_AGE)), "it would be an hour or two");
+    let postponed = world.only_logged(&tenant.id).await;
+    assert_eq!((postponed.status, receiver.arrivals().await.len()), (Status::Pending, 0));
+    assert_eq!(postponed.next_attempt_at, Some(waits.created_at.after(MAX_AGE)), "it would be an hour or two");
 }
 
 #[tokio::test(flavor = "multi_thread")]

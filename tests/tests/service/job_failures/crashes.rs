@@ -14,7 +14,7 @@ use common::{
 use serde_json::json;
 use tests::{Call, Doomed, Receiver, World, at_each_call, context};
 
-use super::{HOUR, MINUTE, failed, later, mails, said, told};
+use super::{HOUR, MINUTE, failed, later, mails, reported, said};
 use crate::notices::sweep;
 
 fn is_note(call: &Call) -> bool {
@@ -44,7 +44,7 @@ async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) 
     for hour in 0..2 {
         sweep(&world, later(hour * HOUR + MINUTE)).await;
     }
-    assert_eq!(told(&world).await, [said("a", "1")], "{case}");
+    assert_eq!(reported(&world).await, [said("a", "1")], "{case}");
     assert_eq!(receiver.count().await > 0, !skips, "{case}");
     (has_died, ())
 }
@@ -62,7 +62,7 @@ async fn a_process_that_handles_a_failed_job_may_die_at_any_call() {
 }
 
 /// A sweep dies at this call. Returns whether it reached that call, and the number of emails after the next sweeps.
-async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
+async fn send_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let time = later(10 * MINUTE);
@@ -74,14 +74,14 @@ async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     for minute in [15, 17, 80] {
         sweep(&world, later(minute * MINUTE)).await;
     }
-    assert!(told(&world).await.iter().all(|told| *told == said("a", "1")));
+    assert!(reported(&world).await.iter().all(|reported| *reported == said("a", "1")));
     (doomed.has_died(), mails(&world).await.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_may_die_at_any_call_and_one_causes_a_second_email() {
     for takes_effect in [false, true] {
-        let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
+        let lives = at_each_call(0.., |call| send_and_die(call, takes_effect)).await;
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 12, "{lives:?}");
         assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
         // SES has accepted the email, and the process could not record that. The sweep makes other calls at the same
@@ -106,7 +106,7 @@ async fn a_failure_is_delivered_even_if_it_can_be_noted_only_later() {
     world.handle_all().await;
     assert_eq!(receiver.count().await, 1, "and is not repeated");
     sweep(&world, later(0)).await;
-    assert_eq!(told(&world).await, [said("a", "1")]);
+    assert_eq!(reported(&world).await, [said("a", "1")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,10 +121,10 @@ async fn an_unsendable_email_is_retried_and_blocks_no_other() {
     for minute in 0..3 {
         sweep(&world, later(minute * MINUTE)).await;
     }
-    assert_eq!(told(&world).await, [said("a", "1")]);
+    assert_eq!(reported(&world).await, [said("a", "1")]);
     world.set("organizations", ("pk", &organization), json!({address: "ops@example.com"})).await;
     sweep(&world, later(10 * MINUTE)).await;
-    assert_eq!(told(&world).await, [said("a", "1"), said("a", "1")]);
+    assert_eq!(reported(&world).await, [said("a", "1"), said("a", "1")]);
 }
 
 /// A job fails after the sweep has read the failures that it reports.
@@ -146,11 +146,11 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
         table.note(&owner, &workflow, &[first], Write::Ids { more: more.into() }, now).await.expect("it is noted");
         let read = table.failing(&owner, &workflow.key).await.expect("it is read").expect("it is pending");
         table.note(&owner, &workflow, &[failure(more + 1).1], ids, now).await.expect("it is noted");
-        table.told(&owner, &workflow.key, &read, now).await.expect("it is told");
+        table.reported(&owner, &workflow.key, &read, now).await.expect("it is reported");
         let next = table.failing(&owner, &workflow.key).await.expect("it is read").expect("it is pending");
         assert_eq!((next.count().number, next.step(now)), (left, Step::Wait));
         assert_eq!(next.newest().len(), 1);
-        table.told(&owner, &workflow.key, &next, now).await.expect("it is told");
+        table.reported(&owner, &workflow.key, &next, now).await.expect("it is reported");
         assert!(table.failing(&owner, &workflow.key).await.expect("it is read").is_none());
     }
 }
@@ -184,12 +184,13 @@ async fn survive(events: usize) {
     let taken: HashSet<_> = receiver.received().await.iter().map(|one| one.json()["job_id"].to_string()).collect();
     assert_eq!(taken.len(), events, "nothing is lost");
     let hours = usize::try_from(minute + 70).expect("a number") / 60 + 1;
-    let told = told(&world).await;
-    assert!((1..=hours).contains(&told.len()), "{} emails in {hours} hours", told.len());
-    let counted = told.iter().map(|(_, count)| count.trim_start_matches("about ").parse::<usize>().expect("a number"));
+    let reported = reported(&world).await;
+    assert!((1..=hours).contains(&reported.len()), "{} emails in {hours} hours", reported.len());
+    let counted =
+        reported.iter().map(|(_, count)| count.trim_start_matches("about ").parse::<usize>().expect("a number"));
     let counted: usize = counted.sum();
-    assert!((events.min(100)..=2 * events).contains(&counted), "{told:?}");
-    assert!(events > 100 || counted == events, "{told:?}");
+    assert!((events.min(100)..=2 * events).contains(&counted), "{reported:?}");
+    assert!(events > 100 || counted == events, "{reported:?}");
     let waits = world.items("webhook-endpoints").await.iter().any(|item| item.contains_key("notice"));
     assert!(!waits, "nothing waits");
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tests::{Call, Receiver, World, event, text};
 use tokio::time::Instant;
 
-use super::{HOUR, MINUTE, failed, later, mails, said, told};
+use super::{HOUR, MINUTE, failed, later, mails, reported, said};
 use crate::notices::sweep;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -39,11 +39,11 @@ async fn an_organization_gets_fifty_emails_a_day() {
     assert_eq!(last.len(), 1);
     assert_eq!(last[0], &mails_of_the_day[49], "the fiftieth");
     assert!(text(&last[0]["text"]).contains(&tomorrow.after(DAY).readable()), "{last:?}");
-    assert_eq!(told(&world).await.pop(), Some(said("other", "1")), "others still get theirs");
+    assert_eq!(reported(&world).await.pop(), Some(said("other", "1")), "others still get theirs");
     assert_eq!(tests::log::of_this_test().metric("FailureMailsUsedUp").len(), 1, "that is counted");
 
     sweep(&world, at(24 * 60 + 1)).await;
-    let mut workflows: Vec<_> = told(&world).await.into_iter().map(|(workflow, _)| workflow).collect();
+    let mut workflows: Vec<_> = reported(&world).await.into_iter().map(|(workflow, _)| workflow).collect();
     assert_eq!(workflows.len(), 62, "on the next day, there are the others");
     workflows.sort_unstable();
     workflows.dedup();
@@ -109,14 +109,14 @@ async fn frequent_failures_are_counted_and_sent_in_one_email_an_hour() {
     for minute in 1..60 {
         sweep(&world, later(minute * MINUTE)).await;
     }
-    assert_eq!(told(&world).await, [said("a", "1")]);
+    assert_eq!(reported(&world).await, [said("a", "1")]);
     for minute in 61..180 {
         sweep(&world, later(minute * MINUTE)).await;
     }
-    let told = told(&world).await;
-    assert_eq!(told.len(), 2, "{told:?}");
-    let number = told[1].1.strip_prefix("about ").expect("it is not exact").parse::<u64>().expect("a number");
-    assert!((100..=300).contains(&number), "{told:?}");
+    let reported = reported(&world).await;
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    let number = reported[1].1.strip_prefix("about ").expect("it is not exact").parse::<u64>().expect("a number");
+    assert!((100..=300).contains(&number), "{reported:?}");
     assert_eq!(text(&mails(&world).await[1]["text"]).matches("Job: ").count(), 3);
 }
 
@@ -131,9 +131,9 @@ async fn up_to_a_hundred_failures_are_counted_exactly() {
     }
     world.poll_all("job-events").await;
     sweep(&world, later(0)).await;
-    assert_eq!(told(&world).await, [said("a", "90")]);
+    assert_eq!(reported(&world).await, [said("a", "90")]);
     sweep(&world, later(2 * HOUR)).await;
-    assert_eq!(told(&world).await.len(), 1);
+    assert_eq!(reported(&world).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

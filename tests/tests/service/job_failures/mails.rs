@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{Browser, Receiver, Tenant, World, callback, text};
 
-use super::{HOUR, MINUTE, failed, later, mails, said, told};
+use super::{HOUR, MINUTE, failed, later, mails, reported, said};
 use crate::notices::sweep;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,13 +24,13 @@ async fn a_failed_job_is_reported_without_callbacks_and_endpoints() {
         event.as_object_mut().expect("fields").extend(more.as_object().expect("fields").clone());
         world.deliver(event).await;
         sweep(&world, later(0)).await;
-        assert_eq!(told(&world).await.len(), number + 1, "{more}");
+        assert_eq!(reported(&world).await.len(), number + 1, "{more}");
     }
     let tenant = world.tenant("with-an-endpoint").await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.deliver(failed(&tenant.id, "last", "j")).await;
     sweep(&world, later(0)).await;
-    assert_eq!(told(&world).await.pop(), Some(said("last", "1")));
+    assert_eq!(reported(&world).await.pop(), Some(said("last", "1")));
     assert_eq!(receiver.count().await, 2, "and it is delivered");
 }
 
@@ -119,9 +119,9 @@ async fn the_producers_text_is_inert_and_truncated() {
         "{html}"
     );
     assert!(html.contains("/console/deliveries?job_id=j%0D%0AJob%3A+k\">"), "{html}");
-    let (told, stack) = (link.chars().count(), 4000 - 4);
+    let (reported, stack) = (link.chars().count(), 4000 - 4);
     for mail in [text, html] {
-        assert_eq!(mail.matches('ü').count(), 2000 - told);
+        assert_eq!(mail.matches('ü').count(), 2000 - reported);
         assert!(mail.contains(&"s".repeat(stack)) && !mail.contains(&"s".repeat(stack + 1)));
     }
 }
@@ -132,25 +132,25 @@ async fn the_first_failure_sends_an_email_and_then_one_an_hour() {
     let tenant = world.tenant("acme").await;
     world.deliver(failed(&tenant.id, "a", 0)).await;
     sweep(&world, later(MINUTE)).await;
-    assert_eq!(told(&world).await, [said("a", "1")]);
+    assert_eq!(reported(&world).await, [said("a", "1")]);
     for job in 1..6 {
         world.deliver(failed(&tenant.id, "a", job)).await;
         sweep(&world, later(job * 10 * MINUTE)).await;
     }
     world.deliver(failed(&tenant.id, "b", 0)).await;
     sweep(&world, later(60 * MINUTE)).await;
-    assert_eq!(told(&world).await, [said("a", "1"), said("b", "1")], "another workflow is reported at once");
+    assert_eq!(reported(&world).await, [said("a", "1"), said("b", "1")], "another workflow is reported at once");
     sweep(&world, later(61 * MINUTE)).await;
-    assert_eq!(told(&world).await.pop(), Some(said("a", "5")));
+    assert_eq!(reported(&world).await.pop(), Some(said("a", "5")));
     let mail = mails(&world).await.pop().expect("a mail");
     assert_eq!(mail["subject"], "Webhooks: Jobs have failed");
     let shown: Vec<_> = text(&mail["text"]).lines().filter_map(|line| line.strip_prefix("Job: ")).collect();
     assert_eq!(shown, ["5", "4", "3"], "the newest three");
     sweep(&world, later(3 * HOUR)).await;
-    assert_eq!(told(&world).await.len(), 3);
+    assert_eq!(reported(&world).await.len(), 3);
     world.deliver(failed(&tenant.id, "a", 7)).await;
     sweep(&world, later(3 * HOUR)).await;
-    assert_eq!(told(&world).await.pop(), Some(said("a", "1")), "it had not failed for an hour");
+    assert_eq!(reported(&world).await.pop(), Some(said("a", "1")), "it had not failed for an hour");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,16 +163,16 @@ async fn a_failed_job_is_reported_once_despite_duplicates() {
     world.poll_all("job-events").await;
     world.deliver(failed(&tenant.id, "a", 1)).await;
     sweep(&world, later(0)).await;
-    assert_eq!(told(&world).await, [said("a", "2")]);
+    assert_eq!(reported(&world).await, [said("a", "2")]);
     world.deliver(failed(&tenant.id, "a", 0)).await;
     for hour in 1..4 {
         sweep(&world, later(hour * HOUR)).await;
     }
-    assert_eq!(told(&world).await.len(), 1);
+    assert_eq!(reported(&world).await.len(), 1);
 }
 
 /// Whether a new failure of the tenant is reported.
-async fn is_told(world: &World, tenant: &Tenant, job: i64) -> bool {
+async fn is_reported(world: &World, tenant: &Tenant, job: i64) -> bool {
     let before = mails(world).await.len();
     world.deliver(failed(&tenant.id, &format!("workflow {job}"), job)).await;
     sweep(world, later(job * MINUTE)).await;
@@ -197,25 +197,25 @@ async fn no_email_if_disabled_unverified_or_deleted() {
         let fields = json!({"disable_job_failure_notifications": disable});
         world.rpc(&tenant.key, "tenant/settings", fields).await.ok();
     };
-    assert!(is_told(&world, &tenant, 1).await);
+    assert!(is_reported(&world, &tenant, 1).await);
     disable(true).await;
-    assert!(!is_told(&world, &tenant, 2).await);
+    assert!(!is_reported(&world, &tenant, 2).await);
     disable(false).await;
-    assert!(is_told(&world, &tenant, 3).await);
+    assert!(is_reported(&world, &tenant, 3).await);
     world.member(&tenant, "al@example.com", "member").await;
     owner(false).await;
-    assert!(!is_told(&world, &tenant, 4).await, "a verified member does not count");
+    assert!(!is_reported(&world, &tenant, 4).await, "a verified member does not count");
     owner(true).await;
-    assert!(is_told(&world, &tenant, 5).await);
+    assert!(is_reported(&world, &tenant, 5).await);
     let nobody = Tenant { id: "nobody".to_owned(), ..tenant.clone() };
-    assert!(!is_told(&world, &nobody, 6).await);
+    assert!(!is_reported(&world, &nobody, 6).await);
     world
         .set("organizations", ("organization_id", &tenant.id), json!({"deleted_at": "2026-01-31T12:00:00.000Z"}))
         .await;
-    assert!(!is_told(&world, &tenant, 7).await);
+    assert!(!is_reported(&world, &tenant, 7).await);
     let pending = world.items("webhook-endpoints").await.into_iter().filter(|item| item.contains_key("notice"));
     assert_eq!(pending.count(), 0, "nothing waits");
-    assert_eq!(told(&world).await.len(), 3);
+    assert_eq!(reported(&world).await.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,5 +241,5 @@ async fn nothing_is_left_of_the_failures_of_a_deleted_organization() {
     sweep(&world, later(0)).await;
     world.stack.invoke("accounts-purge", json!({"time": later(3 * MINUTE)})).await.expect("it is purged");
     assert!(world.items("webhook-endpoints").await.is_empty());
-    assert_eq!(told(&world).await, [said("a", "1")]);
+    assert_eq!(reported(&world).await, [said("a", "1")]);
 }

@@ -49,7 +49,7 @@ async fn a_process_that_makes_the_last_attempt_may_die_at_any_call() {
 }
 
 /// A sweep dies at this call. Returns whether it reached that call, and the number of emails after the next sweeps.
-async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
+async fn send_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
     // No minutes are left to sweep, so only the notices remain.
     let time = later(10 * MINUTE);
@@ -68,7 +68,7 @@ async fn tell_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_may_die_at_any_call_and_one_causes_a_second_email() {
     for takes_effect in [false, true] {
-        let lives = at_each_call(0.., |call| tell_and_die(call, takes_effect)).await;
+        let lives = at_each_call(0.., |call| send_and_die(call, takes_effect)).await;
         assert!(lives.iter().filter(|(has_died, _)| *has_died).count() >= 8, "{lives:?}");
         assert!(lives.iter().all(|(_, mails)| (1..=2).contains(mails)), "{lives:?}");
         // SES has accepted the email, and the process could not record that. The sweep makes other calls at the same

@@ -42,14 +42,14 @@ async fn read(world: &World, who: &Tenant) -> Value {
 }
 
 /// The emails about changes, oldest first: the recipient, and whether it says that the address was chosen.
-async fn told(world: &World) -> Vec<(String, bool)> {
+async fn notified(world: &World) -> Vec<(String, bool)> {
     let mails = world.mails().await.into_iter().filter(|mail| mail["subject"] == SUBJECT);
-    let told = mails.map(|mail| {
+    let notified = mails.map(|mail| {
         let (to, text) = (mail["to"][0].as_str().expect("an address"), mail["text"].as_str().expect("a text part"));
         assert_ne!(text.contains(TO_OLD), text.contains(TO_NEW), "{text}");
         (to.to_owned(), text.contains(TO_NEW))
     });
-    told.collect()
+    notified.collect()
 }
 
 /// The items of organizations, without the guards of their slugs.
@@ -127,7 +127,7 @@ async fn a_member_changes_nothing_until_they_are_an_owner() {
         }
     }
     assert_eq!(read(&world, &member).await, settings(FIRST, false));
-    assert!(told(&world).await.is_empty());
+    assert!(notified(&world).await.is_empty());
     let role = |role: &str| json!({"memberId": member.user, "role": role});
     assert_eq!(world.cli(&owner.cookie, "organization/update-member-role", role("owner")).await.status, 200);
     for fields in &changes {
@@ -146,7 +146,7 @@ async fn an_unverified_owner_cannot_cause_an_email() {
     let refused = world.rpc_by_session(&unverified, ROUTE, fields).await;
     assert_eq!(refused.error(), (403, "FORBIDDEN", ""));
     assert_eq!(refused.json()["message"], "Verify your email address first");
-    assert!(told(&world).await.is_empty());
+    assert!(notified(&world).await.is_empty());
     assert_eq!(organizations(&world).await[0]["debug_notification_email"], AttributeValue::S(FIRST.to_owned()));
 }
 
@@ -180,7 +180,7 @@ async fn each_bad_input_is_a_named_issue_and_changes_nothing() {
     assert_eq!(both.error(), (400, "BAD_REQUEST", ""));
     assert_eq!(both.issues(), [(address, "invalid_type"), (disable, "invalid_type")]);
     assert_eq!(read(&world, &owner).await, settings(FIRST, false));
-    assert!(told(&world).await.is_empty());
+    assert!(notified(&world).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,9 +199,9 @@ async fn a_changed_address_sends_an_email_to_the_old_and_the_new() {
     assert_eq!(world.mails().await.len(), before);
 
     change(json!({"debug_notification_email": "alerts@example.com", "disable_job_failure_notifications": false})).await;
-    let mut told = told(&world).await;
-    told.sort();
-    assert_eq!(told, [("alerts@example.com".to_owned(), true), (FIRST.to_owned(), false)]);
+    let mut notified = notified(&world).await;
+    notified.sort();
+    assert_eq!(notified, [("alerts@example.com".to_owned(), true), (FIRST.to_owned(), false)]);
     assert_eq!(world.mails().await.len(), before + 2);
     let (old, new) = (world.mail_to(FIRST).await, world.mail_to("alerts@example.com").await);
     for mail in [&old, &new] {
@@ -247,10 +247,10 @@ async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
     by_key(&world, &owner, same).await.ok();
     assert_eq!(by_key(&world, &owner, other.clone()).await.status, 500);
     assert_eq!(read(&world, &owner).await, settings(FIRST, false));
-    assert!(told(&world).await.is_empty(), "no email is sent about a refused change");
+    assert!(notified(&world).await.is_empty(), "no email is sent about a refused change");
     fails.off();
     assert_eq!(*by_key(&world, &owner, other).await.ok(), settings("alerts@example.com", true));
-    assert_eq!(told(&world).await.len(), 2);
+    assert_eq!(notified(&world).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,7 +265,7 @@ async fn an_organization_has_its_own_settings() {
     assert_eq!(*by_key(&world, &ours, fields).await.ok(), settings("alerts@example.com", true));
     assert_eq!(read(&world, &theirs).await, settings(FIRST, false));
     assert_eq!(by_session(&world, &theirs, json!({})).await.json(), &settings(FIRST, false));
-    assert_eq!(told(&world).await.len(), 2);
+    assert_eq!(notified(&world).await.len(), 2);
 }
 
 /// Each replaced address is notified, however close the changes are.
@@ -274,7 +274,7 @@ async fn one_concurrent_change_remains_and_all_addresses_are_notified() {
     let world = World::start().await;
     for round in 0..8 {
         let owner = world.tenant(&format!("acme{round}")).await;
-        let before = told(&world).await.len();
+        let before = notified(&world).await.len();
         let addresses = ["one", "two", "three"].map(|name| format!("{name}{round}@example.com"));
         let [one, two, three] = &addresses;
         let (one, two, three) =
@@ -284,13 +284,13 @@ async fn one_concurrent_change_remains_and_all_addresses_are_notified() {
         }
         let last = read(&world, &owner).await["debug_notification_email"].as_str().expect("an address").to_owned();
         assert!(addresses.contains(&last), "{last}");
-        let mut told = told(&world).await.split_off(before);
+        let mut notified = notified(&world).await.split_off(before);
         let mut expected: Vec<_> = addresses.iter().map(|address| (address.clone(), true)).collect();
         expected.extend(addresses.iter().filter(|address| **address != last).map(|address| (address.clone(), false)));
         expected.push((FIRST.to_owned(), false));
-        told.sort();
+        notified.sort();
         expected.sort();
-        assert_eq!(told, expected);
+        assert_eq!(notified, expected);
     }
 }
 
@@ -344,7 +344,7 @@ async fn a_deleted_organization_stays_deleted() {
     assert!(organizations(&world).await.is_empty());
     *outdated.lock().expect("no panic") = None;
     refused().await;
-    assert!(told(&world).await.is_empty());
+    assert!(notified(&world).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -362,7 +362,7 @@ async fn an_organization_changes_the_address_ten_times_an_hour() {
     assert_eq!(refused.error(), (429, "TOO_MANY_REQUESTS", ""));
     let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
     assert!((3_500..=3_600).contains(&wait), "{wait}");
-    assert_eq!(told(&world).await.len(), 20);
+    assert_eq!(notified(&world).await.len(), 20);
     let disabled = by_key(&world, &ours, json!({"disable_job_failure_notifications": true})).await;
     assert_eq!(*disabled.ok(), settings("alerts9@example.com", true), "changes without an email are not limited");
     notify(&world, &theirs, "more@example.com").await.ok();

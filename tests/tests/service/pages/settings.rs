@@ -37,9 +37,9 @@ async fn an_owner_changes_settings_and_both_addresses_get_an_email() {
     assert!(page.page().contains("Settings saved.") && page.page().contains("value=\"alerts@example.com\""));
     assert!(page.page().contains("<option value=\"off\" selected>"));
     assert_eq!(settings(&world, &owner).await, ("alerts@example.com".to_owned(), true));
-    let mut told: Vec<_> = world.mails().await[before..].iter().map(|mail| mail["to"][0].to_string()).collect();
-    told.sort();
-    assert_eq!(told, ["\"alerts@example.com\"", "\"ops@example.com\""]);
+    let mut notified: Vec<_> = world.mails().await[before..].iter().map(|mail| mail["to"][0].to_string()).collect();
+    notified.sort();
+    assert_eq!(notified, ["\"alerts@example.com\"", "\"ops@example.com\""]);
     // Nothing changes, and no email is sent.
     assert_eq!(save(&world, &owner, "alerts@example.com", "off").await.status, 303);
     assert_eq!(save(&world, &owner, "alerts@example.com", "on").await.status, 303);

@@ -9,12 +9,12 @@ use common::webhooks::delivery::DueAttempt;
 
 /// The attempts in progress. Cloning is cheap, and shares them.
 #[derive(Clone, Default)]
-pub(crate) struct UnderWay(Arc<Mutex<HashSet<DueAttempt>>>);
+pub(crate) struct InProgress(Arc<Mutex<HashSet<DueAttempt>>>);
 
 /// An attempt in progress, until this is dropped.
-pub(crate) struct Mark(UnderWay, DueAttempt);
+pub(crate) struct Mark(InProgress, DueAttempt);
 
-impl UnderWay {
+impl InProgress {
     /// Marks an attempt as in progress. `None` if it already is: the other message then stands for both.
     pub(crate) fn begin(&self, due: DueAttempt) -> Option<Mark> {
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(due.clone());
@@ -24,7 +24,7 @@ impl UnderWay {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let Self(UnderWay(attempts), due) = self;
+        let Self(InProgress(attempts), due) = self;
         attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(due);
     }
 }
