@@ -36,7 +36,7 @@ def pack_functions(architecture, binaries, folder):
         len(names),
     )
     replace(r"^    CodeUri: \.\n", "")
-    # Only this one: an update keeps the value that the stack has, which may be that of another package.
+    # Only this value: an update keeps the stack's value, which may be that of another package.
     replace(
         r"^    Default: arm64\n    AllowedValues: \[arm64, x86_64\]\n",
         f"    Default: {architecture}\n    AllowedValues: [{architecture}]\n",
@@ -45,9 +45,9 @@ def pack_functions(architecture, binaries, folder):
 
     (folder / "functions").mkdir()
     for name in names:
-        # Without the time of this release: a function that did not change is not deployed again.
+        # Without the time of this release, so that unchanged functions are not deployed again.
         bootstrap = zipfile.ZipInfo("bootstrap", date_time=(1980, 1, 1, 0, 0, 0))
-        bootstrap.create_system = 3  # Unix, for the permissions that follow.
+        bootstrap.create_system = 3  # Unix, for the permissions below.
         bootstrap.external_attr = 0o100755 << 16
         bootstrap.compress_type = zipfile.ZIP_DEFLATED
         with zipfile.ZipFile(folder / "functions" / f"{name}.zip", "w") as archive:
@@ -102,7 +102,7 @@ def licence_texts(crates):
             and path.suffix not in (".rs", ".py")
             and path.is_file()
         ]
-        # Some crates name their license and come without its text.
+        # Some crates name their license, but do not contain its text.
         if not texts and "Apache-2.0" in package["license"]:
             texts = [(ROOT / "LICENSE-APACHE").read_text()]
         elif not texts and package["license"] == "MIT":
@@ -125,7 +125,7 @@ def write_sbom(architecture, crates, folder):
     checksums = {label(package): package.get("checksum") for package in locked}
 
     def reference(package):
-        # Our own crates are in no registry; crates of the same names are.
+        # The project's crates are not in a registry, which has other crates with these names.
         return f"pkg:cargo/{package['name']}@{package['version']}" if package["source"] else f"fanfare/{package['name']}"
 
     def component(package):

@@ -84,7 +84,7 @@ impl Failing {
     #[must_use]
     pub fn count(&self) -> Count {
         let mut jobs = HashSet::new();
-        let known = self.failed.iter().filter(|id| !self.is_told(id) && jobs.insert(id.job)).count();
+        let known = self.failed.iter().filter(|id| !self.is_reported(id) && jobs.insert(id.job)).count();
         let number = u64::try_from(known).unwrap_or(u64::MAX).saturating_add(self.more);
         Count { number, is_exact: self.more == 0 && !self.is_full() }
     }
@@ -93,14 +93,15 @@ impl Failing {
     #[must_use]
     pub fn newest(&self) -> Vec<&JobFailure> {
         let mut jobs = HashSet::new();
-        let untold = self.newest.iter().filter(|failure| !self.is_told(&failure.id) && jobs.insert(failure.id.job));
-        let mut untold: Vec<_> = untold.collect();
-        untold.sort_by_key(|failure| failure.id.order());
-        untold.truncate(SHOWN);
-        untold
+        let unreported =
+            self.newest.iter().filter(|failure| !self.is_reported(&failure.id) && jobs.insert(failure.id.job));
+        let mut unreported: Vec<_> = unreported.collect();
+        unreported.sort_by_key(|failure| failure.id.order());
+        unreported.truncate(SHOWN);
+        unreported
     }
 
-    fn is_told(&self, id: &FailureId) -> bool {
+    fn is_reported(&self, id: &FailureId) -> bool {
         let was_one_of_many = id.is_repeated && self.reported_until.is_some_and(|until| id.at() <= until);
         was_one_of_many || self.reported.iter().any(|reported| reported.job == id.job)
     }
