@@ -822,7 +822,7 @@ mod tests {
 
     /// OpenSSL rejects a client without a certificate by an alert that, without TLS 1.3, can also mean other things.
     #[tokio::test]
-    async fn a_general_alert_after_a_demand_for_a_certificate_is_told() {
+    async fn a_general_alert_after_a_certificate_request_is_explained() {
         const REQUIRED: [u8; 7] = [21, 3, 3, 0, 2, 2, 116];
         let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
         let acceptor = demanding(&certificate, &key, &TLS12);
