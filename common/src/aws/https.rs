@@ -77,8 +77,8 @@ impl Pool {
         let builder = if has_tls {
             builder.with_native_roots()?
         } else {
-            let nobody = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
-            builder.with_tls_config(nobody.with_no_client_auth())
+            let trusts_none = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
+            builder.with_tls_config(trusts_none.with_no_client_auth())
         };
         let connector = builder.https_or_http().enable_http1().wrap_connector(tcp);
         Ok(Self(Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector)))
