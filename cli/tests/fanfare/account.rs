@@ -226,7 +226,7 @@ async fn short_ids_name_one_object_or_list_the_candidates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doctor_tells_the_first_fault() {
+async fn doctor_names_the_first_fault() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
     let signed_out = machine.run(&["doctor"]).await;

@@ -46,7 +46,7 @@ pub struct Statistics {
     pub open_since: Option<Timestamp>,
     /// The delivered ones that needed more than one attempt, by hour, as far as they were read by [`Bound::Details`].
     pub retried: BTreeMap<Timestamp, u32>,
-    /// How long their last attempts took, in milliseconds, likewise.
+    /// The durations of their last attempts in milliseconds, likewise.
     pub durations: Vec<u32>,
 }
 

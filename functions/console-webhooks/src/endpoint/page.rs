@@ -38,7 +38,7 @@ use crate::{
 /// The number of latest deliveries that are shown, and that are counted.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
-/// How long after a change a link may confirm it.
+/// The time after a change for which a link may confirm it.
 const JUST: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
