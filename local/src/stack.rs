@@ -402,7 +402,7 @@ impl Worker {
 
 /// The parameters of a deployment on this machine. Plain http and loopback destinations are allowed, because that is
 /// where a developer's receiver is.
-pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 7] {
+pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
     [
         ("BaseUrl", api),
         ("TrustedOrigins", trusted_origins),
@@ -410,7 +410,6 @@ pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'stat
         ("MailIdentity", "example.com"),
         ("AllowHttpDestinations", "true"),
         ("AllowedDestinations", "127.0.0.0/8,::1/128"),
-        ("DocsUrl", DESCRIPTION),
     ]
 }
 

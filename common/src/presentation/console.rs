@@ -29,6 +29,7 @@ impl Render for Console {
                 @for (path, name) in PAGES {
                     a href=(path) aria-current=[(path == self.here).then_some("page")] { (name) }
                 }
+                a href="/docs" { "Docs" }
             }
             form method="post" action="/signin" {
                 input type="hidden" name="action" value="sign-out";

@@ -9,9 +9,9 @@ use url::Url;
 pub(crate) struct Docs(pub(crate) String);
 
 impl Docs {
-    /// Reads `DOCS_URL`. `None` if the deployment does not set it.
-    pub(crate) fn from_env(env: &Env) -> Result<Option<Self>, ConfigError> {
-        env.optional("DOCS_URL").map(|_| env.parsed("DOCS_URL")).transpose()
+    /// Reads `DOCS_URL`. The default is the page `/docs`.
+    pub(crate) fn from_env(env: &Env) -> Result<Self, ConfigError> {
+        if env.optional("DOCS_URL").is_some() { env.parsed("DOCS_URL") } else { Ok(Self("/docs".to_owned())) }
     }
 }
 

@@ -33,7 +33,7 @@ async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Page> {
     }
     let content = html! {
         p { "There is no page at this address. The link may be old or incomplete." }
-        p { a href="/console" { "Go to the console" } }
+        p { a href="/console" { "Go to the console" } " or " a href="/docs" { "read the documentation" } "." }
     };
     Ok(Page::new("Page not found", content).refused(Some(Error::NotFound("Not Found"))))
 }

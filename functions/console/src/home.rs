@@ -21,16 +21,16 @@ async fn open(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     if call.takes_html() {
         return Ok(Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() });
     }
-    links(&call.base, app.docs.as_ref())?.reply(Wire::Page)
+    links(&call.base, &app.docs)?.reply(Wire::Page)
 }
 
 /// The links for programs.
-fn links(base: &BaseUrl, docs: Option<&Docs>) -> Result<BTreeMap<&'static str, String>> {
+fn links(base: &BaseUrl, docs: &Docs) -> Result<BTreeMap<&'static str, String>> {
     let root = Url::parse(base.as_str()).map_err(Error::internal("reading the base URL"))?;
     let at = |path: &str| root.join(path).map(String::from).map_err(Error::internal("making a link"));
-    let mut links = BTreeMap::from([("message", "This service is up".to_owned()), ("signIn", at("/signin")?)]);
-    if let Some(docs) = docs {
-        links.insert("docs", at(&docs.0)?);
-    }
-    Ok(links)
+    Ok(BTreeMap::from([
+        ("message", "This service is up".to_owned()),
+        ("signIn", at("/signin")?),
+        ("docs", at(&docs.0)?),
+    ]))
 }

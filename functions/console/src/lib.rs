@@ -18,6 +18,7 @@ mod health;
 mod home;
 mod invite;
 mod keys;
+mod reference;
 mod reset_password;
 mod settings;
 mod signin;
@@ -31,6 +32,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let routes = [
         home::show(),
         health::show(),
+        reference::index(),
+        reference::call(),
         signin::show(),
         signin::submit(),
         verify_email::show(),

@@ -6,6 +6,7 @@ use tests::{
 };
 
 mod account;
+mod docs;
 mod every_page;
 mod home;
 mod invite;
