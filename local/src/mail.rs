@@ -2,10 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::{Json, Router, extract::State, response::Html, routing::get};
-use html_escape::{encode_double_quoted_attribute, encode_text};
+use axum::{
+    Json, Router,
+    extract::State,
+    response::{Html, IntoResponse},
+    routing::get,
+};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use rustack_ses_core::retrospection::{EmailStore, SentEmail};
 use serde_json::{Value, json};
+
+const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\
+    main{max-width:50rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}\
+    iframe{width:100%;height:28rem;border:1px solid #888}pre{white-space:pre-wrap}";
 
 /// `GET /` returns a page, `GET /messages` the same as JSON.
 pub(crate) fn router(mail: Arc<EmailStore>) -> Router {
@@ -27,39 +36,45 @@ fn message(mail: &SentEmail) -> Value {
     })
 }
 
-async fn page(State(mail): State<Arc<EmailStore>>) -> Html<String> {
-    let mut page = String::from(
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Sent emails</title><style>\
-         body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}\
-         iframe{width:100%;height:20rem;border:1px solid #ccc}pre{white-space:pre-wrap}</style><h1>Sent emails</h1>",
-    );
+async fn page(State(mail): State<Arc<EmailStore>>) -> impl IntoResponse {
     let emails = newest_first(&mail);
-    if emails.is_empty() {
-        page.push_str("<p>No emails yet.</p>");
-    }
-    for mail in &emails {
-        write_email(&mut page, mail);
-    }
-    Html(page)
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Sent emails" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    h1 { "Sent emails" }
+                    @if emails.is_empty() { p { "No emails yet." } }
+                    @for mail in &emails { (email(mail)) }
+                }
+            }
+        }
+    };
+    Html(page.into_string())
 }
 
 /// The HTML part goes into a frame that may open links but not run scripts: to this page it is untrusted content, as it
 /// is to an email program.
-fn write_email(page: &mut String, mail: &SentEmail) {
+fn email(mail: &SentEmail) -> Markup {
     let subject = mail.subject.as_deref().unwrap_or_default();
     let body = mail.body.as_ref();
     let text = body.and_then(|body| body.text_part.as_deref()).unwrap_or_default();
     let html = body.and_then(|body| body.html_part.as_deref()).unwrap_or_default();
-    page.push_str(&format!(
-        "<h2>{}</h2><p>To {}, {}</p>\
-         <iframe sandbox=\"allow-popups allow-popups-to-escape-sandbox\" srcdoc=\"{}\"></iframe>\
-         <details><summary>Plain text</summary><pre>{}</pre></details>",
-        encode_text(subject),
-        encode_text(&mail.destination.to_addresses.join(", ")),
-        encode_text(&mail.timestamp),
-        encode_double_quoted_attribute(&format!("<base target=_blank>{html}")),
-        encode_text(text),
-    ));
+    html! {
+        article aria-label=(subject) {
+            h2 { (subject) }
+            p { "To " (mail.destination.to_addresses.join(", ")) ", " (mail.timestamp) }
+            iframe title=(subject) sandbox="allow-popups allow-popups-to-escape-sandbox"
+                srcdoc={ "<base target=_blank>" (html) } {}
+            details { summary { "Plain text" } pre { (text) } }
+        }
+    }
 }
 
 fn newest_first(mail: &EmailStore) -> Vec<SentEmail> {

@@ -15,10 +15,11 @@ use super::{
 /// The number of bytes of a body that are shown.
 const SHOWN: usize = 64 * 1024;
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
+const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\
+    main{max-width:60rem;margin:2rem auto;padding:0 1rem}input,select,button{font:inherit}\
     pre{white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
     th,td{text-align:left;padding:.25rem 1rem .25rem 0;vertical-align:top;overflow-wrap:anywhere}\
-    form{display:inline}article{border-top:1px solid #ccc}";
+    form{display:inline}article{border-top:1px solid #888}";
 
 /// The headers of the pages for people, except that the style has no hash here. Browsers cache nothing.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
@@ -45,12 +46,14 @@ pub(crate) fn page(shelf: &Shelf) -> Markup {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                h1 { "Inbox" }
-                p { "This inbox receives webhooks at any path. Point an endpoint to a path here, such as " code { "/hook" } "." }
-                (paths(shelf))
-                h2 { "Received" }
-                @if shelf.requests().len() == 0 { p { "No requests yet." } }
-                @for kept in shelf.requests() { (request(kept, shelf)) }
+                main {
+                    h1 { "Inbox" }
+                    p { "This inbox receives webhooks at any path. Point an endpoint to a path here, such as " code { "/hook" } "." }
+                    (paths(shelf))
+                    h2 { "Received" }
+                    @if shelf.requests().len() == 0 { p { "No requests yet." } }
+                    @for kept in shelf.requests() { (request(kept, shelf)) }
+                }
             }
         }
     }
@@ -60,7 +63,7 @@ pub(crate) fn page(shelf: &Shelf) -> Markup {
 fn paths(shelf: &Shelf) -> Markup {
     html! {
         table {
-            thead { tr { th { "Path" } th { "Response" } th { "Signing secret" } } }
+            thead { tr { th scope="col" { "Path" } th scope="col" { "Response" } th scope="col" { "Signing secret" } } }
             tbody {
                 @for path in shelf.paths() {
                     tr {
