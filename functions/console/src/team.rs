@@ -106,7 +106,9 @@ async fn change_role(app: &App, owner: &User, form: &Typed) -> Result<&'static s
 
 async fn remove(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
     let member = form.read(|fields| fields.text("memberId", UserId::parse))?;
-    app.departures.remove(owner, &MemberIdOrEmail::Id(member)).await?;
+    let organization = app.organizations.get(&owner.organization).await?;
+    let removed = app.departures.remove(owner, &MemberIdOrEmail::Id(member)).await?;
+    app.alerts.removed(owner, &removed.user, &organization, Timestamp::now()).await;
     Ok("removed")
 }
 
@@ -201,7 +203,8 @@ impl Team<'_> {
         }
     }
 
-    /// The forms of a member's row. Users leave on the account page, so their own row has no form to remove them.
+    /// The forms of a member's row. Users leave on the account page, so their own row has no form to remove them. The only
+    /// owner cannot become a member.
     fn forms(&self, member: &User) -> Markup {
         let (id, about) = (member.id.to_string(), member.email.to_string());
         let (fold, says, role) = match member.role {
@@ -219,7 +222,14 @@ impl Team<'_> {
             button: "Remove member",
             hidden: &[("action", "remove"), ("memberId", &id)],
         };
-        html! { (change) @if member.id != self.user.id { (remove) } }
+        let is_own = member.id == self.user.id;
+        html! { @if !is_own || self.may_step_down() { (change) } @if !is_own { (remove) } }
+    }
+
+    /// Whether another owner may remain. Owners on other pages of the list are unknown here.
+    fn may_step_down(&self) -> bool {
+        let is_other = |member: &Member| member.user.role == Role::Owner && member.user.id != self.user.id;
+        self.total > self.members.len() || self.members.iter().any(is_other)
     }
 
     fn invitations(&self) -> Markup {

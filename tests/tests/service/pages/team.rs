@@ -238,3 +238,15 @@ async fn a_large_team_is_shown_in_parts() {
         assert_eq!(open(&world, &owner.cookie, &format!("/console/team?part={part}")).await.status, 200);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_an_owner_with_another_owner_can_step_down() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    world.member(&owner, "al@example.com", "member").await;
+    let own = "Change to member: jo@acme.example.com";
+    let page = open(&world, &owner.cookie, PAGE).await;
+    assert!(!page.page().contains(own) && page.page().contains("Change to owner: al@example.com"), "{}", page.page());
+    world.member(&owner, "bo@example.com", "owner").await;
+    assert!(open(&world, &owner.cookie, PAGE).await.page().contains(own));
+}
