@@ -64,6 +64,13 @@ pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, 
 /// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
 pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
 
+/// Replacements of an unverified address by one user. Each sends an email, which also counts as a welcome email to the new
+/// address.
+const REPLACED_EMAIL: Limit = Limit { what: "replaced_email", attempts: 5, window_seconds: 3600 };
+
+/// Emails to one address about changes to its account.
+pub(super) const ALERT: Limit = Limit { what: "alert", attempts: 20, window_seconds: 3600 };
+
 /// Submissions of one form that issues a key, by one user: reloading the page must not issue another key. The window
 /// outlasts the session in which the form was filled in.
 pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600 };
@@ -163,6 +170,16 @@ impl Attempts {
     pub async fn count_notified(&self, organization: &TenantId, address: &Email, now: Timestamp) -> Result<()> {
         self.count(NOTIFIER, organization.as_str(), now).await?;
         self.count(NOTIFIED, address.as_str(), now).await
+    }
+
+    /// Counts a replacement of the unverified address of `user` by `address`, before the address is looked up. One over the
+    /// limit of the user does not count against the address.
+    ///
+    /// # Errors
+    /// Too many replacements: [`Error::TooMany`]; or a call fails.
+    pub async fn count_replaced_email(&self, user: UserId, address: &Email, now: Timestamp) -> Result<()> {
+        self.count(REPLACED_EMAIL, &user.to_string(), now).await?;
+        self.count(WELCOME_MAIL, address.as_str(), now).await
     }
 
     /// Counts a request to reset the password of `email`, before the address is looked up. A request over the limit of

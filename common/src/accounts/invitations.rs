@@ -17,7 +17,7 @@ use crate::{
         password::Hasher,
         sessions::Device,
         signup::{Invitee, NewUser, Person, new_user},
-        token::EXPIRES_AT,
+        token::{EXPIRES_AT, SecretHash, Token},
         users::{CREATED_AT, EMAIL, ORGANIZATION_ID, ROLE, Role, USER_ID, User, email_key, pk},
     },
     aws::{
@@ -48,6 +48,16 @@ pub struct Invitation {
     pub organization: TenantId,
     /// The role of the new user.
     pub role: Role,
+    /// The owner who sent it.
+    pub inviter: UserId,
+}
+
+/// An invitation with the secret of its link, which only the email contains: it proves access to the mailbox.
+pub struct NewInvitation {
+    /// The invitation, with its state.
+    pub invited: Invited,
+    /// The secret.
+    pub token: Token,
 }
 
 /// An invitation can be accepted for 7 days.
@@ -62,8 +72,6 @@ pub struct Invited {
     pub invitation: Invitation,
     /// The state of the invitation.
     pub status: InvitationStatus,
-    /// The owner who sent it.
-    pub inviter: UserId,
     /// When it expires.
     pub expires_at: Timestamp,
     /// When it was created.
@@ -78,6 +86,8 @@ const CANCELED: &str = "cancelled";
 attributes! {
     INVITATION_ID = "invitation_id", STATUS = "status", INVITED_BY = "invited_by", ACCEPTED_AT = "accepted_at",
     DELETE_AT = "delete_at",
+    // The hash of the secret in the link.
+    SECRET_HASH = "secret_hash",
     // The attribute of a pointer with the id of the latest invitation.
     CURRENT = "current",
 }
@@ -115,15 +125,16 @@ impl Invitations {
     ///
     /// # Errors
     /// The email has an account; or a call fails.
-    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: Timestamp) -> Result<Invited> {
+    pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: Timestamp) -> Result<NewInvitation> {
         let doing = "inviting";
         let organization = inviter.organization.clone();
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
-        let invitation = Invitation { id: InvitationId::generate(), email: email.clone(), organization, role };
+        let (id, email, token) = (InvitationId::generate(), email.clone(), Token::generate());
+        let invitation = Invitation { id, email, organization, role, inviter: inviter.id };
         // If another owner invites the same address in between, this call starts over and replaces their invitation.
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
-            let item = invitation.to_item(inviter, expires_at, now);
+            let item = invitation.to_item(&token, expires_at, now);
             let mut writes = self
                 .point_to(Transaction::new(doing), &invitation, expires_at, previous.as_ref())
                 .put_new(&self.invitations, INVITATION_ID, item);
@@ -132,7 +143,8 @@ impl Invitations {
             }
             if writes.try_commit(&self.dynamodb).await? {
                 let status = InvitationStatus::Pending;
-                return Ok(Invited { invitation, status, inviter: inviter.id, expires_at, created_at: now });
+                let invited = Invited { invitation, status, expires_at, created_at: now };
+                return Ok(NewInvitation { invited, token });
             }
         }
         Err(Error::Busy)
@@ -221,6 +233,16 @@ impl Invitations {
     /// # Errors
     /// It does not exist, has expired or was used; or the read fails.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Invitation> {
+        self.find_pending(id, slug, now).await.map(|(invitation, _)| invitation)
+    }
+
+    /// As [`Self::pending`], with the hash of the secret in the link. Invitations of 0.1.0 have none.
+    async fn find_pending(
+        &self,
+        id: InvitationId,
+        slug: &Slug,
+        now: Timestamp,
+    ) -> Result<(Invitation, Option<SecretHash>)> {
         let keys = [(&self.invitations, key(id)), (&self.organizations, pk(slug_key(slug)))];
         let [invitation, slug_guard] = get_both(&self.dynamodb, keys, "reading an invitation").await?;
         let (Some(invitation), Some(slug_guard)) = (invitation, slug_guard) else { return Err(NOT_FOUND) };
@@ -239,21 +261,26 @@ impl Invitations {
         // need a new invitation, and its sender gets the reason.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
         let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
-        Ok(Invitation { id, email, organization, role: record.parsed(ROLE)? })
+        let (role, inviter) = (record.parsed(ROLE)?, record.parsed(INVITED_BY)?);
+        let secret = record.optional_text(SECRET_HASH).map(SecretHash::stored);
+        Ok((Invitation { id, email, organization, role, inviter }, secret))
     }
 
-    /// Creates a user in the organization that invited them. They still have to verify their email: the inviter knows
-    /// the invitation's id, too, so it does not prove access to the mailbox.
+    /// Creates a user in the organization that invited them. With the token of the link, their email is verified: only the
+    /// email contains it. Otherwise they still have to verify it: the inviter knows the invitation's id, too, so it does
+    /// not prove access to the mailbox.
     ///
     /// # Errors
     /// The invitation does not exist, has expired or was used, or its email has an account, or its organization was
     /// deleted; or a call fails.
     pub async fn join(&self, invitee: Invitee, device: Device, hasher: &Hasher) -> Result<NewUser> {
         let now = Timestamp::now();
-        let invitation = self.pending(invitee.invitation, &invitee.slug, now).await?;
+        let (invitation, secret) = self.find_pending(invitee.invitation, &invitee.slug, now).await?;
         let password = hasher.hash(invitee.password).await?;
         let person = Person { name: invitee.name, email: invitation.email.clone(), password, device };
-        let new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
+        let mut new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
+        let is_secret = |token: Token| secret.is_some_and(|secret| secret.as_str() == token.hash().as_str());
+        new.user.email_verified = invitee.token.is_some_and(is_secret);
         self.accept(&invitation, &new, now).await?;
         Ok(new)
     }
@@ -304,7 +331,7 @@ fn key(id: impl ToString) -> Item {
 }
 
 impl Invitation {
-    fn to_item(&self, inviter: &User, expires_at: Timestamp, now: Timestamp) -> Item {
+    fn to_item(&self, token: &Token, expires_at: Timestamp, now: Timestamp) -> Item {
         item([
             (INVITATION_ID, text(self.id)),
             (ORGANIZATION_ID, text(&self.organization)),
@@ -313,7 +340,8 @@ impl Invitation {
             (STATUS, text(PENDING)),
             (EXPIRES_AT, number(expires_at.as_second())),
             (DELETE_AT, delete_at(expires_at)),
-            (INVITED_BY, text(inviter.id)),
+            (INVITED_BY, text(self.inviter)),
+            (SECRET_HASH, text(token.hash().as_str())),
             (CREATED_AT, text(now)),
         ])
     }
@@ -327,6 +355,7 @@ impl Invited {
             email: Email::stored(record.text(EMAIL)?),
             organization: record.parsed(ORGANIZATION_ID)?,
             role: record.parsed(ROLE)?,
+            inviter: record.parsed(INVITED_BY)?,
         };
         let expires_at = Timestamp::from_second(record.number(EXPIRES_AT)?);
         Ok(Self {
@@ -336,7 +365,6 @@ impl Invited {
                 ACCEPTED => InvitationStatus::Accepted,
                 _ => InvitationStatus::Canceled,
             },
-            inviter: record.parsed(INVITED_BY)?,
             expires_at: expires_at.map_err(Error::internal("reading an invitation"))?,
             created_at: record.parsed(CREATED_AT)?,
         })
@@ -362,19 +390,22 @@ fn delete_at(expires_at: Timestamp) -> AttributeValue {
 /// The email with the link to join an organization. The names are the inviter's words to a recipient who may not know
 /// them, so they appear only in the body, attributed to the inviter, and never in the subject.
 #[must_use]
-pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, invitation: &Invitation) -> Mail {
-    let (id, slug, name, inviter) = (invitation.id, &organization.slug, organization.name.as_str(), inviter.as_str());
+pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, new: &NewInvitation) -> Mail {
+    let (id, token) = (new.invited.invitation.id, new.token.reveal());
+    let (slug, name, inviter) = (&organization.slug, organization.name.as_str(), inviter.as_str());
     Mail::new(
         "You are invited to join an organization",
         &[
-            Part::text("Hello,"),
-            Part::Text(format!(
-                "{inviter} invited you to join the organization {name}. To accept and create an account, open this link \
-                 within 7 days:"
-            )),
-            Part::Link(format!("{base}/invite?tenantSlug={slug}&invitationId={id}")),
-            Part::Text(format!("Organization slug: {slug}\nInvitation ID: {id}")),
-            Part::Text(format!("If you do not know {inviter}, you can ignore this email.")),
+            Part::Text(format!("{inviter} invited you to join the organization {name}.")),
+            Part::Button(
+                "Accept invitation",
+                format!("{base}/invite?tenantSlug={slug}&invitationId={id}&token={token}"),
+            ),
+            Part::text("The invitation expires in 7 days. To accept it in a terminal, use:"),
+            Part::Facts(vec![("Organization slug", slug.to_string()), ("Invitation ID", id.to_string())]),
         ],
+        &[Part::Text(format!(
+            "You get this email because {inviter} entered this address. If you do not know {inviter}, ignore this email."
+        ))],
     )
 }

@@ -43,10 +43,10 @@ impl Inviting {
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();
         self.attempts.count_invitation(inviter.id, email, now).await?;
-        let invited = self.invitations.invite(inviter, email, role, now).await?;
+        let new = self.invitations.invite(inviter, email, role, now).await?;
         let organization = self.organizations.get(&inviter.organization).await?;
-        let mail = invitation_mail(base, &inviter.name, &organization, &invited.invitation);
-        self.mailer.send(email, mail, invited.invitation.id).await;
-        Ok(invited)
+        let mail = invitation_mail(base, &inviter.name, &organization, &new);
+        self.mailer.send(email, mail, new.invited.invitation.id).await;
+        Ok(new.invited)
     }
 }

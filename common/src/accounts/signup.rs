@@ -31,7 +31,7 @@ use crate::{
 
 /// The results of a sign-up: the account, the first session, and the token that verifies the email.
 pub struct NewUser {
-    /// The user, whose email is not verified yet.
+    /// The user, whose email is not verified yet, unless they come from an invitation with its token.
     pub user: User,
     pub password: PasswordHash,
     /// Their first session.
@@ -68,6 +68,8 @@ pub struct Invitee {
     /// Their display name.
     pub name: Name,
     pub password: Password,
+    /// The secret in the link of the email, which proves access to the mailbox.
+    pub token: Option<Token>,
 }
 
 /// A person who signs up, with or without an invitation.
@@ -86,7 +88,19 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
     let Person { name, email, password, device } = person;
     let (session_epoch, key_epoch) = (0, 0);
     let id = UserId::generate();
-    let user = User { id, name, email, email_verified: false, organization, role, session_epoch, key_epoch };
+    let (email_verified, chose_email, pending_email) = (false, false, None);
+    let user = User {
+        id,
+        name,
+        email,
+        email_verified,
+        chose_email,
+        pending_email,
+        organization,
+        role,
+        session_epoch,
+        key_epoch,
+    };
     let (session, session_token) = Session::start(&user, &device, now)?;
     Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })
 }
@@ -128,7 +142,8 @@ impl Accounts {
             created_at: now,
         };
         let person = Person { name: founder.name, email: founder.email, password, device };
-        let new = new_user(person, organization.id.clone(), Role::Owner, now)?;
+        let mut new = new_user(person, organization.id.clone(), Role::Owner, now)?;
+        new.user.chose_email = true;
         self.create(&organization, &new, now).await?;
         Ok(new)
     }
@@ -154,11 +169,14 @@ impl Accounts {
 }
 
 impl NewUser {
-    /// Sends the email that verifies their address. If that fails, they can request another. An address that has had
+    /// Sends the email that verifies their address, unless it is verified. If that fails, they can request another. An address that has had
     /// too many gets none: otherwise repeated sign-ups and deletions would make the service send email to a stranger.
     pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
-        let User { id, email, .. } = &self.user;
+        let User { id, email, email_verified, .. } = &self.user;
+        if *email_verified {
+            return;
+        }
         match attempts.count(WELCOME_MAIL, email.as_str(), now).await {
             Err(Error::TooMany { .. }) => {
                 crate::log!("email.withheld", user = %id);
@@ -174,14 +192,16 @@ impl NewUser {
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
         let email_guard = item([(PK, text(email_key(&self.user.email))), (USER_ID, text(self.user.id))]);
         let session = self.session.to_item();
-        let verification = verification_item(&self.verification_token, &self.user, now);
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);
-        writes
+        let writes = writes
             .put_new(users, PK, email_guard)
             .or(Error::Conflict(Conflict::EmailTaken))
             .put_new(users, PK, self.user.to_item(&self.password, now))
             .put_new(tokens, TOKEN_HASH, session)
-            .put_new(tokens, TOKEN_HASH, verification)
-            .put(tokens, known_client)
+            .put(tokens, known_client);
+        if self.user.email_verified {
+            return writes;
+        }
+        writes.put_new(tokens, TOKEN_HASH, verification_item(&self.verification_token, &self.user, now))
     }
 }

@@ -29,6 +29,11 @@ pub struct User {
     pub email: Email,
     /// Whether they have proved access to the mailbox of that address.
     pub email_verified: bool,
+    /// Whether they chose the address themselves, at sign-up, and may replace it until it is verified. The address of an
+    /// invitation was chosen by the inviter.
+    pub chose_email: bool,
+    /// The address that replaces `email` once it is verified.
+    pub pending_email: Option<Email>,
     pub organization: TenantId,
     /// Their role in that organization.
     pub role: Role,
@@ -52,6 +57,7 @@ pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
 
 attributes! { pub(crate)
     PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
+    CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email",
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
     SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
     // The user's epoch in which a session, a key or an approval began.
@@ -81,6 +87,12 @@ impl User {
         if self.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
     }
 
+    /// The address that a link in an email verifies: the pending one, if there is one.
+    #[must_use]
+    pub fn email_to_verify(&self) -> &Email {
+        self.pending_email.as_ref().filter(|_| !self.email_verified).unwrap_or(&self.email)
+    }
+
     /// Checks that the user may manage the members of their organization: they are an owner with a verified email.
     ///
     /// # Errors
@@ -99,6 +111,7 @@ impl User {
             (NAME, text(self.name.as_str())),
             (EMAIL, text(&self.email)),
             (EMAIL_VERIFIED, boolean(self.email_verified)),
+            (CHOSE_EMAIL, boolean(self.chose_email)),
             (ORGANIZATION_ID, text(&self.organization)),
             (ROLE, text(self.role.as_str())),
             (PASSWORD_HASH, text(password.as_str())),
@@ -115,6 +128,8 @@ impl User {
             name: Name::stored(record.text(NAME)?),
             email: Email::stored(record.text(EMAIL)?),
             email_verified: record.boolean(EMAIL_VERIFIED)?,
+            chose_email: record.optional_boolean(CHOSE_EMAIL).unwrap_or_default(),
+            pending_email: record.optional_text(PENDING_EMAIL).map(Email::stored),
             organization: record.parsed(ORGANIZATION_ID)?,
             role: record.parsed(ROLE)?,
             session_epoch: record.optional_number(SESSION_EPOCH).unwrap_or(0),

@@ -4,9 +4,13 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
+        email::Email,
         mail::{Mail, Mailer, Part},
+        organizations::Organizations,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
-        users::{CREATED_AT, EMAIL_VERIFIED, PK, USER_ID, User, pk, user_key},
+        users::{
+            CHOSE_EMAIL, CREATED_AT, EMAIL, EMAIL_VERIFIED, PENDING_EMAIL, PK, USER_ID, User, email_key, pk, user_key,
+        },
     },
     aws::{
         clients::Aws,
@@ -16,7 +20,7 @@ use crate::{
     },
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    error::Result,
+    error::{Conflict, Error, Result},
     id::UserId,
     timestamp::Timestamp,
 };
@@ -25,12 +29,15 @@ use crate::{
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
 /// The kind of verifications among the tokens in the table.
 const EMAIL_VERIFICATION: &str = "email_verification";
+/// The kind of a verification that was used. It is kept until it expires, so that its page can say that all is well.
+const USED: &str = "used_email_verification";
 
 pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> Item {
     item([
         (TOKEN_HASH, text(token.hash().as_str())),
         (KIND, text(EMAIL_VERIFICATION)),
         (USER_ID, text(user.id)),
+        (EMAIL, text(user.email_to_verify())),
         (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
         (CREATED_AT, text(now)),
     ])
@@ -44,6 +51,17 @@ pub struct Verifications {
     users: String,
 }
 
+/// The state of the token in a link.
+#[derive(Debug)]
+pub enum Link {
+    /// The token verifies the address of this user.
+    Valid(Box<User>),
+    /// The token has verified the address of its user already.
+    Used,
+    /// The token is malformed, unknown, expired, or was sent to an address that the user has replaced.
+    Invalid,
+}
+
 impl Verifications {
     /// The store over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
@@ -54,53 +72,108 @@ impl Verifications {
         })
     }
 
-    /// Sends `user` another email with a link, unless they are verified. The caller counts the request before.
+    /// Sends `user` another email with a link, unless they are verified. The caller counts the request before. If another
+    /// account has the pending address, its owner is told instead: the user must not learn whether there is one.
     pub async fn send_again(&self, user: &User, mailer: &Mailer, base: &BaseUrl, now: Timestamp) -> Result<()> {
         if user.email_verified {
             return Ok(());
         }
-        let token = self.issue(user, now).await?;
-        mailer.send(&user.email, verification_mail(base, &token), user.id).await;
+        let to = user.email_to_verify();
+        let mail = if *to != user.email && self.is_taken(to).await? {
+            taken_mail(base)
+        } else {
+            verification_mail(base, &self.issue(user, now).await?)
+        };
+        mailer.send(to, mail, user.id).await;
         Ok(())
     }
 
-    /// Issues a token that verifies the email of `user`. Earlier tokens stay valid.
-    pub async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
+    async fn is_taken(&self, email: &Email) -> Result<bool> {
+        let guard = get(&self.dynamodb, &self.users, pk(email_key(email)), "looking up an email").await?;
+        Ok(guard.is_some())
+    }
+
+    /// Issues a token that verifies the email of `user`. Earlier tokens for the same address stay valid.
+    async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         put(&self.dynamodb, &self.tokens, verification_item(&token, user, now), "storing a verification").await?;
         Ok(token)
     }
 
-    /// Whether [`Verifications::verify`] would accept `token`.
-    pub async fn holds(&self, token: &Token, now: Timestamp) -> Result<bool> {
-        Ok(self.user(token, now).await?.is_some())
+    /// Replaces the address that `user` has to verify by `email`, and returns the changed user. Links to other addresses
+    /// die. The user signs in with the old address until the new one is verified, so that another account's address can
+    /// be entered here without an effect. Returns `None` if the user may not: they are verified by now, or invited.
+    pub async fn replace_email(&self, user: &User, email: &Email) -> Result<Option<User>> {
+        let pending = Some(email).filter(|email| **email != user.email);
+        let update = Update::of(&self.users, pk(user_key(user.id)))
+            .set_all(pending.map(|email| (PENDING_EMAIL, text(email))))
+            .remove(pending.is_none().then_some(PENDING_EMAIL))
+            .only_if(EMAIL_VERIFIED.equals(boolean(false)))
+            .only_if(CHOSE_EMAIL.equals(boolean(true)));
+        let is_replaced = update.send(&self.dynamodb, "replacing an unverified email").await?;
+        Ok(is_replaced.then(|| User { pending_email: pending.cloned(), ..user.clone() }))
     }
 
-    /// Marks the email of the token's user as verified and consumes the token, in one transaction, so of two concurrent
-    /// calls one succeeds. Returns `false` if the token is unknown, used or expired.
+    /// The state of the link with this token.
+    pub async fn link(&self, token: &Token, now: Timestamp) -> Result<Link> {
+        let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a verification").await?;
+        let Some(found) = found else { return Ok(Link::Invalid) };
+        let record = Record::new("verification", &found);
+        let kind = record.text(KIND)?;
+        if ![EMAIL_VERIFICATION, USED].contains(&kind) || record.number(EXPIRES_AT)? <= now.as_second() {
+            return Ok(Link::Invalid);
+        }
+        let id: UserId = record.parsed(USER_ID)?;
+        let user = get(&self.dynamodb, &self.users, pk(user_key(id)), "reading a user").await?;
+        let Some(user) = user.as_ref().map(User::from_item).transpose()? else { return Ok(Link::Invalid) };
+        // Tokens of 0.1.0 do not name the address.
+        let sent_to = record.optional_text(EMAIL).map_or_else(|| user.email.clone(), Email::stored);
+        Ok(match kind {
+            _ if sent_to != *user.email_to_verify() => Link::Invalid,
+            USED => Link::Used,
+            _ => Link::Valid(Box::new(user)),
+        })
+    }
+
+    /// Marks the email of the token's user as verified and uses up the token, in one transaction, so of two concurrent
+    /// calls one succeeds. A pending address replaces the old one: the transaction moves the guard, and the organization's
+    /// notifications if the old address got them. Returns the state of the link before.
     ///
     /// # Errors
-    /// A read or the write fails.
-    pub async fn verify(&self, token: &Token, now: Timestamp) -> Result<bool> {
-        let Some(user) = self.user(token, now).await? else { return Ok(false) };
-        let is_current = EXPIRES_AT.is_above(number(now.as_second()));
-        let mark = Update::of(&self.users, pk(user_key(user))).set(EMAIL_VERIFIED, boolean(true)).only_if(PK.exists());
-        Transaction::new("verifying an email")
-            .delete_if(&self.tokens, token_key(&token.hash()), is_current)
-            .update(mark)
-            .try_commit(&self.dynamodb)
-            .await
-    }
-
-    /// The user whose email `token` verifies, unless it has expired by `now`.
-    async fn user(&self, token: &Token, now: Timestamp) -> Result<Option<UserId>> {
-        let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a verification").await?;
-        let Some(found) = found else { return Ok(None) };
-        let record = Record::new("verification", &found);
-        if record.text(KIND)? != EMAIL_VERIFICATION || record.number(EXPIRES_AT)? <= now.as_second() {
-            return Ok(None);
+    /// Another account has the pending address by now; or a read or the write fails.
+    pub async fn verify(&self, token: &Token, organizations: &Organizations, now: Timestamp) -> Result<Link> {
+        let user = match self.link(token, now).await? {
+            Link::Valid(user) => user,
+            other => return Ok(other),
+        };
+        let is_current = KIND.equals(text(EMAIL_VERIFICATION)).and(EXPIRES_AT.is_above(number(now.as_second())));
+        let pending = user.pending_email.as_ref();
+        let is_unchanged = pending.map_or(PENDING_EMAIL.is_absent(), |email| PENDING_EMAIL.equals(text(email)));
+        let mark = Update::of(&self.users, pk(user_key(user.id)))
+            .set(EMAIL_VERIFIED, boolean(true))
+            .remove([PENDING_EMAIL])
+            .only_if(EMAIL.equals(text(&user.email)))
+            .only_if(is_unchanged);
+        let use_up = Update::of(&self.tokens, token_key(&token.hash())).set(KIND, text(USED)).only_if(is_current);
+        let mut writes = Transaction::new("verifying an email").update(use_up);
+        let new = user.email_to_verify();
+        if *new == user.email {
+            writes = writes.update(mark);
+        } else {
+            let guard = item([(PK, text(email_key(new))), (USER_ID, text(user.id))]);
+            writes = writes
+                .update(mark.set(EMAIL, text(new)).only_if(EMAIL_VERIFIED.equals(boolean(false))))
+                .put_new(&self.users, PK, guard)
+                .delete(&self.users, pk(email_key(&user.email)));
+            writes = organizations.with_notifications_moved(writes, &user, new).await?;
         }
-        record.parsed(USER_ID).map(Some)
+        if writes.try_commit(&self.dynamodb).await? {
+            return Ok(Link::Valid(user));
+        }
+        if *new != user.email && self.is_taken(new).await? {
+            return Err(Error::Conflict(Conflict::EmailTaken));
+        }
+        self.link(token, now).await.map(|link| if let Link::Valid(_) = link { Link::Invalid } else { link })
     }
 }
 
@@ -111,10 +184,30 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Confirm your email address",
         &[
-            Part::text("Hello,"),
-            Part::text("Confirm your email address by opening this link. It works once and expires in 24 hours:"),
-            Part::Link(format!("{base}/verify-email?token={}", token.reveal())),
-            Part::text("If you did not create an account, you can ignore this email."),
+            Part::text("Confirm your email address to finish your sign-up."),
+            Part::Button("Confirm email address", format!("{base}/verify-email?token={}", token.reveal())),
+            Part::text("The link works once and expires in 24 hours."),
         ],
+        &[Part::text(
+            "You get this email because this address was entered at a sign-up. If you did not sign up, ignore it: without \
+             the confirmation, the account cannot be used.",
+        )],
+    )
+}
+
+/// The email to the owner of an account whose address another person wants to use. It contains none of that person's words.
+fn taken_mail(base: &BaseUrl) -> Mail {
+    Mail::new(
+        "You already have an account",
+        &[
+            Part::text(
+                "This address was entered for a new account, but you already have an account with it. Nothing has changed.",
+            ),
+            Part::Button("Sign in", format!("{base}/signin")),
+            Part::Text(format!("If you forgot the password, reset it at {base}/reset-password")),
+        ],
+        &[Part::text(
+            "You get this email because this address was entered at a sign-up. If you did not enter it, ignore this email.",
+        )],
     )
 }

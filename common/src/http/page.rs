@@ -67,7 +67,7 @@ impl Page {
         Self { title, content, is_done: false, refused: None, redirects_to: None, is_live: false, frame: None }
     }
 
-    /// Marks the page as a success.
+    /// Marks the page as a success, also if its status is that of an error: the result of an earlier request holds.
     #[must_use]
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }
@@ -148,10 +148,10 @@ impl Page {
     }
 
     fn html(&self, service: &str) -> Markup {
-        let mark = match (&self.refused, self.is_done) {
-            (Some(_), _) => Some("!"),
-            (None, true) => Some("✓"),
-            (None, false) => None,
+        let is_error = self.refused.is_some() && !self.is_done;
+        let mark = match self.is_done {
+            true => Some("✓"),
+            false => is_error.then_some("!"),
         };
         html! {
             (DOCTYPE)
@@ -160,7 +160,7 @@ impl Page {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     // Screen readers begin with the title.
-                    title { @if self.refused.is_some() { "Error: " } (self.title) " · " (service) }
+                    title { @if is_error { "Error: " } (self.title) " · " (service) }
                     style { (PreEscaped(STYLE)) }
                 }
                 body {

@@ -8,6 +8,7 @@ use crate::{
         email::Email,
         password::Password,
         signup::{Founder, Invitee, NewUser},
+        token::Token,
     },
     base_url::BaseUrl,
     http::{Fields, Rejected, WithCookies, cookies::session_cookie},
@@ -63,7 +64,14 @@ pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
     let name =
         fields.about("Your name, as shown to members of the organization and in emails.").text("name", Name::parse);
     let password = fields.about("The password that you sign in with.").text("password", Password::parse);
-    Ok(Invitee { invitation: invitation?, slug: slug?, name: name?, password: password? })
+    let token = fields
+        .about(
+            "The token from the same link. With it, your email address is verified. Without it, or with a wrong one, you \
+             get a verification email.",
+        )
+        .optional_text("token", |text| Ok(text.to_owned()));
+    let token = token?.and_then(|text| Token::parse(&text));
+    Ok(Invitee { invitation: invitation?, slug: slug?, name: name?, password: password?, token })
 }
 
 /// The response to a sign-up.
@@ -84,7 +92,7 @@ pub struct SignedUp {
     /// The `Set-Cookie` values of the session, which are also sent as response headers.
     #[schemars(extend("examples" = [["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure"]]))]
     set_cookie: Vec<String>,
-    /// Whether the email address is verified. After an accepted invitation, it always is.
+    /// Whether the email address is verified. It is after an invitation that was accepted with its `token`.
     email_verified: bool,
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{app::App, done::Status};
 use common::{
-    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried},
-    error::Result,
+    accounts::{attempts::VERIFICATION_MAIL, email::Email, mail::unhurried, users::User},
+    error::{Error, Result},
     http::{Call, Fault, Fields, Public, Rejected, Route},
     timestamp::Timestamp,
 };
@@ -35,9 +35,22 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     app.attempts.count(VERIFICATION_MAIL, email.as_str(), now).await?;
     let send = async {
         match app.users.credentials(Some(&email)).await? {
+            Some((user, _)) if !counts(&app, &user, &email, now).await? => Ok(()),
             Some((user, _)) => app.verifications.send_again(&user, &app.mailer, &call.base, now).await,
             None => Ok(()),
         }
     };
     unhurried(send).await.map(|()| Status::DONE)
+}
+
+/// Counts the email if it goes to another address than the requested one. Returns `false` over the limit of that address.
+async fn counts(app: &App, user: &User, requested: &Email, now: Timestamp) -> Result<bool> {
+    let to = user.email_to_verify();
+    if to == requested {
+        return Ok(true);
+    }
+    match app.attempts.count(VERIFICATION_MAIL, to.as_str(), now).await {
+        Err(Error::TooMany { .. }) => Ok(false),
+        counted => counted.map(|()| true),
+    }
 }

@@ -133,13 +133,13 @@ pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<Invitation
 }
 
 fn shown(invited: Invited) -> Invitation {
-    let Invited { invitation, status, inviter, expires_at, created_at } = invited;
+    let Invited { invitation, status, expires_at, created_at } = invited;
     Invitation {
         id: invitation.id.into(),
         email: invitation.email.into(),
         role: invitation.role.into(),
         organization_id: invitation.organization.into(),
-        inviter_id: inviter.into(),
+        inviter_id: invitation.inviter.into(),
         status: status.into(),
         expires_at: expires_at.into(),
         created_at: created_at.into(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::token::Token,
+    accounts::{token::Token, verification::Link},
     error::{Error, Result},
     http::{
         Call, Fault, Public, Reply, Route, Typed,
@@ -50,9 +50,11 @@ fn callback(call: &Call<()>, link: &Typed) -> Option<Url> {
 }
 
 async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
-    let token = match Token::parse(link.get("token")) {
-        Some(token) if app.verifications.holds(&token, Timestamp::now()).await? => token,
-        _ => return Ok(bad_link()),
+    let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link()) };
+    let user = match app.verifications.link(&token, Timestamp::now()).await? {
+        Link::Valid(user) => user,
+        Link::Used => return Ok(used_link()),
+        Link::Invalid => return Ok(bad_link()),
     };
     let callback = callback(&call, &link);
     let form = Form {
@@ -64,7 +66,10 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
         ..Form::default()
     };
     let content = html! {
-        p { "If you just signed up, confirm your address. If not, close this page and nothing will happen." }
+        p {
+            "If you just signed up as " strong { (user.email_to_verify()) } ", confirm your address. If not, close this page \
+             and nothing will happen."
+        }
         (form)
     };
     let origin = callback.as_ref().map(|url| url.origin().ascii_serialization());
@@ -79,12 +84,13 @@ async fn ask_person(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> 
 }
 
 async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
-    let verified = match Token::parse(link.get("token")) {
-        Some(token) => app.verifications.verify(&token, Timestamp::now()).await?,
-        None => false,
-    };
-    if !verified {
-        return Ok(bad_link().into());
+    let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link().into()) };
+    match app.verifications.verify(&token, &app.organizations, Timestamp::now()).await {
+        Ok(Link::Valid(_)) => {}
+        Ok(Link::Used) => return Ok(used_link().into()),
+        Ok(Link::Invalid) => return Ok(bad_link().into()),
+        Err(error @ Error::Conflict(_)) => return Ok(taken(error).into()),
+        Err(error) => return Err(error),
     }
     let done = html! {
         p { "You can close this page and return to the page where you signed up, or open the console." }
@@ -96,12 +102,28 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
     })
 }
 
+/// The page for a link that has done its work, after a reload or a second click.
+fn used_link() -> Page {
+    let content = html! {
+        p { "This link was used to confirm it, and works only once." }
+        p { a .button href="/console" { "Open the console" } }
+    };
+    Page::new("Your email address is already confirmed", content).refused(Some(Error::InvalidToken)).done()
+}
+
+fn taken(error: Error) -> Page {
+    let content = html! {
+        p { "Another account got this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }
+    };
+    Page::new("This address has an account", content).refused(Some(error))
+}
+
 fn bad_link() -> Page {
     let content = html! {
         p {
-            "It may be incomplete, older than 24 hours, or already used. If you already used it, your address is \
-             confirmed. Otherwise, sign in and request a new link on your account page."
+            "It may be incomplete, older than 24 hours, or sent to an address that you have replaced since."
         }
+        p { a href="/console/welcome" { "Sign in and request a new link" } }
     };
     Page::new("This link is not valid", content).refused(Some(Error::InvalidToken))
 }

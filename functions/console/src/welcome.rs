@@ -3,25 +3,37 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::users::User,
+    accounts::{email::Email, mail::unhurried, users::User},
     error::Result,
     http::{
         Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
-        page::{Form, Page},
+        page::{Field, Form, Page},
     },
+    timestamp::Timestamp,
 };
-use maud::html;
+use maud::{Markup, html};
 
 use crate::{
     account,
     app::App,
-    frame::{NO_FORM, Sent},
+    frame::{NO_FORM, Sent, go_on},
 };
 
 const HERE: &str = "/console/welcome";
 
-const DONE: [(&str, &str); 1] =
-    [("mailed", "Email sent. Its link works for 24 hours, and earlier links no longer work.")];
+const DONE: [(&str, &str); 2] = [
+    ("mailed", "Email sent. Its link works for 24 hours."),
+    ("replaced", "Email sent to the new address. Links to the earlier address no longer work."),
+];
+
+/// The fields of all forms of the page.
+const FIELDS: [(&str, &str); 2] = [
+    ("action", "The submitted form: `verify` or `replace`."),
+    ("email", "`replace`: the address that replaces the unconfirmed one."),
+];
+
+/// The action of the form for another address.
+const REPLACE: &str = "replace";
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
@@ -32,10 +44,12 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    let fields =
-        |_: &App, fields: &mut common::http::Fields| Ok(fields.typed(&[("action", "The submitted form: `verify`.")]));
-    Route::post(HERE, Person, fields, act)
-        .summary("Handles the button of the welcome page, which sends the confirmation email again.")
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .summary(
+            "Handles the forms of the welcome page, which send the confirmation email again, or to another address. The \
+             other address replaces the one of the sign-up once it is confirmed. The response does not reveal whether \
+             it has an account.",
+        )
         .faults(&[Fault::NotFound, Fault::TooMany])
         .redirects()
 }
@@ -45,33 +59,66 @@ async fn open(_: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Reply> {
 }
 
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
-    if form.get("action") != "verify" {
-        return Err(NO_FORM);
-    }
-    match account::verify(&app, &call, HERE).await {
+    let done = match form.get("action") {
+        "verify" => account::verify(&app, &call, HERE).await,
+        REPLACE => replace(&app, &call, &form).await,
+        _ => Err(NO_FORM),
+    };
+    match done {
         Ok(reply) => Ok(reply),
         Err(error) => Ok(page(&call.caller.user, Sent::refused(form, error)?)),
     }
+}
+
+/// Sends the confirmation email to another address. The answer and its time are the same if that has an account.
+async fn replace(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let (user, now) = (&call.caller.user, Timestamp::now());
+    let email = form.read(|fields| fields.text("email", Email::parse))?;
+    if user.email_verified || !user.chose_email {
+        return Ok(go_on(HERE, "confirmed"));
+    }
+    app.attempts.count_replaced_email(user.id, &email, now).await?;
+    let send = async {
+        match app.verifications.replace_email(user, &email).await? {
+            Some(user) => app.verifications.send_again(&user, &app.mailer, &call.base, now).await,
+            None => Ok(()),
+        }
+    };
+    unhurried(send).await?;
+    Ok(go_on(HERE, "replaced"))
 }
 
 fn page(user: &User, sent: Sent) -> Reply {
     if user.email_verified {
         return Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() };
     }
+    let to = user.email_to_verify();
     let content = html! {
-        (sent.news(&DONE, &[]))
-        p { "Your account is created, and you are signed in. We sent a link to " strong { (user.email) } "." }
+        (sent.news(&DONE, &[REPLACE]))
+        p { "Your account is created, and you are signed in. We sent a link to " strong { (to) } "." }
         p { "Open it to confirm your address. After that, you can add endpoints, create API keys and invite teammates." }
+        @if *to != user.email { p { "Until you do, you sign in with " strong { (user.email) } "." } }
         p { "If it has not arrived after a few minutes, look into the spam folder, or:" }
-        (Form { button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
-        details {
+        (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
+        details open[sent.error(REPLACE).is_some()] {
             summary { "Wrong address?" }
-            p {
-                a href="/console/account" { "Delete this account" } " with your password. Then sign up again with the right \
-                 address."
-            }
+            @if user.chose_email { (replace_form(&sent)) }
+            @else { p { "Ask the person who invited you for an invitation to the right address." } }
         }
         p { "Confirmed? " a href="/console" { "Open the console" } }
     };
     Page::new("Confirm your email address", content).refused(sent.refused).into()
+}
+
+fn replace_form(sent: &Sent) -> Markup {
+    let form = Form {
+        id: REPLACE,
+        button: "Change address",
+        is_secondary: true,
+        hidden: &[("action", REPLACE)],
+        fields: &[Field::email("email", "Email", "email", sent.typed(REPLACE, "email"))],
+        error: sent.error(REPLACE),
+        ..Form::default()
+    };
+    html! { (form) }
 }

@@ -9,11 +9,12 @@ use crate::{
     accounts::{
         email::Email,
         mail::{Mail, Part},
-        users::pk,
+        users::{Role, User, pk},
     },
     aws::{
         dynamo::{boolean, text},
         expression::Update,
+        transaction::Transaction,
     },
     base_url::BaseUrl,
     error::{Error, Result},
@@ -77,6 +78,24 @@ impl Organizations {
         let before = update.send_for(&self.dynamodb, ReturnValue::AllOld, doing).await?;
         Organization::from_item(&before.ok_or(Error::Unauthorized)?)
     }
+
+    /// Adds the write that sends the notifications of the organization of `user`, an owner, to `new`, if they go to the
+    /// address of the user, which `new` replaces.
+    pub(in crate::accounts) async fn with_notifications_moved(
+        &self,
+        writes: Transaction,
+        user: &User,
+        new: &Email,
+    ) -> Result<Transaction> {
+        let organization = self.get(&user.organization).await?;
+        if user.role != Role::Owner || organization.debug_notification_email != user.email {
+            return Ok(writes);
+        }
+        let update = Update::of(&self.table, pk(organization_key(&organization.id)))
+            .set(DEBUG_NOTIFICATION_EMAIL, text(new))
+            .only_if(exists().and(DEBUG_NOTIFICATION_EMAIL.equals(text(&user.email))));
+        Ok(writes.update(update))
+    }
 }
 
 /// The emails to the old and the new notification address of an organization that has the new one. The new address may
@@ -85,28 +104,26 @@ impl Organizations {
 #[must_use]
 pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);
-    let mail = |news: String, rest: String| {
+    let mail = |news: String, why: String| {
         Mail::new(
             "The email address for notifications has changed",
-            &[
-                Part::text("Hello,"),
-                Part::Text(news),
-                Part::Text(rest),
-                Part::text("View the organization's settings:"),
-                Part::Link(format!("{base}/console/settings")),
-            ],
+            &[Part::Text(news), Part::Button("View settings", format!("{base}/console/settings"))],
+            &[Part::Text(why)],
         )
     };
     [
         mail(
             format!("Notifications about failures in the organization {name} now go to {new} instead of this address."),
-            format!("An owner of {name} changed the address, and can change it back."),
+            format!(
+                "You get this email because this was the address for notifications. An owner of {name} changed it, and \
+                 can change it back."
+            ),
         ),
         mail(
             format!("Notifications about failures in the organization {name} now go to this address."),
             format!(
-                "An owner of {name} chose this address, and can choose another one. If you do not know {name}, you can \
-                 ignore this email."
+                "You get this email because an owner of {name} chose this address, and can choose another one. If you do \
+                 not know {name}, ignore this email."
             ),
         ),
     ]

@@ -1,6 +1,10 @@
 //! The page after a sign-up, `/console/welcome`.
 
-use tests::{World, world::cookie};
+use serde_json::json;
+use tests::{
+    Answer, World,
+    world::{cookie, link, people::PASSWORD},
+};
 
 use super::{filled, follow, location, open, submit};
 
@@ -41,4 +45,129 @@ async fn too_many_resends_are_refused_on_the_page() {
     assert!(refused.page().contains("Too many attempts") && refused.page().contains("We sent a link to"));
     let unknown = submit(&world, &cookie, PAGE, &[("action".to_owned(), "x".to_owned())]).await;
     assert_eq!(unknown.status, 404);
+}
+
+/// Enters another address on the welcome page.
+async fn replace(world: &World, cookie: &str, email: &str) -> Answer {
+    let page = open(world, cookie, PAGE).await;
+    submit(world, cookie, PAGE, &filled(&page, "Change address", &[("email", email)])).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_address_is_replaced_once_the_right_one_is_confirmed() {
+    let world = World::start().await;
+    let mut fields = World::sign_up_fields("acme");
+    fields["debugNotificationEmail"] = fields["email"].clone();
+    let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
+    let (cookie, old, new) = (cookie(&account), "jo@acme.example.com", "right@example.com");
+    let wrong = link(&world.mail_to(old).await);
+    let sent = replace(&world, &cookie, " Right@Example.com ").await;
+    assert_eq!(location(&sent), "/console/welcome?did=replaced");
+    let page = follow(&world, &cookie, &sent).await;
+    for says in ["Email sent to the new address.", "We sent a link to <strong>right@example.com</strong>.", old] {
+        assert!(page.page().contains(says), "{says} is missing in {}", page.page());
+    }
+    assert_eq!(world.confirm(&wrong).await.status, 400, "the link to the old address is dead");
+    assert_eq!(world.session(&cookie).await.body["user"]["email"], old, "until the new one is confirmed");
+    assert_eq!(world.sign_in(new, PASSWORD).await.status, 401);
+
+    let resent = submit(&world, &cookie, PAGE, &filled(&page, "Resend confirmation email", &[])).await;
+    assert_eq!(resent.status, 303);
+    assert_eq!(world.confirm(&link(&world.mail_to(new).await)).await.status, 200);
+    let user = world.session(&cookie).await.body["user"].clone();
+    assert_eq!((&user["email"], &user["emailVerified"]), (&json!(new), &json!(true)));
+    assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));
+    let settings = world.rpc_by_session(&cookie, "tenant/settings", json!({})).await.ok().clone();
+    assert_eq!(settings["debug_notification_email"], new, "the address was both");
+    // The old address is free.
+    let mut other = World::sign_up_fields("other");
+    other["email"] = json!(old);
+    world.rpc("", "auth/signupAndCreateOrg", other).await.ok();
+    let late = replace_by_form(&world, &cookie, "third@example.com").await;
+    assert_eq!(location(&late), "/console/welcome?did=confirmed", "a second tab is too late");
+    assert_eq!(world.session(&cookie).await.body["user"]["email"], new);
+}
+
+async fn replace_by_form(world: &World, cookie: &str, email: &str) -> Answer {
+    let form = [("action".to_owned(), "replace".to_owned()), ("email".to_owned(), email.to_owned())];
+    submit(world, cookie, PAGE, &form).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_replacements_the_last_one_counts() {
+    let world = World::start().await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let mut links = Vec::new();
+    for email in ["one@example.com", "two@example.com"] {
+        assert_eq!(replace(&world, &cookie, email).await.status, 303);
+        links.push(link(&world.mail_to(email).await));
+    }
+    assert_eq!(world.confirm(&links[0]).await.status, 400);
+    assert_eq!(world.confirm(&links[1]).await.status, 200);
+    assert_eq!(world.session(&cookie).await.body["user"]["email"], "two@example.com");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replacement_does_not_reveal_other_accounts() {
+    let world = World::start().await;
+    let owner = world.tenant("owner").await;
+    let cookie = cookie(&world.sign_up("acme").await);
+    let before = world.mails().await.len();
+    let mut answers = Vec::new();
+    for email in ["free@example.com", &owner.email] {
+        let sent = replace(&world, &cookie, email).await;
+        let page = follow(&world, &cookie, &sent).await;
+        let user = world.session(&cookie).await.body["user"].clone();
+        answers.push((location(&sent).to_owned(), page.page().replace(email, "x"), user));
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(world.mails().await.len(), before + 2);
+    let mail = world.mail_to(&owner.email).await;
+    assert_eq!(mail["subject"], "Webhooks: You already have an account");
+    assert!(!mail.to_string().contains("verify-email") && !mail.to_string().contains("acme"), "{mail}");
+    assert_eq!(world.sign_in(&owner.email, PASSWORD).await.body["user"]["id"], owner.user);
+
+    // An account that takes the address between the email and the click keeps it.
+    assert_eq!(replace(&world, &cookie, "free@example.com").await.status, 303);
+    let late = link(&world.mail_to("free@example.com").await);
+    let mut fields = World::sign_up_fields("free");
+    fields["email"] = json!("free@example.com");
+    let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
+    let page = world.confirm(&late).await;
+    assert!(page.status == 409 && page.page().contains("This address has an account"), "{page:?}");
+    assert_eq!(world.session(&cookie).await.body["user"]["emailVerified"], false);
+    assert_eq!(world.session(&tests::world::cookie(&account)).await.body["user"]["email"], "free@example.com");
+}
+
+/// Otherwise unverified accounts could make the service send email to a stranger without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn replacements_are_limited_for_a_user_and_for_an_address() {
+    let world = World::start().await;
+    let to_victim =
+        async || world.mails().await.iter().filter(|mail| mail["to"] == json!(["victim@example.com"])).count();
+    let mut cookies = Vec::new();
+    for number in 0..7 {
+        cookies.push(cookie(&world.sign_up(&format!("org-{number}")).await));
+        let last = replace_by_form(&world, &cookies[number], "victim@example.com").await;
+        assert_eq!(last.status, if number < 5 { 303 } else { 429 });
+    }
+    assert_eq!(to_victim().await, 5);
+    for cookie in &cookies[..5] {
+        for _ in 0..3 {
+            submit(&world, cookie, PAGE, &[("action".to_owned(), "verify".to_owned())]).await;
+        }
+        // By the address of the account, as the API takes it.
+        world
+            .cli("", "send-verification-email", json!({"email": world.session(cookie).await.body["user"]["email"]}))
+            .await;
+    }
+    assert_eq!(to_victim().await, 10, "five more by resending");
+    let own = cookie(&world.sign_up("own").await);
+    let mut statuses = Vec::new();
+    for number in 0..6 {
+        statuses.push(replace_by_form(&world, &own, &format!("a{number}@example.com")).await.status);
+    }
+    assert_eq!(statuses, [303, 303, 303, 303, 303, 429]);
+    let bad = replace_by_form(&world, &own, "no address").await;
+    assert!(bad.status == 400 && bad.page().contains("<details open>") && bad.page().contains(" autofocus"), "{bad:?}");
 }
