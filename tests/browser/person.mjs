@@ -176,6 +176,13 @@ export class Person {
     this.seen += 1;
   }
 
+  // Checks the HTML part of an email against the rules for pages.
+  async reads({ subject, html }) {
+    const wrong = await this.#inspect(this.service.api, html);
+    this.#wrong.push(...wrong.map((what) => `the email "${subject}": ${what}`));
+    this.seen += 1;
+  }
+
   // The faults of the same answer at every width and in both schemes, with all disclosures open.
   async #inspect(url, html) {
     const { inspected } = this;

@@ -7,7 +7,7 @@ use aws_sdk_ses::{
     types::{Body, Content, Destination, Message},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use maud::{DOCTYPE, html};
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use text::Untrusted;
 use tokio::time::sleep;
 
@@ -53,11 +53,30 @@ pub struct Mail {
 pub enum Part {
     /// A paragraph of plain text. Line breaks are kept.
     Text(String),
+    /// Names and values, each pair on a line.
+    Facts(Vec<(&'static str, String)>),
+    /// The label and the URL of the email's main link. An email has at most one.
+    Button(&'static str, String),
     /// A link, alone on a line.
     Link(String),
     /// Text from outside the service, marked as a quotation on each line.
     Quote(String),
 }
+
+/// The style of the HTML part. Email programs that ignore it show plain text and links.
+const STYLE: &str = "\
+    body{margin:0;padding:24px 16px;background:#fff;color:#1c1e21;font:16px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif}\
+    main{max-width:36rem;margin:0 auto;overflow-wrap:anywhere}\
+    table{border-collapse:collapse;border-left:3px solid #d9dce1;margin:16px 0}\
+    th{font-weight:400;text-align:left;vertical-align:top;padding:2px 16px 2px 12px;color:#565a61}td{padding:2px 0;vertical-align:top}\
+    a{color:#1a56c4}footer{margin-top:32px;border-top:1px solid #d9dce1}\
+    .button{display:inline-block;padding:8px 18px;border-radius:6px;background:#1a56c4;color:#fff;font-weight:600;text-decoration:none}\
+    pre{white-space:pre-wrap;border-left:3px solid #d9dce1;padding-left:12px;font-size:14px}\
+    .soft,footer p{font-size:14px;color:#565a61}\
+    @media(prefers-color-scheme:dark){body{background:#16181b;color:#e6e6e6}a{color:#8ab4f8}\
+    .button{background:#2563d9;color:#fff}th,.soft,footer p{color:#a9aeb6}table,pre,footer{border-color:#3a3f46}}";
+/// Stands between the body of the plain text and the reason why the recipient gets the email.
+const RULE: &str = "---";
 
 impl Mailer {
     /// Builds a mailer over SES, named after the service.
@@ -121,7 +140,8 @@ fn display_name(name: &str) -> String {
 
 impl Part {
     /// A paragraph of plain text.
-    pub(crate) fn text(text: &str) -> Self {
+    #[must_use]
+    pub fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 
@@ -129,23 +149,71 @@ impl Part {
     fn shown(&self) -> Self {
         match self {
             Self::Text(text) => Self::Text(Untrusted::new(text).mail().into_owned()),
+            Self::Facts(facts) => {
+                let line = |text: &str| Untrusted::new(text).mail_line().into_owned();
+                Self::Facts(facts.iter().map(|(name, value)| (*name, line(value))).collect())
+            }
+            Self::Button(label, url) => Self::Button(label, url.clone()),
             Self::Link(url) => Self::Link(url.clone()),
             Self::Quote(text) => Self::Quote(Untrusted::new(text).mail().into_owned()),
         }
     }
+
+    fn plain(&self) -> String {
+        match self {
+            Self::Text(text) | Self::Link(text) => format!("{text}\n"),
+            Self::Facts(facts) => facts.iter().map(|(name, value)| format!("{name}: {value}\n")).collect(),
+            Self::Button(label, url) => format!("{label}:\n{url}\n"),
+            Self::Quote(text) => text.lines().map(|line| format!("> {line}\n")).collect(),
+        }
+    }
+}
+
+impl Render for Part {
+    fn render(&self) -> Markup {
+        html! {
+            @match self {
+                Self::Text(text) => p {
+                    @for (number, line) in text.lines().enumerate() {
+                        @if number > 0 { br; }
+                        (line)
+                    }
+                },
+                Self::Facts(facts) => table {
+                    @for (name, value) in facts { tr { th scope="row" { (name) ":" } td { (value) } } }
+                },
+                // The URL is also text, so that the reader can see where the button leads.
+                Self::Button(label, url) => {
+                    p { a .button href=(url) { (label) } }
+                    p .soft { a href=(url) { (url) } }
+                },
+                Self::Link(url) => p { a href=(url) { (url) } },
+                Self::Quote(text) => pre { (text) },
+            }
+        }
+    }
+}
+
+/// Untrusted text in a subject: on one line, and cut to 60 characters.
+#[must_use]
+pub fn short(text: &str) -> String {
+    const MOST: usize = 60;
+    let line = Untrusted::new(text).mail_line();
+    let line = line.trim();
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default().trim_end()),
+        None => line.to_owned(),
+    }
 }
 
 impl Mail {
-    /// Builds an email from these parts. All of it may contain untrusted text.
+    /// Builds an email from these parts; `why` explains why the recipient gets it. All of it may contain untrusted text.
     #[must_use]
-    pub fn new(subject: &str, parts: &[Part]) -> Self {
+    pub fn new(subject: &str, parts: &[Part], why: &[Part]) -> Self {
         let subject = Untrusted::new(subject).mail_line();
-        let parts: Vec<_> = parts.iter().map(Part::shown).collect();
-        let text = parts.iter().map(|part| match part {
-            Part::Text(text) | Part::Link(text) => format!("{text}\n"),
-            Part::Quote(text) => text.lines().map(|line| format!("> {line}\n")).collect(),
-        });
-        let text = text.collect::<Vec<_>>();
+        let [parts, why] = [parts, why].map(|parts| parts.iter().map(Part::shown).collect::<Vec<_>>());
+        let rule = std::iter::once(format!("{RULE}\n"));
+        let text: Vec<_> = parts.iter().map(Part::plain).chain(rule).chain(why.iter().map(Part::plain)).collect();
         let html = html! {
             (DOCTYPE)
             html lang="en" {
@@ -154,21 +222,12 @@ impl Mail {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     title { (subject) }
+                    style { (PreEscaped(STYLE)) }
                 }
-                body style="max-width: 36rem; font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere" {
-                    @for part in &parts {
-                        @match part {
-                            Part::Text(text) => p {
-                                @for (number, line) in text.lines().enumerate() {
-                                    @if number > 0 { br; }
-                                    (line)
-                                }
-                            },
-                            // The text is the URL itself, so that the reader can see where the link leads.
-                            Part::Link(url) => p { a href=(url) { (url) } },
-                            Part::Quote(text) => pre style="white-space: pre-wrap; border-left: 3px solid #999; \
-                                                            padding-left: 1em; font-size: 14px" { (text) },
-                        }
+                body {
+                    main {
+                        @for part in &parts { (part) }
+                        footer { @for part in &why { (part) } }
                     }
                 }
             }
@@ -199,31 +258,49 @@ mod tests {
         {
             let link = format!("https://api.example.com/{path}?token={}", token.reveal());
             assert!(mail.text.lines().any(|line| line == link));
-            assert!(mail.html.contains(&format!("<a href=\"{link}\">{link}</a>")));
+            assert!(mail.html.contains(&format!("<a class=\"button\" href=\"{link}\">")));
+            assert!(mail.html.contains(&format!("<a href=\"{link}\">{link}</a>")), "the reader sees where it leads");
         }
+    }
+
+    /// The words of an HTML part, without markup.
+    fn words(html: &str) -> Vec<String> {
+        let body = html.split_once("<body>").expect("a body").1;
+        let text: String =
+            body.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| format!(" {text}")).collect();
+        let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
+        text.split_whitespace().map(|word| word.trim_end_matches(':').to_owned()).collect()
     }
 
     #[test]
     fn text_and_html_say_the_same_and_markup_stays_text() {
         let parts = [
-            Part::text("Hello,"),
             Part::text("<b> & \"more\"\na second line"),
-            Part::Link("https://a.example/?b=1&c=2".to_owned()),
+            Part::Facts(vec![("Workflow", "<i>\nb".to_owned()), ("Job", "7".to_owned())]),
+            Part::Button("View job", "https://a.example/?b=1&c=2".to_owned()),
             Part::Quote("<a href=\"x\">\n  no</a>".to_owned()),
         ];
-        let mail = Mail::new("A subject", &parts);
+        let mail =
+            Mail::new("A subject", &parts, &[Part::text("You own this."), Part::Link("https://a.example/".to_owned())]);
         assert_eq!(
             mail.text,
-            "Hello,\n\n<b> & \"more\"\na second line\n\nhttps://a.example/?b=1&c=2\n\n> <a href=\"x\">\n>   no</a>\n"
+            "<b> & \"more\"\na second line\n\nWorkflow: <i> b\nJob: 7\n\nView job:\nhttps://a.example/?b=1&c=2\n\n\
+             > <a href=\"x\">\n>   no</a>\n\n---\n\nYou own this.\n\nhttps://a.example/\n"
         );
         for says in [
-            "<p>Hello,</p>",
             "<p>&lt;b&gt; &amp; &quot;more&quot;<br>a second line</p>",
-            "<p><a href=\"https://a.example/?b=1&amp;c=2\">https://a.example/?b=1&amp;c=2</a></p>",
+            "<th scope=\"row\">Workflow:</th><td>&lt;i&gt; b</td>",
+            "<a class=\"button\" href=\"https://a.example/?b=1&amp;c=2\">View job</a>",
+            "<a href=\"https://a.example/?b=1&amp;c=2\">https://a.example/?b=1&amp;c=2</a></p>",
             "&lt;a href=&quot;x&quot;&gt;\n  no&lt;/a&gt;</pre>",
+            "<footer><p>You own this.</p>",
         ] {
             assert!(mail.html.contains(says), "{}", mail.html);
         }
+        let text = mail.text.lines().filter(|line| *line != RULE).map(|line| line.strip_prefix("> ").unwrap_or(line));
+        let text: Vec<_> =
+            text.flat_map(str::split_whitespace).map(|word| word.trim_end_matches(':').to_owned()).collect();
+        assert_eq!(text, words(&mail.html));
     }
 
     #[test]
@@ -232,10 +309,17 @@ mod tests {
             Part::text("An\u{ad}n\u{202e}a\r\nجو\u{200c}"),
             Part::Quote("\u{e0041}a\u{feff}\n👩\u{200d}🚀".to_owned()),
         ];
-        let mail = Mail::new("Two\n\u{200b}lines", &parts);
+        let mail = Mail::new("Two\n\u{200b}lines", &parts, &[Part::text("w\u{ad}y")]);
         assert_eq!(mail.subject, "Two  lines");
-        assert_eq!(mail.text, "An n a\nجو\u{200c}\n\n>  a \n> 👩\u{200d}🚀\n");
+        assert_eq!(mail.text, "An n a\nجو\u{200c}\n\n>  a \n> 👩\u{200d}🚀\n\n---\n\nw y\n");
         assert!(mail.html.contains("<p>An n a<br>جو\u{200c}</p>"), "{}", mail.html);
         assert!(mail.html.contains("> a \n👩\u{200d}🚀</pre>"), "{}", mail.html);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_in_a_subject() {
+        assert_eq!(short(" import\nusers "), "import users");
+        assert_eq!(short(&"ü".repeat(60)), "ü".repeat(60));
+        assert_eq!(short(&"ü".repeat(61)), format!("{}…", "ü".repeat(60)));
     }
 }

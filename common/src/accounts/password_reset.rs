@@ -4,6 +4,7 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
+        alerts::Alerts,
         api_keys::ApiKeys,
         attempts::{Attempts, ClientAddress},
         email::Email,
@@ -36,6 +37,7 @@ const PASSWORD_RESET: &str = "password_reset";
 /// The tables and the mailer for password resets.
 #[derive(Clone)]
 pub struct PasswordResets {
+    alerts: Alerts,
     attempts: Attempts,
     users: Users,
     mailer: Mailer,
@@ -48,6 +50,7 @@ impl PasswordResets {
     /// The store over the tables that `env` names, and the mailer.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
+            alerts: Alerts::from_env(env, aws)?,
             attempts: Attempts::from_env(env, aws)?,
             users: Users::from_env(env, aws)?,
             mailer: Mailer::from_env(env, aws)?,
@@ -93,7 +96,7 @@ impl PasswordResets {
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, uses up this token and all earlier ones, and marks the email as verified, because the
-    /// token proves access to the mailbox. Of concurrent resets, one succeeds.
+    /// token proves access to the mailbox. Of concurrent resets, one succeeds. An email tells the user.
     ///
     /// A concurrent change of the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
     ///
@@ -105,6 +108,7 @@ impl PasswordResets {
         token: &Token,
         new: Password,
         (hasher, keys): (&Hasher, &ApiKeys),
+        base: &BaseUrl,
     ) -> Result<()> {
         let (password, now) = (hasher.hash(new).await?, Timestamp::now());
         let is_current = KIND.equals(text(PASSWORD_RESET)).and(EXPIRES_AT.is_above(number(now.as_second())));
@@ -123,6 +127,7 @@ impl PasswordResets {
             .commit(&self.dynamodb)
             .await?;
         metrics::upkeep("resetting a password", keys.delete_ended(user).await);
+        self.alerts.password_reset(user, base, now).await;
         Ok(())
     }
 
@@ -149,13 +154,13 @@ pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Choose a new password",
         &[
-            Part::text("Hello,"),
-            Part::text(
-                "We received a request to reset the password of your account. To choose a new password, open this \
-                 link. It works once and expires in 1 hour:",
-            ),
-            Part::Link(format!("{base}/reset-password?token={}", token.reveal())),
-            Part::text("If you did not request this, you can ignore this email. Your password has not changed."),
+            Part::text("Choose a new password for your account."),
+            Part::Button("Choose a new password", format!("{base}/reset-password?token={}", token.reveal())),
+            Part::text("The link works once and expires in 1 hour."),
         ],
+        &[Part::text(
+            "You get this email because a new password was requested for this address. If you did not request it, ignore \
+             this email: your password has not changed.",
+        )],
     )
 }

@@ -69,6 +69,7 @@ pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
             "The token from the same link. With it, your email address is verified. Without it, or with a wrong one, you \
              get a verification email.",
         )
+        .example("_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs")
         .optional_text("token", |text| Ok(text.to_owned()));
     let token = token?.and_then(|text| Token::parse(&text));
     Ok(Invitee { invitation: invitation?, slug: slug?, name: name?, password: password?, token })

@@ -276,6 +276,12 @@ pub const LINES: &[Line] = &[
         "An endpoint started to fail. Its organization gets an email.",
     ),
     line(
+        "endpoint.recovered",
+        INFO,
+        &["tenant", "endpoint"],
+        "An endpoint whose organization was told that it is failing works again. Its organization gets an email.",
+    ),
+    line(
         "endpoint.disabled",
         WARN,
         &["tenant", "endpoint", "reason"],
@@ -336,14 +342,15 @@ pub const LINES: &[Line] = &[
         "email.withheld",
         WARN,
         &["user"],
-        "A sign-up got no verification email, because its address had reached the \
-                                             limit.",
+        "A user got no email about their sign-up or about a change to their account, because their address had reached \
+         the limit.",
     ),
     line(
         "email.uncounted",
         ERROR,
         &["user", "error"],
-        "A verification email for a sign-up was sent without being counted toward the limit of its address.",
+        "An email about a sign-up or about a change to an account was sent without being counted toward the limit of \
+         its address.",
     ),
     line(
         "notice.email_failed",

@@ -8,6 +8,7 @@ use api::{
 };
 use common::{
     accounts::{
+        alerts::Alerts,
         attempts::{Attempts, CLI_LOGIN_POLL},
         cli_logins::{CliLogins, parse_secret},
         token::Token,
@@ -23,6 +24,7 @@ use common::{
 
 /// The dependencies of the route.
 pub struct App {
+    alerts: Alerts,
     attempts: Attempts,
     logins: CliLogins,
     users: Users,
@@ -32,6 +34,7 @@ pub struct App {
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let aws = Aws::new(env)?;
     let app = App {
+        alerts: Alerts::from_env(env, &aws)?,
         attempts: Attempts::from_env(env, &aws)?,
         logins: CliLogins::from_env(env, &aws)?,
         users: Users::from_env(env, &aws)?,
@@ -79,11 +82,13 @@ async fn handle(app: Arc<App>, call: Call<()>, input: Input) -> Result<CliLogin>
         return Ok(CliLogin::Pending);
     }
     let taken = app.logins.take(&login, &user, &call.device(), now).await?;
-    Ok(taken.map_or(CliLogin::Expired, |(session, token)| CliLogin::Approved {
+    let Some((session, token)) = taken else { return Ok(CliLogin::Expired) };
+    app.alerts.client_signed_in(&user, &login, &call.base, now).await;
+    Ok(CliLogin::Approved {
         cookie_header: cookie_header(&call.base, &token).into(),
         user_id: user.id.into(),
         email: user.email.into(),
         email_verified: user.email_verified,
         session_expires_at: session.expires_at.into(),
-    }))
+    })
 }

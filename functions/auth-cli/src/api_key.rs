@@ -106,10 +106,11 @@ impl Which {
 }
 
 async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued> {
-    let user = call.caller.user;
+    let user = &call.caller.user;
     let now = Timestamp::now();
     let expires_at = input.expires_in.map(|seconds| now.after(Duration::from_secs(seconds.into())));
-    let issued = app.keys.issue(&user, &input.name, expires_at, now).await?;
+    let issued = app.keys.issue(user, &input.name, expires_at, now).await?;
+    app.alerts.key_created(user, &input.name, &issued, &call.device(), &call.base).await;
     let IssuedKey { id, key, created_at, expires_at } = issued;
     Ok(Issued {
         id: id.into(),

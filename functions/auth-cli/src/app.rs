@@ -2,8 +2,9 @@
 
 use common::{
     accounts::{
-        api_keys::ApiKeys, attempts::Attempts, mail::Mailer, password::Hasher, password_reset::PasswordResets,
-        sessions::Sessions, sign_in::SignIns, users::Users, verification::Verifications,
+        alerts::Alerts, api_keys::ApiKeys, attempts::Attempts, mail::Mailer, password::Hasher,
+        password_reset::PasswordResets, sessions::Sessions, sign_in::SignIns, users::Users,
+        verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -11,6 +12,7 @@ use common::{
 
 /// The dependencies of the routes.
 pub(crate) struct App {
+    pub(crate) alerts: Alerts,
     pub(crate) attempts: Attempts,
     pub(crate) hasher: Hasher,
     pub(crate) keys: ApiKeys,
@@ -26,6 +28,7 @@ impl App {
     pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         let hasher = Hasher::from_env(env)?;
         Ok(Self {
+            alerts: Alerts::from_env(env, aws)?,
             attempts: Attempts::from_env(env, aws)?,
             sign_ins: SignIns::from_env(env, aws, hasher.clone())?,
             hasher,

@@ -113,7 +113,9 @@ struct Changed {
 
 async fn replace(app: Arc<App>, call: Call<SignedIn>, input: Passwords) -> Result<WithCookies<Changed>> {
     let (user, now) = (call.caller.user.clone(), Timestamp::now());
-    let token = app.sign_ins.change_password(&user, (input.current, input.new), &call.device(), now).await?;
+    let device = call.device();
+    let token = app.sign_ins.change_password(&user, (input.current, input.new), &device, now).await?;
+    app.alerts.password_changed(&user, &device, &call.base, now).await;
     let cookies = vec![session_cookie(&call.base, &token)];
     Ok(WithCookies { body: Changed { token: token.reveal().to_owned(), user: user.into() }, cookies })
 }
@@ -123,9 +125,9 @@ async fn request(app: Arc<App>, call: Call<()>, input: Address) -> Result<Reques
     Ok(Requested { status: true, message: "If this address has an account, we sent it an email with a link" })
 }
 
-async fn choose(app: Arc<App>, _: Call<()>, input: Reset) -> Result<Status> {
+async fn choose(app: Arc<App>, call: Call<()>, input: Reset) -> Result<Status> {
     let token = input.token.ok_or(Error::InvalidToken)?;
     let user = app.resets.user(&token, Timestamp::now()).await?;
-    app.resets.reset(&user, &token, input.new, (&app.hasher, &app.keys)).await?;
+    app.resets.reset(&user, &token, input.new, (&app.hasher, &app.keys), &call.base).await?;
     Ok(Status::DONE)
 }

@@ -2,7 +2,7 @@
 
 use common::{
     accounts::{
-        invitations::Invitations, inviting::Inviting, leaving::Departures, members::Members,
+        alerts::Alerts, invitations::Invitations, inviting::Inviting, leaving::Departures, members::Members,
         organizations::Organizations,
     },
     aws::clients::Aws,
@@ -11,6 +11,7 @@ use common::{
 
 /// The dependencies of the routes.
 pub(crate) struct App {
+    pub(crate) alerts: Alerts,
     pub(crate) departures: Departures,
     pub(crate) invitations: Invitations,
     pub(crate) inviting: Inviting,
@@ -21,6 +22,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
+            alerts: Alerts::from_env(env, aws)?,
             departures: Departures::from_env(env, aws)?,
             invitations: Invitations::from_env(env, aws)?,
             inviting: Inviting::from_env(env, aws)?,

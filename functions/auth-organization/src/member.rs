@@ -19,6 +19,7 @@ use common::{
     },
     id::{TenantId, UserId},
     paging::{Order, Paging},
+    timestamp::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -204,7 +205,10 @@ async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Resul
 async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed> {
     let owner = &call.caller.user;
     check_manages(owner, input.organization.as_ref())?;
-    Ok(Removed { member: app.departures.remove(owner, &input.member).await?.into() })
+    let organization = app.organizations.get(&owner.organization).await?;
+    let member = app.departures.remove(owner, &input.member).await?;
+    app.alerts.removed(owner, &member.user, &organization, Timestamp::now()).await;
+    Ok(Removed { member: member.into() })
 }
 
 async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCookies<Member>> {

@@ -99,7 +99,9 @@ async fn change_password(app: &App, call: &Call<SignedIn>, form: &Typed) -> Resu
         let new = fields.text("newPassword", Password::parse);
         Ok((current?, new?))
     })?;
-    let token = app.sign_ins.change_password(&call.caller.user, passwords, &call.device(), Timestamp::now()).await?;
+    let (user, device, now) = (&call.caller.user, call.device(), Timestamp::now());
+    let token = app.sign_ins.change_password(user, passwords, &device, now).await?;
+    app.alerts.password_changed(user, &device, &call.base, now).await;
     Ok(Reply::Redirect { to: format!("{HERE}?did=password"), cookies: vec![session_cookie(&call.base, &token)] })
 }
 
@@ -178,7 +180,10 @@ fn profile(user: &User) -> Markup {
         }
         @if !user.email_verified {
             div .notice {
-                p { "Open the link in the email we sent you. Until then, you cannot create API keys or use the API." }
+                p {
+                    "Open the link in the email to " strong { (user.email_to_verify()) } ". Until then, you cannot create \
+                     API keys or use the API."
+                }
                 (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
             }
         }

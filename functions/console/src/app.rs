@@ -2,6 +2,7 @@
 
 use common::{
     accounts::{
+        alerts::Alerts,
         api_keys::ApiKeys,
         attempts::{Attempts, VERIFICATION_MAIL},
         cli_logins::CliLogins,
@@ -33,10 +34,11 @@ use crate::docs::Docs;
 /// The stores and clients of the pages.
 pub(crate) struct App {
     pub(crate) accounts: Accounts,
+    pub(crate) alerts: Alerts,
     pub(crate) attempts: Attempts,
     pub(crate) deletions: Deletions,
     pub(crate) departures: Departures,
-    pub(crate) docs: Option<Docs>,
+    pub(crate) docs: Docs,
     pub(crate) hasher: Hasher,
     pub(crate) invitations: Invitations,
     pub(crate) inviting: Inviting,
@@ -57,6 +59,7 @@ impl App {
         let hasher = Hasher::from_env(env)?;
         Ok(Self {
             accounts: Accounts::from_env(env, aws)?,
+            alerts: Alerts::from_env(env, aws)?,
             attempts: Attempts::from_env(env, aws)?,
             deletions: Deletions::from_env(env, aws, hasher.clone())?,
             departures: Departures::from_env(env, aws)?,
@@ -84,7 +87,7 @@ impl App {
     /// Too many emails were requested: [`Error::TooMany`](common::error::Error::TooMany); or a call fails.
     pub(crate) async fn send_confirmation(&self, user: &User, base: &BaseUrl) -> Result<()> {
         let now = Timestamp::now();
-        self.attempts.count(VERIFICATION_MAIL, user.email.as_str(), now).await?;
+        self.attempts.count(VERIFICATION_MAIL, user.email_to_verify().as_str(), now).await?;
         self.verifications.send_again(user, &self.mailer, base, now).await
     }
 }

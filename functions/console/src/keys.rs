@@ -97,6 +97,7 @@ async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> 
     }
     let expires_at = lasts.map(|seconds| now.after(Duration::from_secs(seconds)));
     let issued = app.keys.issue(user, &name, expires_at, now).await?;
+    app.alerts.key_created(user, &name, &issued, &call.device(), &call.base).await;
     Ok(new_key(&call.base, &name, &issued).within(console(app, user, HERE).await?).into())
 }
 

@@ -215,10 +215,14 @@ fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: us
     for (name, property) in members(&schema["properties"]) {
         let is_required = elements(&schema["required"]).any(|required| required == name);
         let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
-        if fields.iter().any(|field| field.name == name) {
+        let target = resolved(property);
+        if let Some(field) = fields.iter_mut().find(|field| field.name == name) {
+            let kind = kind(target);
+            if field.kind != kind && !field.kind.split(" or ").any(|known| known == kind) {
+                field.kind = format!("{} or {kind}", field.kind);
+            }
             continue;
         }
-        let target = resolved(property);
         let about =
             [text(property, "description"), text(target, "description")].into_iter().find(|text| !text.is_empty());
         fields.push(Field { name: name.clone(), kind: kind(target), about: about.unwrap_or_default(), is_required });

@@ -286,7 +286,7 @@ fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>,
         (sign_in)
         p { a href="/reset-password" { "Forgot your password?" } }
         p { "No account yet? " a href=(address(form, "signup")) { "Sign up" } }
-        @if let Some(docs) = &app.docs { p { a href=(docs.0) { "Documentation" } } }
+        p { a href=(app.docs.0) { "Documentation" } }
     };
     Page::new("Sign in", content).refused(error)
 }
@@ -404,7 +404,7 @@ fn approved() -> Page {
 fn to_confirm(user: &User, form: &Typed, error: Option<Error>) -> Page {
     let sent = if error.is_none() { "We sent an email to " } else { "We already sent several emails to " };
     let content = html! {
-        p { (sent) strong { (user.email) } ". Open the link in the newest one. It works for 24 hours." }
+        p { (sent) strong { (user.email_to_verify()) } ". Open the link in the newest one. It works for 24 hours." }
         @if request(form).is_some() {
             p {
                 "If you do so within 10 minutes of starting the sign-in, the command line continues by itself. You can \

@@ -89,7 +89,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
         Ok(Link::Valid(_)) => {}
         Ok(Link::Used) => return Ok(used_link().into()),
         Ok(Link::Invalid) => return Ok(bad_link().into()),
-        Err(error @ Error::Conflict(_)) => return Ok(taken(error).into()),
+        Err(Error::Conflict(_)) => return Ok(taken().into()),
         Err(error) => return Err(error),
     }
     let done = html! {
@@ -111,11 +111,12 @@ fn used_link() -> Page {
     Page::new("Your email address is already confirmed", content).refused(Some(Error::InvalidToken)).done()
 }
 
-fn taken(error: Error) -> Page {
+/// The page for an address that another account has by now.
+fn taken() -> Page {
     let content = html! {
         p { "Another account got this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }
     };
-    Page::new("This address has an account", content).refused(Some(error))
+    Page::new("This address has an account", content).refused(Some(Error::InvalidToken))
 }
 
 fn bad_link() -> Page {

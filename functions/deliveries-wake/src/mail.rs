@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use common::{
-    accounts::mail::{Mail, Part},
+    accounts::mail::{Mail, Part, short},
     base_url::BaseUrl,
-    id::EndpointId,
     name::Name,
     timestamp::Timestamp,
     webhooks::{
@@ -13,8 +12,6 @@ use common::{
         endpoints::{DisabledReason, notice::Notice},
     },
 };
-use serde_json::{Value, json};
-use text::Untrusted;
 
 /// The deliveries to an endpoint that have failed since it began to fail.
 pub(crate) struct FailedDeliveries {
@@ -22,8 +19,6 @@ pub(crate) struct FailedDeliveries {
     pub(crate) count: usize,
     /// Whether all of them were counted.
     pub(crate) is_complete: bool,
-    /// A lower bound of their creation times.
-    pub(crate) oldest: Timestamp,
     /// The latest attempt.
     pub(crate) last: Option<Attempt>,
 }
@@ -34,13 +29,11 @@ pub(crate) struct Held {
     pub(crate) count: usize,
     /// Whether all of them were counted.
     pub(crate) is_complete: bool,
-    /// A lower bound of their creation times, if there are any.
-    pub(crate) oldest: Option<Timestamp>,
     /// The time until which the endpoint collects deliveries.
     pub(crate) until: Timestamp,
 }
 
-/// The email that an endpoint is failing, or that it has been disabled. It contains only the origin of the URL, since
+/// The email that an endpoint is failing, has been disabled, or works again. It contains only the origin of the URL, since
 /// the path or the query may be a credential.
 pub(crate) fn about(
     base: &BaseUrl,
@@ -50,77 +43,98 @@ pub(crate) fn about(
     held: Option<&Held>,
     disable_after: Duration,
 ) -> Mail {
-    let (id, organization) = (notice.endpoint, organization.as_str());
-    let list = json!({"json": {"webhook_endpoint_id": id, "status": "failed"}});
-    let oldest = held.and_then(|held| held.oldest).map_or(failures.oldest, |oldest| oldest.min(failures.oldest));
-    let recover = json!({"json": {"webhook_endpoint_id": id, "since": oldest}});
-    let see = format!(
-        "To see the failed deliveries, call POST /v1/deliveries/list with\n{list}\nPOST /v1/deliveries/get shows the \
-         receiver's response to each attempt."
-    );
+    let (name, organization) = (name(notice), organization.as_str());
     let (subject, news, rest) = match notice.disabled {
-        None => {
-            let news = "is failing: deliveries to it failed after all their attempts.";
-            ("A webhook endpoint is failing", news, failing(notice, see, &recover, disable_after).to_vec())
-        }
-        Some((_, DisabledReason::Gone)) => {
-            let news = "has been disabled: its receiver answered 410 Gone, which asks for no more deliveries.";
-            (DISABLED, news, disabled(id, see, &recover, held).to_vec())
-        }
-        Some((_, DisabledReason::Failing)) => {
-            let news = "has been disabled because its deliveries failed for too long.";
-            (DISABLED, news, disabled(id, see, &recover, held).to_vec())
+        _ if notice.is_recovery() => (
+            format!("Endpoint {name} works again"),
+            format!("An endpoint of {organization} works again: its receiver has accepted a delivery."),
+            recovered(failures).to_owned(),
+        ),
+        None => (
+            format!("Endpoint {name} is failing"),
+            format!("An endpoint of {organization} is failing: deliveries to it have failed after all their attempts."),
+            failing(notice, disable_after),
+        ),
+        Some((_, reason)) => {
+            let why = match reason {
+                DisabledReason::Gone => "its receiver answered 410 Gone, which asks for no more deliveries",
+                DisabledReason::Failing => "its deliveries failed for too long",
+            };
+            (
+                format!("Endpoint {name} has been disabled"),
+                format!("An endpoint of {organization} has been disabled, because {why}."),
+                disabled(held),
+            )
         }
     };
-    let mut parts = vec![
-        Part::Text("Hello,".to_owned()),
-        Part::Text(format!("A webhook endpoint of {organization} {news}")),
-        Part::Text(facts(notice, failures)),
-        Part::Text("To see its failed deliveries and recover them, open the endpoint's page:".to_owned()),
-        Part::Link(format!("{base}/console/endpoints/{id}")),
-        Part::Text("You can also use the API.".to_owned()),
+    let parts = [
+        Part::Text(news),
+        Part::Facts(facts(notice, failures)),
+        Part::Text(rest),
+        Part::Button("View endpoint", format!("{base}/console/endpoints/{}", notice.endpoint)),
     ];
-    parts.extend(rest.into_iter().map(Part::Text));
-    Mail::new(subject, &parts)
+    Mail::new(&subject, &parts, &why(base, organization))
 }
 
-const DISABLED: &str = "A webhook endpoint has been disabled";
+/// The reason why the notification address of an organization gets an email.
+pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
+    let why = format!(
+        "You get this email because an owner of {organization} chose this address for notifications about failures. \
+         Owners can change it in the settings:"
+    );
+    [Part::Text(why), Part::Link(format!("{base}/console/settings"))]
+}
 
-/// The use of the API while the endpoint is failing, and the end of this state. `see` lists the failed deliveries.
-fn failing(notice: &Notice, see: String, recover: &Value, disable_after: Duration) -> [String; 3] {
-    let recover =
-        format!("Once the receiver works again, call POST /v1/deliveries/recover to recover them, with\n{recover}");
+/// The name of an endpoint in a subject: its host, and its description.
+fn name(notice: &Notice) -> String {
+    let host = notice.address.url().and_then(|url| url.url().host_str().map(short));
+    let description = notice.description.as_ref().map(|text| short(text.as_str()));
+    match (host, description) {
+        (Some(host), Some(description)) => format!("{host} ({description})"),
+        (Some(name), None) | (None, Some(name)) => name,
+        (None, None) => notice.endpoint.to_string(),
+    }
+}
+
+fn recovered(failures: &FailedDeliveries) -> &'static str {
+    match failures.count {
+        0 => "No deliveries failed permanently. Pending deliveries are sent at their next attempts.",
+        _ => "Failed deliveries are not resent automatically. To resend them, open the endpoint's page.",
+    }
+}
+
+/// The next step while the endpoint is failing, and the end of this state.
+fn failing(notice: &Notice, disable_after: Duration) -> String {
     let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
     let end = end.map_or_else(String::new, |end| {
         let end = end.readable();
         format!(" If no delivery succeeds, the first delivery that fails after {end} disables the endpoint.")
     });
-    let outlook = format!("New events are still sent. The first successful delivery ends this state.{end}");
-    [see, recover, outlook]
+    format!(
+        "Failed deliveries are not resent automatically. To see the receiver's responses and to resend the deliveries, \
+         open the endpoint's page. New events are still sent, and we email you when a delivery succeeds.{end}"
+    )
 }
 
-/// The effect of being inactive, and the use of the API to end it. `see` lists the failed deliveries.
-fn disabled(id: EndpointId, see: String, recover: &Value, held: Option<&Held>) -> [String; 4] {
-    let update = json!({"json": {"id": id, "active": true}});
-    let activate = format!("To enable it again, call POST /v1/webhooks/update with\n{update}");
+/// The effect of being inactive, and the way to end it.
+fn disabled(held: Option<&Held>) -> String {
     let (effect, kind) = match held {
         None => (NOTHING_HELD.to_owned(), "failed"),
         Some(held) => (effect(held), "failed and held"),
     };
-    let recover = format!(
-        "This does not resend any deliveries. Once the endpoint is active, call POST /v1/deliveries/recover to \
-         recover its {kind} deliveries, with\n{recover}"
-    );
-    [effect, see, activate, recover]
+    format!(
+        "{effect}\nRepair the receiver, then enable the endpoint on its page. There you can also resend its {kind} \
+         deliveries, which are not sent automatically."
+    )
 }
 
 /// The effect of being inactive if deliveries are not held.
-const NOTHING_HELD: &str = "While it is inactive, events for it are neither sent nor kept. Deliveries that were \
-                            waiting for another attempt are canceled.";
+const NOTHING_HELD: &str =
+    "While it is inactive, events for it are neither sent nor kept. Pending deliveries are canceled.";
 
 /// The effect of being inactive if deliveries are held.
 fn effect(held: &Held) -> String {
-    let Held { count, is_complete, until, .. } = held;
+    let Held { count, is_complete, until } = held;
     let until = until.readable();
     let count = match count {
         _ if !is_complete => "more than 1,000 deliveries are held".to_owned(),
@@ -128,33 +142,40 @@ fn effect(held: &Held) -> String {
         count => format!("{count} deliveries are held"),
     };
     format!(
-        "While it is inactive, nothing is sent to it. Until {until}, new deliveries are held instead, and so are the \
-         deliveries that were waiting for another attempt; later events are not kept for it. So far, {count}. Held \
-         deliveries stay in the delivery log for its retention time, and are not sent automatically."
+        "While it is inactive, nothing is sent to it. Until {until}, new and pending deliveries are held instead; later \
+         events are not kept. So far, {count}."
     )
 }
 
-fn facts(notice: &Notice, failures: &FailedDeliveries) -> String {
+fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        format!("Endpoint: {}", notice.endpoint),
+        ("Endpoint", notice.endpoint.to_string()),
         match notice.address.url() {
-            Some(url) => format!("Address: {}", url.url().origin().ascii_serialization()),
-            None => "Address: none (pull endpoint)".to_owned(),
+            Some(url) => ("Address", url.url().origin().ascii_serialization()),
+            None => ("Address", "none (pull endpoint)".to_owned()),
         },
     ];
-    let description = notice.description.as_ref().map(|text| Untrusted::new(text.as_str()).mail_line());
-    facts.extend(description.map(|text| format!("Description: {text}")));
-    facts.extend(notice.failing_since.map(|since| format!("Failing since: {}", since.readable())));
-    facts.extend(notice.disabled.map(|(at, _)| format!("Disabled: {}", at.readable())));
+    facts.extend(notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned())));
+    let since = notice.failing_since.or(notice.told_since.filter(|_| notice.is_recovery()));
+    facts.extend(since.map(|since| ("Failing since", since.readable())));
+    facts.extend(notice.disabled.map(|(at, _)| ("Disabled", at.readable())));
+    if notice.is_recovery() {
+        facts.extend(notice.healthy_at.map(|at| ("Works since", at.readable())));
+        facts.push(("Failed deliveries", number(failures, failures.count)));
+        return facts;
+    }
     // The index may not contain the first failure yet.
-    let (count, bound) = (failures.count.max(1), if failures.is_complete { "" } else { "at least " });
-    facts.push(format!("Failed deliveries since then: {bound}{count}"));
+    facts.push(("Failed deliveries since then", number(failures, failures.count.max(1))));
     facts.extend(failures.last.as_ref().map(|last| {
         let name = error_name(&last.outcome, last.status_code);
         // An email has no URL from a receiver, since mail programs turn URLs into links.
         let detail = last.detail.as_ref().filter(|_| last.status_code.is_none());
         let meaning = error_meaning(&last.outcome, detail);
-        format!("Last error: {name}. {meaning}")
+        ("Last error", format!("{name}. {meaning}"))
     }));
-    facts.join("\n")
+    facts
+}
+
+fn number(failures: &FailedDeliveries, count: usize) -> String {
+    format!("{}{count}", if failures.is_complete { "" } else { "at least " })
 }

@@ -1,4 +1,4 @@
-//! Notifies tenants that an endpoint is failing, or has been disabled, by email to their organization's chosen address.
+//! Notifies tenants that an endpoint is failing, has been disabled or works again, by email to their organization's chosen address.
 
 use std::time::Duration;
 
@@ -112,10 +112,9 @@ impl Notices {
         let is_complete = page.next.is_none();
         let mut deliveries = page.deliveries;
         deliveries.retain(|delivery| delivery.last_attempt.as_ref().is_some_and(|attempt| attempt.at >= since));
-        let oldest = deliveries.iter().map(|delivery| delivery.created_at).min().filter(|_| is_complete);
         let count = deliveries.len();
         let last = deliveries.into_iter().filter_map(|delivery| delivery.last_attempt).max_by_key(|attempt| attempt.at);
-        Ok(FailedDeliveries { count, is_complete, oldest: oldest.unwrap_or(earliest), last })
+        Ok(FailedDeliveries { count, is_complete, last })
     }
 
     /// The deliveries held for the endpoint, which collects until `until`.
@@ -129,10 +128,6 @@ impl Notices {
     ) -> Result<Held> {
         let filter = Filter { status: Some(Status::Held), since: Some(earliest), ..Filter::default() };
         let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
-        let oldest = match page.next {
-            Some(_) => Some(earliest),
-            None => page.deliveries.iter().map(|delivery| delivery.created_at).min(),
-        };
-        Ok(Held { count: page.deliveries.len(), is_complete: page.next.is_none(), oldest, until })
+        Ok(Held { count: page.deliveries.len(), is_complete: page.next.is_none(), until })
     }
 }

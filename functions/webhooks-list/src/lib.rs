@@ -27,7 +27,7 @@ fn route() -> Route<Endpoints> {
         .summary("Lists the webhook endpoints, oldest first.")
         .description(
             "Secrets and the values of headers are never returned. The `debugNotificationEmail` of the organization \
-             gets an email when an endpoint starts to fail and when the service disables it.",
+             gets an email when an endpoint starts to fail, when the service disables it, and when it works again.",
         )
         .faults(&[Fault::EmailNotVerified])
 }

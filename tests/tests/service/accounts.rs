@@ -1,6 +1,7 @@
 //! People's accounts, from sign-up to deletion.
 
 mod addresses_and_names;
+mod alerts;
 mod deletion;
 mod password_change;
 mod password_reset;

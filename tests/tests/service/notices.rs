@@ -36,8 +36,9 @@ async fn subjects(world: &World) -> Vec<String> {
     mails(world).await.iter().map(|mail| text(&mail["subject"]).to_owned()).collect()
 }
 
-const FAILING: &str = "Webhooks: A webhook endpoint is failing";
-const DISABLED: &str = "Webhooks: A webhook endpoint has been disabled";
+const FAILING: &str = "Webhooks: Endpoint 127.0.0.1 is failing";
+const DISABLED: &str = "Webhooks: Endpoint 127.0.0.1 has been disabled";
+const RECOVERED: &str = "Webhooks: Endpoint 127.0.0.1 works again";
 
 /// A receiver that fails thousands of requests.
 async fn broken() -> Receiver {

@@ -40,13 +40,9 @@ impl Render for Form<'_> {
             (false, true) => Some("secondary"),
             (false, false) => None,
         };
-        // An error of no field gets the focus itself.
-        let is_general = self.error.is_some_and(|error| !matches!(error, Error::Invalid(_)));
         html! {
             form .fill[!self.fields.is_empty()] method="post" action=(action) {
-                @if let Some(alert) = alert {
-                    p .error role="alert" tabindex=[is_general.then_some("-1")] autofocus[is_general] { (alert) }
-                }
+                @if let Some(alert) = alert { p .error role="alert" { (alert) } }
                 @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
                 @for field in self.fields { (field.html(self.id, self.error)) }
                 button class=[class] { (self.button) }

@@ -76,7 +76,7 @@ impl Consequence {
 /// The attributes of a receiver that does not answer. A success or a new URL removes them.
 pub(super) const SILENT: [Attribute; 4] = [UNANSWERED_SINCE, HANGS, SUSPECTED_AT, PROBED_AT];
 /// The other attributes that a fresh start removes.
-pub(super) const DISABLED: [Attribute; 5] = [DISABLED_AT, DISABLED_REASON, NOTICE, NOTICE_AT, NOTICE_TRIES];
+pub(super) const DISABLED: [Attribute; 6] = [DISABLED_AT, DISABLED_REASON, NOTICE, NOTICE_AT, NOTICE_TRIES, TOLD_SINCE];
 /// The value of `notice` while a notice is pending.
 pub(super) const PENDING: &str = "pending";
 
@@ -135,16 +135,25 @@ impl Health {
 }
 
 impl Endpoints {
-    /// Notes that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. A
-    /// pending notice also stays: the sweep finds that it has become obsolete.
+    /// Notes that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. If the
+    /// tenant was told, or is being told, that the endpoint is failing, the same write makes the notice of the recovery
+    /// pending. Otherwise a pending notice stays: the sweep finds that it has become obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let update = self
-            .change(tenant, id)
-            .set(HEALTHY_AT, number(at.as_millisecond()))
-            .remove(SILENT)
-            .remove([FAILING_SINCE])
-            .only_if(UNANSWERED_SINCE.exists().or(FAILING_SINCE.exists()));
-        update.send(&self.dynamodb, NOTING).await.map(drop)
+        let answered = || {
+            self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove(SILENT).remove([FAILING_SINCE])
+        };
+        let is_told = FAILING_SINCE.exists().and(TOLD_SINCE.exists()).and(DISABLED_AT.is_absent());
+        let recovered = answered()
+            .set(NOTICE, text(PENDING))
+            .set(NOTICE_AT, number(at.as_millisecond()))
+            .remove([NOTICE_TRIES])
+            .only_if(is_told);
+        if recovered.send(&self.dynamodb, NOTING).await? {
+            crate::log!("endpoint.recovered", %tenant, endpoint = %id);
+            return Ok(());
+        }
+        let answered = answered().only_if(UNANSWERED_SINCE.exists().or(FAILING_SINCE.exists()));
+        answered.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Notes that the receiver was slow in an attempt that ended at `at`, unless it has been good since.

@@ -1,4 +1,4 @@
-//! Notices tell a tenant by email that an endpoint is failing, or has been disabled.
+//! Notices tell a tenant by email that an endpoint is failing, has been disabled, or works again.
 //!
 //! The write that changes the endpoint also makes the notice pending, so that neither is lost. Pending notices are in a
 //! sparse index, which makes them an outbox. A notice describes the endpoint at the time of sending, and is removed on
@@ -42,6 +42,10 @@ pub struct Notice {
     pub failing_since: Option<Timestamp>,
     /// The time and the reason of the service's decision to make the endpoint inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
+    /// The time since which the endpoint was failing when its tenant was told, until they are told that it works again.
+    pub told_since: Option<Timestamp>,
+    /// The time at which the receiver last became healthy again.
+    pub healthy_at: Option<Timestamp>,
     /// The shards of the delivery log with the endpoint's deliveries.
     pub shards: Vec<Shard>,
     /// The time since which the notice has been pending.
@@ -67,9 +71,9 @@ pub enum Step {
 
 /// The attributes of a [`Notice`].
 #[rustfmt::skip]
-const NOTICED: [Attribute; 12] = [
+const NOTICED: [Attribute; 14] = [
     WEBHOOK_ENDPOINT_ID, URL, DESCRIPTION, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, LOG_SHARDS, KIND, NOTICE,
-    NOTICE_AT, NOTICE_TRIES, MAILED_AT,
+    NOTICE_AT, NOTICE_TRIES, MAILED_AT, TOLD_SINCE, HEALTHY_AT,
 ];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
@@ -92,12 +96,15 @@ impl Notice {
             return Ok(None);
         }
         let endpoint = record.parsed(WEBHOOK_ENDPOINT_ID)?;
+        let health = Health::from_item(item);
         Ok(Some(Self {
             endpoint,
             address: Address::read(&record)?,
             description: record.optional_checked(DESCRIPTION, Description::parse)?,
-            failing_since: Health::from_item(item).failing_since,
+            failing_since: health.failing_since,
             disabled: disabled(&record)?,
+            told_since: record.optional_number(TOLD_SINCE).map(Timestamp::from_millisecond),
+            healthy_at: health.healthy_at,
             shards: Shard::first(DestinationId::Endpoint(endpoint), log_shards(&record)).collect(),
             at: record.time(NOTICE_AT)?,
             tries: record.optional_number(NOTICE_TRIES).and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0),
@@ -105,10 +112,17 @@ impl Notice {
         }))
     }
 
-    /// The time since which the endpoint has been failing or, if it is not failing, inactive.
+    /// The time since which the endpoint has been failing or, if it is not failing, inactive. If it works again, the time
+    /// since which it was failing.
     #[must_use]
     pub fn since(&self, now: Timestamp) -> Timestamp {
-        self.failing_since.or(self.disabled.map(|(at, _)| at)).unwrap_or(now)
+        self.failing_since.or(self.disabled.map(|(at, _)| at)).or(self.told_since).unwrap_or(now)
+    }
+
+    /// Whether the endpoint works again.
+    #[must_use]
+    pub fn is_recovery(&self) -> bool {
+        self.failing_since.is_none() && self.disabled.is_none()
     }
 
     /// The step to take now.
@@ -117,10 +131,11 @@ impl Notice {
         let pause = after_tries(self.tries);
         let is_soon = |mailed_at| now.since(mailed_at) < APART;
         match (self.failing_since, self.disabled) {
-            (None, None) => Step::Drop,
+            // The tenant was not told that it was failing.
+            (None, None) if self.told_since.is_none() => Step::Drop,
             _ if now.since(self.at) >= GIVE_UP_AFTER => Step::GiveUp,
             _ if now.since(self.at) < pause => Step::Wait,
-            (_, None) if self.mailed_at.is_some_and(is_soon) => Step::Wait,
+            (Some(_), None) if self.mailed_at.is_some_and(is_soon) => Step::Wait,
             _ => Step::Send,
         }
     }
@@ -144,18 +159,26 @@ impl Endpoints {
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 
-    /// Counts a try to send a notice. Returns the updated notice, or `None` if it changed meanwhile: do not send it.
+    /// Counts a try to send a notice. Returns the updated notice, or `None` if it changed meanwhile: do not send it. Notes
+    /// that the tenant is told of a failing endpoint, before they are, so that a recovery meanwhile is told as well.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
-        let update = self.if_unchanged(tenant, &notice).set(NOTICE_TRIES, number(tries.into()));
+        let told = notice.failing_since.filter(|_| notice.disabled.is_none());
+        let update = self
+            .if_unchanged(tenant, &notice)
+            .set(NOTICE_TRIES, number(tries.into()))
+            .set_all(told.map(|since| (TOLD_SINCE, number(since.as_millisecond()))));
         Ok(update.send(&self.dynamodb, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
-    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if one was.
+    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if one was. The email
+    /// that an endpoint works again does not delay the next one that it is failing.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
+        let mailed_at = mailed_at.filter(|_| !notice.is_recovery());
         self.if_unchanged(tenant, notice)
             .set_all(mailed_at.map(|at| (MAILED_AT, number(at.as_millisecond()))))
             .remove([NOTICE, NOTICE_AT, NOTICE_TRIES])
+            .remove(notice.is_recovery().then_some(TOLD_SINCE))
             .send(&self.dynamodb, NOTING)
             .await
             .map(drop)
@@ -185,6 +208,8 @@ mod tests {
             description: None,
             failing_since: Some(Timestamp::now()),
             disabled: None,
+            told_since: None,
+            healthy_at: None,
             shards: Vec::new(),
             at: Timestamp::now(),
             tries,
@@ -227,6 +252,13 @@ mod tests {
     fn a_recovered_endpoint_has_no_notice() {
         let recovered = Notice { failing_since: None, ..notice(0) };
         assert_eq!(recovered.step(recovered.at), Step::Drop);
+        let told = Notice {
+            failing_since: None,
+            told_since: Some(Timestamp::now()),
+            mailed_at: Some(Timestamp::now()),
+            ..notice(0)
+        };
+        assert_eq!(told.step(told.at), Step::Send, "unless its tenant was told that it was failing");
         let disabled = Notice { disabled: Some((recovered.at, DisabledReason::Failing)), ..recovered };
         assert_eq!(disabled.step(disabled.at), Step::Send, "it is still disabled");
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    accounts::mail::{Mail, Part},
+    accounts::mail::{Mail, Part, short},
     base_url::BaseUrl,
     name::Name,
     timestamp::Timestamp,
@@ -12,7 +12,6 @@ use common::{
         failures::{Failing, JobFailure},
     },
 };
-use text::Untrusted;
 use url::form_urlencoded;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -20,33 +19,31 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The email about failed jobs of a workflow. It quotes untrusted text. `last_of` is set in a day's last email.
 pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
-    let subject = if count.number == 1 { "A job has failed" } else { "Jobs have failed" };
     let about = if count.is_exact { "" } else { "about " };
-    let workflow = failing.workflow.as_deref().map_or_else(|| "none".to_owned(), line);
+    let jobs = if count.number == 1 { "1 job".to_owned() } else { format!("{about}{} jobs", count.number) };
+    let subject = match failing.workflow.as_deref() {
+        Some(workflow) => format!("Workflow {}: {jobs} failed", short(workflow)),
+        None => format!("{jobs} failed"),
+    };
     let news = match count.number {
         1 => format!("A job of {} has failed.", organization.as_str()),
         _ => format!("Jobs of {} have failed.", organization.as_str()),
     };
+    let workflow = failing.workflow.clone().unwrap_or_else(|| "none".to_owned());
     let mut facts =
-        vec![format!("Workflow: {workflow}"), format!("Failed jobs since the last email: {about}{}", count.number)];
+        vec![("Workflow", workflow), ("Failed jobs since the last email", format!("{about}{}", count.number))];
     if newest.len() > 1 {
-        facts.push(format!("The {} newest are listed below.", newest.len()));
+        facts.push(("Listed below", format!("the {} newest", newest.len())));
     }
-    let mut parts = vec![Part::Text("Hello,".to_owned()), Part::Text(news), Part::Text(facts.join("\n"))];
-    parts.extend(newest.iter().flat_map(|failure| shown(base, failure)));
-    if count.number != 1
-        && let Some(oldest) = newest.last()
-    {
-        parts.push(Part::Text("Deliveries of these and all newer failures:".to_owned()));
+    let mut parts = vec![Part::Text(news), Part::Facts(facts)];
+    let is_single = count.number == 1;
+    parts.extend(newest.iter().flat_map(|failure| shown(base, failure, is_single)));
+    if !is_single && let Some(oldest) = newest.last() {
         let (event, since) = (EventName::Failed.as_str(), oldest.id.at().to_string());
-        parts.push(deliveries(base, &[("event", event), ("since", &since)]));
+        let url = deliveries(base, &[("event", event), ("since", &since)]);
+        parts.push(Part::Button("View these and newer failures", url));
     }
-    parts.push(Part::Text(
-        "While jobs of this workflow keep failing, we send an email at most once an hour. An owner can turn these \
-         emails off or change their address:"
-            .to_owned(),
-    ));
-    parts.push(Part::Link(format!("{base}/console/settings")));
+    parts.push(Part::text("While jobs of this workflow keep failing, we send an email at most once an hour."));
     if let Some(now) = last_of {
         parts.push(Part::Text(format!(
             "This is today's last email about failed jobs, regardless of their workflow. Failures until {} are \
@@ -54,27 +51,33 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
             now.day().after(DAY).readable()
         )));
     }
-    Mail::new(subject, &parts)
+    let why = format!(
+        "You get this email because an owner of {} chose this address for notifications about failures. Owners can \
+         change it or turn emails about failed jobs off in the settings:",
+        organization.as_str()
+    );
+    Mail::new(&subject, &parts, &[Part::Text(why), Part::Link(format!("{base}/console/settings"))])
 }
 
-fn shown(base: &BaseUrl, failure: &JobFailure) -> Vec<Part> {
+/// A failed job. The link to its deliveries is the button of the email if the job `is_single`.
+fn shown(base: &BaseUrl, failure: &JobFailure, is_single: bool) -> Vec<Part> {
     let link = link(base, failure);
     let JobFailure { id, job_id, deployment, error, stack } = failure;
-    let mut facts = vec![format!("Job: {}", line(job_id))];
-    facts.extend(deployment.as_ref().map(|deployment| format!("Deployment: {}", line(deployment))));
-    facts.push(format!("Failed at: {}", id.at().readable()));
-    facts.push("Deliveries:".to_owned());
-    let mut parts = vec![Part::Text(facts.join("\n")), link];
+    let mut facts = vec![("Job", job_id.clone())];
+    facts.extend(deployment.as_ref().map(|deployment| ("Deployment", deployment.clone())));
+    facts.push(("Failed at", id.at().readable()));
+    let mut parts = vec![Part::Facts(facts)];
     for (name, words) in [("Error:", error), ("Stack:", stack)] {
         if let Some(words) = words {
-            parts.extend([Part::Text(name.to_owned()), Part::Quote(words.clone())]);
+            parts.extend([Part::text(name), Part::Quote(words.clone())]);
         }
     }
+    parts.push(if is_single { Part::Button("View deliveries", link) } else { Part::Link(link) });
     parts
 }
 
 /// The link to the deliveries of a job: by its id or, if only the beginning of that is known, by the moment.
-fn link(base: &BaseUrl, failure: &JobFailure) -> Part {
+fn link(base: &BaseUrl, failure: &JobFailure) -> String {
     let at = failure.id.at();
     let (since, until) = (at.to_string(), at.after(Duration::from_millis(1)).to_string());
     match failure.has_whole_id() {
@@ -83,13 +86,8 @@ fn link(base: &BaseUrl, failure: &JobFailure) -> Part {
     }
 }
 
-/// The link to the page with the deliveries that pass these filters.
-fn deliveries(base: &BaseUrl, filters: &[(&str, &str)]) -> Part {
+/// The page with the deliveries that pass these filters.
+fn deliveries(base: &BaseUrl, filters: &[(&str, &str)]) -> String {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
-    Part::Link(format!("{base}/console/deliveries?{query}"))
-}
-
-/// Untrusted text on a single line.
-fn line(words: &str) -> String {
-    Untrusted::new(words).mail_line().into_owned()
+    format!("{base}/console/deliveries?{query}")
 }

@@ -56,7 +56,7 @@ async fn an_email_names_the_job_the_time_and_the_error() {
     world.deliver(event).await;
     sweep(&world, later(0)).await;
     let mail = mails(&world).await.pop().expect("a mail");
-    assert_eq!(mail["subject"], "Webhooks: A job has failed");
+    assert_eq!(mail["subject"], "Webhooks: Workflow import <b>: 1 job failed");
     let (text, html) = (text(&mail["text"]), tests::text(&mail["html"]));
     for part in [
         "A job of Doe & Co has failed.",
@@ -65,7 +65,7 @@ async fn an_email_names_the_job_the_time_and_the_error() {
         "Job: job-7\n",
         "Deployment: dpl_1\n",
         "Failed at: 20",
-        &format!("Deliveries:\n\n{}/console/deliveries?job_id=job-7\n", world.stack.api()),
+        &format!("View deliveries:\n{}/console/deliveries?job_id=job-7\n", world.stack.api()),
         "Error:\n\n> {\"message\":\"out of <i>cogs</i>\"}\n",
         "Stack:\n\n> at main (a.ts:1)\n>   at run (b.ts:2)\n",
         "at most once an hour",
@@ -115,10 +115,11 @@ async fn the_producers_text_is_inert_and_truncated() {
     let all = format!("{text}{html}");
     assert!(!all.chars().any(|character| character.is_control() && character != '\n'), "{all:?}");
     assert!(
-        !all.contains(['\u{202e}', '\u{feff}', '\u{ad}', '\u{e0041}']) && html.matches("<a ").count() == 2,
+        !all.contains(['\u{202e}', '\u{feff}', '\u{ad}', '\u{e0041}']) && html.matches("<a ").count() == 3,
         "{html}"
     );
     assert!(html.contains("/console/deliveries?job_id=j%0D%0AJob%3A+k\">"), "{html}");
+    assert_eq!(mail["subject"], "Webhooks: Workflow a Workflow: b [2J: 1 job failed");
     let (reported, stack) = (link.chars().count(), 4000 - 4);
     for mail in [text, html] {
         assert_eq!(mail.matches('ü').count(), 2000 - reported);
@@ -143,7 +144,8 @@ async fn the_first_failure_sends_an_email_and_then_one_an_hour() {
     sweep(&world, later(61 * MINUTE)).await;
     assert_eq!(reported(&world).await.pop(), Some(said("a", "5")));
     let mail = mails(&world).await.pop().expect("a mail");
-    assert_eq!(mail["subject"], "Webhooks: Jobs have failed");
+    assert_eq!(mail["subject"], "Webhooks: Workflow a: 5 jobs failed");
+    assert_eq!(text(&mail["html"]).matches("class=\"button\"").count(), 1, "{mail}");
     let shown: Vec<_> = text(&mail["text"]).lines().filter_map(|line| line.strip_prefix("Job: ")).collect();
     assert_eq!(shown, ["5", "4", "3"], "the newest three");
     sweep(&world, later(3 * HOUR)).await;
@@ -226,7 +228,7 @@ async fn an_email_goes_to_the_current_address_of_the_organization() {
     let fields = json!({"debug_notification_email": "alerts@example.com"});
     world.rpc(&tenant.key, "tenant/settings", fields).await.ok();
     sweep(&world, later(0)).await;
-    assert_eq!(world.mail_to("alerts@example.com").await["subject"], "Webhooks: A job has failed");
+    assert_eq!(world.mail_to("alerts@example.com").await["subject"], "Webhooks: Workflow a: 1 job failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

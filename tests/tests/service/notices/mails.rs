@@ -1,10 +1,12 @@
 //! The emails about endpoints: their times and contents.
 
 use common::timestamp::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::{Receiver, World, event};
 
-use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, pass_over_all_minutes, subjects, sweep};
+use super::{
+    DISABLED, FAILING, MINUTE, RECOVERED, about_to_fail, broken, later, mails, pass_over_all_minutes, subjects, sweep,
+};
 use crate::endpoints::failing::{DAY, failing_for, impatient};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,35 +25,29 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     let (text, html) = (mails[0]["text"].as_str().expect("a text"), mails[0]["html"].as_str().expect("a text"));
     let endpoint = world.only_endpoint(&tenant).await;
     let since = endpoint["failing_since"].as_str().expect("a time").parse::<Timestamp>().expect("a time");
-    let oldest = world.log(&tenant.id).await.pop().expect("a delivery").created_at;
     let address = receiver.url("");
+    assert_eq!(mails[0]["subject"], "Webhooks: Endpoint 127.0.0.1 (<ours>) is failing");
     for part in [
-        "A webhook endpoint of Doe & Co is failing",
-        &format!("Endpoint: {id}"),
+        "An endpoint of Doe & Co is failing",
+        &format!("Endpoint: {id}\n"),
         &format!("Address: {address}\n"),
-        "Description: <ours>",
-        &format!("Failing since: {}", since.readable()),
-        "Failed deliveries since then: 3",
-        "Last error: HTTP 503. The receiver reported a server error.",
-        &format!("{}/console/endpoints/{id}\n", world.stack.api()),
-        "POST /v1/deliveries/list",
-        "POST /v1/deliveries/recover",
-        &json!({"json": {"webhook_endpoint_id": id, "since": oldest}}).to_string(),
+        "Description: <ours>\n",
+        &format!("Failing since: {}\n", since.readable()),
+        "Failed deliveries since then: 3\n",
+        "Last error: HTTP 503. The receiver reported a server error.\n",
+        &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
         "disables the endpoint",
+        "You get this email because an owner of Doe & Co chose this address",
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
-    assert!(html.contains("Description: &lt;ours&gt;") && html.contains(&since.readable()), "{html}");
-    for secret in ["secret-path", "canary", "hidden"] {
-        assert!(!text.contains(secret) && !html.contains(secret), "{text}");
+    assert!(html.contains("<td>&lt;ours&gt;</td>") && html.contains(&since.readable()), "{html}");
+    assert_eq!(html.matches("class=\"button\"").count(), 1, "{html}");
+    for hidden in ["secret-path", "canary", "hidden", "POST /v1/"] {
+        assert!(!text.contains(hidden) && !html.contains(hidden), "{text}");
     }
-
-    // The command in the email works.
-    let recover = text.lines().find(|line| line.contains("since\"")).expect("the fields");
-    let fields: Value = serde_json::from_str(recover).expect("JSON");
-    world.rpc(&tenant.key, "deliveries/recover", fields["json"].clone()).await.ok();
-    sweep(&world, later(MINUTE)).await;
-    assert_eq!(world.log_of(&tenant.id, common::webhooks::delivery::Status::Pending).await.len(), 3);
+    let page = tests::Browser::new(&world, &tenant.cookie).open(&format!("/console/endpoints/{id}")).await;
+    assert_eq!(page.status, 200, "the button leads to its page");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,16 +88,13 @@ async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
     }
     let disabled = mails(&world).await.pop().expect("a mail");
     let text = disabled["text"].as_str().expect("a text");
-    let update = json!({"json": {"id": id, "active": true}}).to_string();
     for part in [
         "its deliveries failed for too long",
         "Failed deliveries since then: 4",
         "are held instead",
         "So far, 0 deliveries are held.",
-        "does not resend any deliveries",
-        "POST /v1/webhooks/update",
-        &update,
-        "POST /v1/deliveries/recover",
+        "are not sent automatically",
+        &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
@@ -217,7 +210,7 @@ async fn a_deleted_organization_gets_no_email() {
 async fn the_email_about_a_disabled_endpoint_explains_recovery() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
-    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
     for job in ["gone", "held", "held, too"] {
         world.deliver(event(&tenant.id, job)).await;
     }
@@ -226,20 +219,65 @@ async fn the_email_about_a_disabled_endpoint_explains_recovery() {
     let text = mail["text"].as_str().expect("a text");
     let disabled = world.only_endpoint(&tenant).await["disabled_at"].as_str().expect("a time").parse::<Timestamp>();
     let until = disabled.expect("a time").after(std::time::Duration::from_secs(7 * 24 * 60 * 60));
-    for part in
-        [&format!("Until {}, new deliveries are held instead", until.readable()), "So far, 2 deliveries are held."]
-    {
+    for part in [
+        &format!("Until {}, new and pending deliveries are held instead", until.readable()),
+        "So far, 2 deliveries are held.",
+        "There you can also resend its failed and held deliveries",
+    ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
+}
 
-    // The command in the email works.
-    let fields = |name: &str| {
-        let line = text.lines().find(|line| line.contains(name)).expect("the fields");
-        serde_json::from_str::<Value>(line).expect("JSON")["json"].clone()
-    };
-    assert_eq!(fields("\"active\"")["id"], id);
-    world.rpc(&tenant.key, "webhooks/update", fields("\"active\"")).await.ok();
-    world.rpc(&tenant.key, "deliveries/recover", fields("\"since\"")).await.ok();
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_is_told_once_and_only_after_a_failure() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (200, &[]), (200, &[]), (500, &[]), (200, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    for job in ["1", "2"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    sweep(&world, later(0)).await;
+    let since = world.only_endpoint(&tenant).await["failing_since"].as_str().expect("a time").parse::<Timestamp>();
+    for job in ["3", "4"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    for minute in 1..4 {
+        sweep(&world, later(minute * MINUTE)).await;
+        assert_eq!(subjects(&world).await, [FAILING, RECOVERED]);
+    }
+    let mail = mails(&world).await.pop().expect("a mail");
+    let text = mail["text"].as_str().expect("a text");
+    for part in [
+        "An endpoint of Doe & Co works again",
+        &format!("Failing since: {}\n", since.expect("a time").readable()),
+        "Works since: 20",
+        "Failed deliveries: 2\n",
+        "are not resent automatically",
+        &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    // Its tenant is not told of a failure within the hour, and so not of its end either.
+    for job in ["5", "6"] {
+        world.deliver(event(&tenant.id, job)).await;
+        sweep(&world, later(5 * MINUTE)).await;
+    }
+    assert_eq!(subjects(&world).await, [FAILING, RECOVERED]);
+}
+
+/// The process dies, or the receiver recovers, between the email and the removal of the notice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_during_the_email_is_told_as_well() {
+    let (world, tenant) = impatient().await;
+    let receiver = Receiver::scripted(&[(500, &[]), (200, &[])]).await;
+    let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "1")).await;
+    let endpoints = world.stored_endpoints();
+    let (owner, endpoint) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
+    let notice = endpoints.notice(&owner, endpoint).await.expect("a read").expect("a notice");
+    let notice = endpoints.try_notice(&owner, notice).await.expect("a write").expect("it is unchanged");
+    world.deliver(event(&tenant.id, "2")).await;
+    endpoints.settle_notice(&owner, &notice, Some(later(0))).await.expect("a write");
     sweep(&world, later(MINUTE)).await;
-    assert_eq!(world.log_of(&tenant.id, common::webhooks::delivery::Status::Pending).await.len(), 3);
+    assert_eq!(subjects(&world).await, [RECOVERED]);
 }

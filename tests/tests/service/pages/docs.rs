@@ -43,6 +43,7 @@ async fn the_page_of_a_call_has_its_fields_errors_and_example() {
         "POST /v1/webhooks/create",
         "an API key or a session",
         "<code>signing_secret</code>",
+        "<code>kind</code></dt><dd><span class=\"soft\">push or pull</span>",
         "<code>url</code></dt><dd><span class=\"soft\">URL, required</span>",
         "<span class=\"soft\">list of job.completed or job.failed or null</span>",
         "<code>webhook_endpoint_id</code>",

@@ -134,7 +134,7 @@ async fn a_replacement_does_not_reveal_other_accounts() {
     fields["email"] = json!("free@example.com");
     let account = world.rpc("", "auth/signupAndCreateOrg", fields).await.ok().clone();
     let page = world.confirm(&late).await;
-    assert!(page.status == 409 && page.page().contains("This address has an account"), "{page:?}");
+    assert!(page.status == 400 && page.page().contains("This address has an account"), "{page:?}");
     assert_eq!(world.session(&cookie).await.body["user"]["emailVerified"], false);
     assert_eq!(world.session(&tests::world::cookie(&account)).await.body["user"]["email"], "free@example.com");
 }

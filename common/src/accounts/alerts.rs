@@ -1,0 +1,157 @@
+//! Emails about changes to an account that its user has to know of, in case another person made them.
+//!
+//! They are sent after the change is stored, and a failure is only logged. Only a verified address gets them, since
+//! another one may be a stranger's.
+
+use crate::{
+    accounts::{
+        api_keys::IssuedKey,
+        attempts::{ALERT, Attempts},
+        cli_logins::CliLogin,
+        mail::{Mail, Mailer, Part},
+        organizations::Organization,
+        sessions::Device,
+        users::User,
+    },
+    aws::clients::Aws,
+    base_url::BaseUrl,
+    config::{ConfigError, Env},
+    error::Error,
+    name::Name,
+    timestamp::Timestamp,
+};
+
+/// The counters and the mailer of these emails.
+#[derive(Clone)]
+pub struct Alerts {
+    attempts: Attempts,
+    mailer: Mailer,
+}
+
+const WHY: &str = "You get this email because it concerns the security of your account.";
+
+impl Alerts {
+    /// The counters over the table that `env` names, and the mailer.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { attempts: Attempts::from_env(env, aws)?, mailer: Mailer::from_env(env, aws)? })
+    }
+
+    /// Tells `user` that they changed their password on `device`.
+    pub async fn password_changed(&self, user: &User, device: &Device, base: &BaseUrl, now: Timestamp) {
+        let agent = device.agent.as_deref();
+        let mail = Mail::new(
+            "Your password was changed",
+            &[
+                Part::text(
+                    "The password of your account was changed. All other sessions have ended. Your API keys keep working.",
+                ),
+                Part::Facts(from(&device.address.to_string(), agent, now)),
+                Part::text(
+                    "If you did not change it, choose a new password. This also ends all sessions and API keys.",
+                ),
+                Part::Button("Reset password", format!("{base}/reset-password")),
+            ],
+            &[Part::text(WHY)],
+        );
+        self.tell(user, mail, now).await;
+    }
+
+    /// Tells `user` that a link from an email was used to choose a new password. The link has proved the address.
+    pub(crate) async fn password_reset(&self, user: &User, base: &BaseUrl, now: Timestamp) {
+        let mail = Mail::new(
+            "Your password was changed",
+            &[
+                Part::text(
+                    "A link from an email was used to choose a new password for your account. All sessions have ended, and \
+                     your API keys no longer work.",
+                ),
+                Part::Facts(vec![("Time", now.readable())]),
+                Part::text(
+                    "If you did not do this, another person can read your email. Secure your mailbox, then choose a new password.",
+                ),
+                Part::Button("Reset password", format!("{base}/reset-password")),
+            ],
+            &[Part::text(WHY)],
+        );
+        let verified = User { email_verified: true, ..user.clone() };
+        self.tell(&verified, mail, now).await;
+    }
+
+    /// Tells `user` that they created an API key on `device`. The email has the first characters of the key, as lists do.
+    pub async fn key_created(&self, user: &User, name: &Name, key: &IssuedKey, device: &Device, base: &BaseUrl) {
+        let now = key.created_at;
+        let expires = key.expires_at.map_or_else(|| "never".to_owned(), Timestamp::readable);
+        let mut facts =
+            vec![("Name", name.as_str().to_owned()), ("Key", format!("{}…", key.key.start())), ("Expires", expires)];
+        facts.extend(from(&device.address.to_string(), device.agent.as_deref(), now));
+        let mail = Mail::new(
+            "An API key was created",
+            &[
+                Part::text("An API key was created in your account. Programs that have it act with your permissions."),
+                Part::Facts(facts),
+                Part::text("If you did not create it, delete the key and change your password."),
+                Part::Button("View API keys", format!("{base}/console/keys")),
+            ],
+            &[Part::text(WHY)],
+        );
+        self.tell(user, mail, now).await;
+    }
+
+    /// Tells `user` that the client that requested `login` is signed in.
+    pub async fn client_signed_in(&self, user: &User, login: &CliLogin, base: &BaseUrl, now: Timestamp) {
+        let mail = Mail::new(
+            "A command-line client signed in",
+            &[
+                Part::text("A command-line client signed in to your account, after you approved it in your browser."),
+                Part::Facts(from(&login.address, login.agent.as_deref(), now)),
+                Part::text("If you did not start this sign-in, end its session and change your password."),
+                Part::Button("View sessions", format!("{base}/console/account")),
+            ],
+            &[Part::text(WHY)],
+        );
+        self.tell(user, mail, now).await;
+    }
+
+    /// Tells `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave get no
+    /// email.
+    pub async fn removed(&self, by: &User, member: &User, organization: &Organization, now: Timestamp) {
+        if by.id == member.id {
+            return;
+        }
+        let mail = Mail::new(
+            "You were removed from an organization",
+            &[
+                Part::Text(format!(
+                    "You were removed from the organization {}. Your account is deleted, and your sessions and API keys no \
+                     longer work.",
+                    organization.name.as_str()
+                )),
+                Part::Facts(vec![("Removed by", by.name.as_str().to_owned()), ("Time", now.readable())]),
+                Part::text("To come back, ask an owner for a new invitation."),
+            ],
+            &[Part::text("You get this email because this was the address of your account.")],
+        );
+        self.tell(member, mail, now).await;
+    }
+
+    async fn tell(&self, user: &User, mail: Mail, now: Timestamp) {
+        if !user.email_verified {
+            return;
+        }
+        match self.attempts.count(ALERT, user.email.as_str(), now).await {
+            Err(Error::TooMany { .. }) => {
+                crate::log!("email.withheld", user = %user.id);
+                return;
+            }
+            Err(error) => crate::log!("email.uncounted", user = %user.id, ?error),
+            Ok(()) => {}
+        }
+        self.mailer.send(&user.email, mail, user.id).await;
+    }
+}
+
+/// The time and the source of a change. A client's description of itself is untrusted text.
+fn from(address: &str, agent: Option<&str>, now: Timestamp) -> Vec<(&'static str, String)> {
+    let agent = agent.unwrap_or("unknown").to_owned();
+    vec![("Time", now.readable()), ("IP address", address.to_owned()), ("Client", agent)]
+}
