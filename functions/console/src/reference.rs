@@ -52,7 +52,7 @@ async fn open_index(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     }
     let groups = GROUPS.map(|(tag, title)| (title, operations().filter(|call| call.is_in(tag)).collect::<Vec<_>>()));
     let content = html! {
-        (prose(text(&DOCUMENT["info"], "description")))
+        (prose(text(within(&DOCUMENT, "/info"), "description")))
         h2 { "Authentication" }
         p { "Programs send an " a href="/console/keys" { "API key" } " in the header " code { "x-api-key" } ":" }
         pre { "curl " (call.base) "/v1/webhooks/list -H \"x-api-key: $KEY\" -d '{}'" }
@@ -112,7 +112,7 @@ struct Operation {
 }
 
 fn operations() -> impl Iterator<Item = Operation> {
-    members(&DOCUMENT["paths"]).flat_map(|(path, methods)| {
+    members(within(&DOCUMENT, "/paths")).flat_map(|(path, methods)| {
         members(methods).map(move |(method, operation)| Operation { method: method.to_uppercase(), path, operation })
     })
 }
@@ -142,11 +142,11 @@ impl Operation {
     }
 
     fn request(&self) -> &'static Value {
-        &self.operation["requestBody"]["content"]["application/json"]
+        within(self.operation, "/requestBody/content/application~1json")
     }
 
     fn answer(&self) -> &'static Value {
-        &self.operation["responses"]["200"]["content"]["application/json"]
+        within(self.operation, "/responses/200/content/application~1json")
     }
 
     fn input(&self) -> Vec<Field> {
@@ -264,6 +264,11 @@ fn kind(schema: &'static Value) -> String {
 fn resolved(value: &'static Value) -> &'static Value {
     let path = value.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     path.and_then(|path| DOCUMENT.pointer(path)).unwrap_or(value)
+}
+
+/// The value at a JSON pointer, or null.
+fn within(value: &'static Value, pointer: &str) -> &'static Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
 fn text(value: &'static Value, name: &str) -> &'static str {

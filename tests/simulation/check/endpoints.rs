@@ -28,12 +28,14 @@ impl Check<'_> {
                 }
                 let starts = 1 + endpoint.switches.iter().filter(|(active, _)| *active).count();
                 let disabled = about.iter().filter(|mail| mail.subject.contains("disabled")).count();
-                let failing = about.len() - disabled;
+                let recovered = about.iter().filter(|mail| mail.subject.contains("works again")).count();
+                let failing = about.len() - disabled - recovered;
                 let hours = usize::try_from(self.world.now().as_secs() / 3600).unwrap_or(0) + 1;
                 let faults = self.allowance.faults;
-                if disabled > starts + faults || failing > hours + faults {
+                if disabled > starts + faults || failing > hours + faults || recovered > failing + faults {
                     wrong.push(format!(
-                        "endpoint {index} of {number}: {failing} emails that it fails, {disabled} that it is disabled"
+                        "endpoint {index} of {number}: {failing} emails that it fails, {disabled} that it is disabled, \
+                         {recovered} that it works again"
                     ));
                 }
                 let is_impaired = row.is_some_and(|row| row.get("failing_since").or(row.get("disabled_at")).is_some());

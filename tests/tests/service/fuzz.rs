@@ -138,6 +138,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
         "/v1/tenant/settings",
         r#"{"json": {"debug_notification_email": "someone@example.com", "disable_job_failure_notifications": true}}"#,
     ),
+    ("console", "GET", "/docs", ""),
+    ("console", "GET", "/docs/{call}", ""),
     ("console", "GET", "/signin", ""),
     (
         "console",
@@ -264,6 +266,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("console-webhooks", "GET", "/console/endpoints/{id}", ""),
     ("console-webhooks", "POST", "/console/endpoints/{id}", "action=recover&since=2026-01-31T12%3A00&status=both"),
     ("console-webhooks", "GET", "/console/deliveries", ""),
+    ("console-webhooks", "POST", "/console/deliveries", "action=resend&ids=x+y"),
     ("console-webhooks", "GET", "/console/deliveries/{id}", ""),
     ("console-webhooks", "POST", "/console/deliveries/{id}", "action=resend"),
     ("auth-organization", "GET", "/api/auth/organization/get-full-organization", ""),

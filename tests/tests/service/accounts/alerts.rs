@@ -9,7 +9,7 @@ use tests::{
 
 const NEW: &str = "another horse battery";
 
-/// The mails to an address after the first `before` mails of the world.
+/// The emails to an address after the first `before` emails of the world.
 async fn told(world: &World, email: &str, before: usize) -> Vec<Value> {
     let mails = world.mails().await.into_iter().skip(before);
     mails.filter(|mail| mail["to"] == json!([email])).collect()
@@ -25,7 +25,7 @@ fn says(mail: &Value, subject: &str, parts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_password_is_told() {
+async fn a_changed_password_is_reported() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.mails().await.len();
@@ -50,7 +50,7 @@ async fn a_changed_password_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_key_is_told_without_its_secret() {
+async fn a_new_key_is_reported_without_its_secret() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.mails().await.len();
@@ -72,7 +72,7 @@ async fn a_new_key_is_told_without_its_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_signed_in_is_told_once() {
+async fn a_client_that_signed_in_is_reported_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.mails().await.len();
@@ -94,7 +94,7 @@ async fn a_client_that_signed_in_is_told_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removed_member_is_told_and_one_who_leaves_is_not() {
+async fn removed_members_get_an_email_and_leaving_ones_do_not() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let (al, bo) = (

@@ -225,11 +225,11 @@ async fn a_resend_is_held_however_long_its_endpoint_was_inactive() {
 async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
     let (world, tenant, receiver, endpoint) = inactive(&[]).await;
     // The same events, in one batch and in two, received for the first time and redelivered.
+    let sent = Timestamp::now().as_millisecond().to_string();
     let batch = |job: &str, receives: &str| {
         let mut batch = records([event(&tenant.id, job), event(&tenant.id, job)]);
         for record in batch["Records"].as_array_mut().expect("records") {
-            let sent = Timestamp::now().as_second() / 100 * 100;
-            record["attributes"] = json!({"SentTimestamp": format!("{sent}000"), "ApproximateReceiveCount": receives});
+            record["attributes"] = json!({"SentTimestamp": sent, "ApproximateReceiveCount": receives});
         }
         batch
     };

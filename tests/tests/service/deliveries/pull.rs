@@ -216,8 +216,10 @@ async fn a_failing_pull_delivery_is_retried_and_finally_fails() {
     for (number, (outcome, status, reason)) in outcomes.into_iter().enumerate() {
         let taken = take_one(&world, &tenant, &endpoint).await;
         assert_eq!(taken["attempt"], number + 1);
-        let settled = settle_one(&world, &tenant, &taken, outcome).await;
+        let mut settled = settle_one(&world, &tenant, &taken, outcome).await;
+        let next = settled.as_object_mut().and_then(|settled| settled.remove("next_attempt_at"));
         assert_eq!(settled, result(&taken, "settled", Some(status)));
+        assert_eq!(next.is_some(), status == "pending");
         let last = world.only_logged(&tenant.id).await.last_attempt.expect("an attempt");
         assert_eq!(last.outcome, reason);
     }

@@ -229,7 +229,7 @@ async fn the_email_about_a_disabled_endpoint_explains_recovery() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_is_told_once_and_only_after_a_failure() {
+async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (200, &[]), (200, &[]), (500, &[]), (200, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -267,7 +267,7 @@ async fn a_recovery_is_told_once_and_only_after_a_failure() {
 
 /// The process dies, or the receiver recovers, between the email and the removal of the notice.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_during_the_email_is_told_as_well() {
+async fn a_recovery_during_the_email_is_reported_as_well() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[]), (200, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
