@@ -55,7 +55,7 @@ async fn open_index(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
         (prose(text(within(&DOCUMENT, "/info"), "description")))
         h2 { "Authentication" }
         p { "Programs send an " a href="/console/keys" { "API key" } " in the header " code { "x-api-key" } ":" }
-        pre { "curl " (call.base) "/v1/webhooks/list -H \"x-api-key: $KEY\" -d '{}'" }
+        (scrolling("Example", &format!("curl {}/v1/webhooks/list -H \"x-api-key: $KEY\" -d '{{}}'", call.base)))
         @for (title, calls) in &groups {
             h2 { (title) }
             dl .calls {
@@ -87,8 +87,8 @@ async fn open(_: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
         h2 { "Errors" }
         dl { @for (status, meaning) in found.errors() { dt { (status) } dd { (inline(&meaning)) } } }
         h2 { "Example" }
-        pre { (found.curl(call.base.as_str())) }
-        @if let Some(example) = found.answer().get("example") { pre { (pretty(example)) } }
+        (scrolling("Request", &found.curl(call.base.as_str())))
+        @if let Some(example) = found.answer().get("example") { (scrolling("Response", &pretty(example))) }
         p { a href=(INDEX) { "All calls" } }
     };
     Ok(Page::new(found.name().to_owned(), content).within(frame()))
@@ -289,6 +289,11 @@ fn elements(value: &'static Value) -> impl Iterator<Item = &'static Value> {
 
 fn pretty(example: &Value) -> String {
     serde_json::to_string_pretty(example).unwrap_or_default()
+}
+
+/// Text in a box that scrolls sideways. It takes the focus, so that the keyboard can scroll it.
+fn scrolling(name: &str, text: &str) -> Markup {
+    html! { pre tabindex="0" role="group" aria-label=(name) { (text) } }
 }
 
 fn table(fields: &[Field], is_input: bool) -> Markup {
