@@ -16,7 +16,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     main{max-width:50rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}\
     iframe{width:100%;height:28rem;border:1px solid #888}pre{white-space:pre-wrap}";
 
-/// `GET /` returns a page, `GET /messages` the same as JSON.
+/// `GET /` returns a page; `GET /messages` returns its content as JSON.
 pub(crate) fn router(mail: Arc<EmailStore>) -> Router {
     Router::new().route("/", get(page)).route("/messages", get(messages)).with_state(mail)
 }

@@ -147,7 +147,7 @@ fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
             let statements = request["Statements"].as_array().into_iter().flatten();
             let keys = statements.filter_map(|statement| {
                 let text = statement["Statement"].as_str()?;
-                // The names are in apostrophes, in the order of the parameters.
+                // The names are in single quotes, in the order of the parameters.
                 let names: Vec<_> = text.split('\'').skip(1).step_by(2).collect();
                 let parameter = |name: &str| {
                     let at = names.iter().position(|other| *other == name)?;

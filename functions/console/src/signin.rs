@@ -40,7 +40,7 @@ const QUERY: [(&str, &str); 5] = [
     ("did", "The confirmation to show after one of the page's forms was submitted."),
 ];
 
-/// The fields of all forms of the page.
+/// The fields of all forms on the page.
 const FIELDS: [(&str, &str); 14] = [
     ("action", "The submitted form: `sign-in` (the default), `sign-up`, `sign-out`, `approve` or `verify`."),
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),

@@ -70,7 +70,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Sends the confirmation email to another address. The answer and its time are the same if that has an account.
+/// Sends the confirmation email to another address. The response and its timing are the same whether or not that address has an account.
 async fn replace(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     let email = form.read(|fields| fields.text("email", Email::parse))?;

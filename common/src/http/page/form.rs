@@ -54,7 +54,7 @@ impl Render for Form<'_> {
 /// The value of a ticked box. An unticked box sends nothing.
 pub const TICKED: &str = "yes";
 
-/// The kinds of fields that are not an `input` element.
+/// The kinds of field that are not `input` elements.
 const AREA: &str = "textarea";
 const SELECT: &str = "select";
 

@@ -235,8 +235,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Notes that `delivery` has failed, to an endpoint that had this `health` when the last attempt began. Returns the
-    /// consequence that this write caused, and logs it. Repetitions and tests change nothing.
+    /// Notes that `delivery` has failed; `health` is that of its endpoint when the last attempt began. Returns the
+    /// consequence that this write caused, and logs it. Repeated calls and test deliveries change nothing.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,

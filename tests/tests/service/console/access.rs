@@ -24,7 +24,7 @@ async fn signed_out_visitors_are_sent_to_the_sign_in_and_back() {
         let back = nobody.submit(&to, &form, "Sign in", &typed).await;
         assert_eq!((back.status, back.headers["location"].to_str().expect("a path")), (303, path));
     }
-    // Programs get JSON, and a key is not a session.
+    // A program gets JSON, and an API key does not count as a session.
     let key = world.http.get(world.url("/console")).header("x-api-key", &tenant.key);
     assert_eq!(world.send(key).await.refused(), (401, "UNAUTHORIZED"));
 }

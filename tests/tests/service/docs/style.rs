@@ -152,7 +152,7 @@ fn rust(source: &str, has_texts: bool) -> String {
     String::from_utf8(prose).expect("texts are copied whole")
 }
 
-/// A text without fenced blocks and code spans.
+/// The text without its fenced blocks and code spans.
 fn without_code(text: &str) -> String {
     let (mut kept, mut is_fenced, mut is_code) = (String::with_capacity(text.len()), false, false);
     for line in text.lines() {

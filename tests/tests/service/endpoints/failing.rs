@@ -1,4 +1,4 @@
-//! Failing endpoints, from the first failed delivery to their disabling.
+//! Failing endpoints, from the first failed delivery until they are disabled.
 
 use std::time::Duration;
 

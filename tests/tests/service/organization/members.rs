@@ -170,7 +170,7 @@ async fn an_owner_changes_roles_and_they_count_at_once() {
         world.http.post(world.url("/api/auth/organization/leave")).header("x-api-key", &jo.key).json(&json!({}));
     assert_eq!(world.send(leave).await.status, 401, "a key does not delete its user's account");
     assert_eq!(set_role(&world, &al, &jo, "owner").await.status, 200);
-    // One of several owners can step back.
+    // An owner can step down if another owner remains.
     assert_eq!(set_role(&world, &jo, &jo, "member").await.body["role"], "member");
 }
 
