@@ -12,16 +12,16 @@ const PAGES: [&str; 3] = ["/console", "/console/endpoints/new", "/console/delive
 async fn signed_out_visitors_are_sent_to_the_sign_in_and_back() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let nobody = Browser::new(&world, "");
+    let visitor = Browser::new(&world, "");
     for path in ["/console", "/console/deliveries?status=failed&job_id=a%26b+c%C3%A9", "/console/endpoints/x?did=saved"]
     {
-        let led = nobody.open(path).await;
+        let led = visitor.open(path).await;
         assert_eq!(led.status, 303, "{path}");
         let to = led.headers["location"].to_str().expect("a path").to_owned();
         assert!(to.starts_with("/signin?next=%2Fconsole"), "{to}");
-        let form = nobody.open(&to).await;
+        let form = visitor.open(&to).await;
         let typed = [("email", tenant.email.as_str()), ("password", tests::world::people::PASSWORD)];
-        let back = nobody.submit(&to, &form, "Sign in", &typed).await;
+        let back = visitor.submit(&to, &form, "Sign in", &typed).await;
         assert_eq!((back.status, back.headers["location"].to_str().expect("a path")), (303, path));
     }
     // A program gets JSON, and an API key does not count as a session.
@@ -116,19 +116,19 @@ async fn a_member_sees_and_changes_the_endpoints() {
 async fn a_form_survives_a_session_that_has_ended() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let (browser, nobody) = (Browser::new(&world, &tenant.cookie), Browser::new(&world, ""));
+    let (browser, visitor) = (Browser::new(&world, &tenant.cookie), Browser::new(&world, ""));
     let path = "/console/endpoints/new";
     let form = browser.open(path).await;
     let typed =
         [("url", "http://127.0.0.1:9/kept"), ("headers", "x-key: canary"), ("completed", "yes"), ("failed", "yes")];
-    let asked = nobody.submit(path, &form, "Add endpoint", &typed).await;
+    let asked = visitor.submit(path, &form, "Add endpoint", &typed).await;
     assert_eq!(asked.status, 401);
     says(&asked, &["Your session has ended", "Nothing was saved or sent."]);
     let wrong = [("email", tenant.email.as_str()), ("password", "not the password")];
-    let again = nobody.submit(path, &asked, "Sign in", &wrong).await;
+    let again = visitor.submit(path, &asked, "Sign in", &wrong).await;
     assert_eq!(again.status, 401);
     let right = [("email", tenant.email.as_str()), ("password", tests::world::people::PASSWORD)];
-    let back = nobody.submit("/signin", &again, "Sign in", &right).await;
+    let back = visitor.submit("/signin", &again, "Sign in", &right).await;
     says(
         &back,
         &["You are signed in again", "Nothing was saved or sent.", "url http://127.0.0.1:9/kept", "headers (secret)"],
@@ -147,12 +147,12 @@ async fn a_form_survives_a_session_that_has_ended() {
 async fn only_a_form_without_a_password_is_kept() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    let nobody = Browser::new(&world, "");
+    let visitor = Browser::new(&world, "");
     let link = "/signin?next=/console/endpoints/new&kept=url%3Dhttp%253A%252F%252Fevil.example";
-    let form = nobody.open(link).await;
+    let form = visitor.open(link).await;
     assert!(!form.page().contains("evil.example"), "{}", form.page());
     let right = [("email", tenant.email.as_str()), ("password", tests::world::people::PASSWORD)];
-    assert_eq!(nobody.submit(link, &form, "Sign in", &right).await.headers["location"], "/console/endpoints/new");
+    assert_eq!(visitor.submit(link, &form, "Sign in", &right).await.headers["location"], "/console/endpoints/new");
     let fields = [("action", "password"), ("currentPassword", "canary-1"), ("newPassword", "canary-2")];
     let large = "x".repeat(20_000);
     for fields in [&fields[..], &[("url", large.as_str())]] {

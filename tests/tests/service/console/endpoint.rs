@@ -221,7 +221,7 @@ async fn an_edit_of_an_old_tab_takes_nothing_back() {
         &refused,
         &["The endpoint was changed after you opened this form", "Now saved:", "Description: Orders", "Headers: x-key"],
     );
-    assert!(refused.page().contains("value=\"Invoices\""), "what was typed stays");
+    assert!(refused.page().contains("value=\"Invoices\""), "the typed text stays");
     assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Orders"));
     // The refused form is up to date.
     browser.press(&path, &refused, "Save changes", &typed("Invoices")).await;

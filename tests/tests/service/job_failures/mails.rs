@@ -209,8 +209,8 @@ async fn no_email_if_disabled_unverified_or_deleted() {
     assert!(!is_reported(&world, &tenant, 4).await, "a verified member does not count");
     owner(true).await;
     assert!(is_reported(&world, &tenant, 5).await);
-    let nobody = Tenant { id: "nobody".to_owned(), ..tenant.clone() };
-    assert!(!is_reported(&world, &nobody, 6).await);
+    let stranger = Tenant { id: "stranger".to_owned(), ..tenant.clone() };
+    assert!(!is_reported(&world, &stranger, 6).await);
     world
         .set("organizations", ("organization_id", &tenant.id), json!({"deleted_at": "2026-01-31T12:00:00.000Z"}))
         .await;
