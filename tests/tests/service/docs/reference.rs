@@ -435,7 +435,7 @@ fn optional(name: &str, is_required: bool) -> String {
 #[test]
 fn every_route_that_takes_an_idempotency_key_is_named() {
     let source = page("docs/api.md");
-    let (named, _) = source.split_once(" take an `idempotency-key` header").expect("a sentence");
+    let (named, _) = source.split_once(" accept an `idempotency-key` header").expect("a sentence");
     let named = named.rsplit("\n\n").next().unwrap_or_default();
     let named: BTreeSet<_> = codes(named).into_iter().map(|(route, _)| format!("POST /v1/{route}")).collect();
     let described = described();
