@@ -15,7 +15,7 @@ pub mod delivery;
 pub mod destination;
 pub mod endpoints;
 pub mod event;
-pub mod failures;
+pub mod job_failures;
 pub mod log;
 pub mod post;
 pub mod queue;

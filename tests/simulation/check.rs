@@ -13,7 +13,7 @@ use crate::{
 
 mod allowance;
 mod endpoints;
-mod failures;
+mod job_failures;
 mod log;
 mod receivers;
 mod schedule;

@@ -21,7 +21,7 @@ pub use self::{
     detail::Detail,
     due::{DueAttempt, MAX_DELAY, Queue},
     id::{DeliveryId, DestinationId, Millis, SHARDS, Shard, WebhookId},
-    outcome::{Failure, LAST_HOURS, MAX_AGE, Outcome, Step, next_step, retry_schedule},
+    outcome::{Failure, LAST_HOURS, MAX_AGE, NextStep, Outcome, next_step, retry_schedule},
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
     reason::{error_meaning, error_name},

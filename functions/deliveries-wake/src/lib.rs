@@ -22,7 +22,7 @@ use common::{
     webhooks::{
         delivery::{DueAttempt, Queue},
         endpoints::{Endpoints, HoldFor, disable_after},
-        failures::JobFailures,
+        job_failures::JobFailures,
         log::{Log, due::Sweeper},
         queue::Queues,
     },
@@ -32,9 +32,9 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use crate::{failures::FailedJobs, notices::Notices};
+use crate::{job_failures::FailedJobs, notices::Notices};
 
-mod failures;
+mod job_failures;
 mod mail;
 mod notices;
 mod recoveries;

@@ -14,7 +14,7 @@ use common::{
         delivery::{MAX_AGE, Status},
         endpoints::{
             Endpoints, HoldFor,
-            notice::{Notice, Step},
+            notice::{Notice, NoticeStep},
         },
         log::{Log, search::Filter},
     },
@@ -63,13 +63,13 @@ impl Notices {
     async fn send_one(&self, tenant: &TenantId, endpoint: EndpointId, now: Timestamp) -> Result<()> {
         let Some(notice) = self.endpoints.notice(tenant, endpoint).await? else { return Ok(()) };
         match notice.step(now) {
-            Step::Wait => return Ok(()),
-            Step::Drop => {}
-            Step::GiveUp => {
+            NoticeStep::Wait => return Ok(()),
+            NoticeStep::Drop => {}
+            NoticeStep::GiveUp => {
                 common::log!("notice.abandoned", %tenant, %endpoint);
                 metrics::count("NoticeGivenUp");
             }
-            Step::Send => {
+            NoticeStep::Send => {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
                 // The tenant's address may be wrong. That is not a failure of the sweep.
                 return match self.mail(tenant, &notice, now).await {

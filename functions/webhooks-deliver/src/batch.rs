@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use common::webhooks::{delivery::Queue, event::JobEvent, failures::FailedJob};
+use common::webhooks::{delivery::Queue, event::JobEvent, job_failures::FailedJob};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
 

@@ -29,7 +29,7 @@ use common::{
         destination::DestinationPolicy,
         endpoints::disable_after,
         event::JobEvent,
-        failures::JobFailures,
+        job_failures::JobFailures,
         post::{self, Client, Network},
         queue::parse_message,
     },
@@ -40,8 +40,8 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     batch::{Batch, all},
-    failures::Notes,
     in_progress::InProgress,
+    job_failures::Notes,
     ledger::Ledger,
     receivers::Receivers,
     record::{Record, Undone},
@@ -51,9 +51,9 @@ use crate::{
 };
 
 mod batch;
-mod failures;
 mod fresh;
 mod in_progress;
+mod job_failures;
 mod ledger;
 mod news;
 mod observe;

@@ -57,7 +57,7 @@ impl Failure {
 
 /// The step after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NextStep {
     /// End the delivery as delivered.
     Delivered,
     /// Make another attempt after this delay.
@@ -94,14 +94,14 @@ pub fn next_step(
     schedule: &[Duration],
     left: Duration,
     jitter: impl FnOnce() -> f64,
-) -> Step {
+) -> NextStep {
     let failure = match outcome {
-        Outcome::Delivered(_) => return Step::Delivered,
+        Outcome::Delivered(_) => return NextStep::Delivered,
         Outcome::Failed(failure) => failure,
     };
     let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
     let scheduled = match (failure, schedule.get(index)) {
-        (Failure::Status(410, _), _) | (_, None) => return Step::Failed,
+        (Failure::Status(410, _), _) | (_, None) => return NextStep::Failed,
         (_, Some(delay)) => *delay,
     };
     let asked = match failure {
@@ -111,9 +111,9 @@ pub fn next_step(
     let jitter = jitter();
     let delay = scheduled.max(asked).mul_f64(1.0 + JITTER * jitter);
     match left {
-        _ if delay <= left => Step::RetryAfter(delay),
-        _ if left <= LAST_HOURS => Step::Failed,
-        _ => Step::RetryAfter(left - LAST_HOURS.mul_f64(jitter)),
+        _ if delay <= left => NextStep::RetryAfter(delay),
+        _ if left <= LAST_HOURS => NextStep::Failed,
+        _ => NextStep::RetryAfter(left - LAST_HOURS.mul_f64(jitter)),
     }
 }
 
@@ -137,34 +137,34 @@ mod tests {
 
     const SCHEDULE: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(300), Duration::from_secs(1800)];
 
-    fn after(failure: Failure, attempt: u32) -> Step {
+    fn after(failure: Failure, attempt: u32) -> NextStep {
         next_step(Outcome::Failed(failure), attempt, &SCHEDULE, MAX_AGE, || 0.0)
     }
 
     #[test]
     fn attempts_follow_the_schedule_and_the_last_one_fails() {
-        assert_eq!(after(Failure::Timeout, 1), Step::RetryAfter(SCHEDULE[0]));
-        assert_eq!(after(Failure::Status(500, None), 2), Step::RetryAfter(SCHEDULE[1]));
-        assert_eq!(after(Failure::Status(302, None), 3), Step::RetryAfter(SCHEDULE[2]));
-        assert_eq!(after(Failure::Blocked, 4), Step::Failed);
-        assert_eq!(after(Failure::Blocked, u32::MAX), Step::Failed);
+        assert_eq!(after(Failure::Timeout, 1), NextStep::RetryAfter(SCHEDULE[0]));
+        assert_eq!(after(Failure::Status(500, None), 2), NextStep::RetryAfter(SCHEDULE[1]));
+        assert_eq!(after(Failure::Status(302, None), 3), NextStep::RetryAfter(SCHEDULE[2]));
+        assert_eq!(after(Failure::Blocked, 4), NextStep::Failed);
+        assert_eq!(after(Failure::Blocked, u32::MAX), NextStep::Failed);
     }
 
     #[test]
     fn success_and_gone_both_end_a_delivery() {
-        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, Duration::ZERO, || 0.0), Step::Delivered);
+        assert_eq!(next_step(Outcome::Delivered(204), 9, &SCHEDULE, Duration::ZERO, || 0.0), NextStep::Delivered);
         let gone = Failure::Status(410, Some(Duration::from_secs(1)));
-        assert_eq!(after(gone, 1), Step::Failed);
+        assert_eq!(after(gone, 1), NextStep::Failed);
     }
 
     #[test]
     fn retry_after_counts_on_429_and_503_where_it_is_longer() {
         let asked = |status, seconds| after(Failure::Status(status, Some(Duration::from_secs(seconds))), 1);
-        assert_eq!(asked(429, 3600), Step::RetryAfter(Duration::from_secs(3600)));
-        assert_eq!(asked(503, 3600), Step::RetryAfter(Duration::from_secs(3600)));
-        assert_eq!(asked(429, 1), Step::RetryAfter(SCHEDULE[0]));
-        assert_eq!(asked(429, 1_000_000), Step::RetryAfter(Duration::from_secs(86_400)));
-        assert_eq!(asked(500, 3600), Step::RetryAfter(SCHEDULE[0]));
+        assert_eq!(asked(429, 3600), NextStep::RetryAfter(Duration::from_secs(3600)));
+        assert_eq!(asked(503, 3600), NextStep::RetryAfter(Duration::from_secs(3600)));
+        assert_eq!(asked(429, 1), NextStep::RetryAfter(SCHEDULE[0]));
+        assert_eq!(asked(429, 1_000_000), NextStep::RetryAfter(Duration::from_secs(86_400)));
+        assert_eq!(asked(500, 3600), NextStep::RetryAfter(SCHEDULE[0]));
     }
 
     #[test]
@@ -173,9 +173,9 @@ mod tests {
         for (failure, delay) in [(asked, 3600), (Failure::Timeout, 5)] {
             let delay = Duration::from_secs(delay);
             let step = |left, jitter| next_step(Outcome::Failed(failure), 1, &SCHEDULE, left, || jitter);
-            assert_eq!(step(delay, 0.0), Step::RetryAfter(delay));
-            assert_eq!(step(delay, 0.1), Step::Failed);
-            assert_eq!(step(Duration::ZERO, 0.0), Step::Failed);
+            assert_eq!(step(delay, 0.0), NextStep::RetryAfter(delay));
+            assert_eq!(step(delay, 0.1), NextStep::Failed);
+            assert_eq!(step(Duration::ZERO, 0.0), NextStep::Failed);
         }
     }
 
@@ -184,9 +184,9 @@ mod tests {
         let asked = Failure::Status(503, Some(MAX_RETRY_AFTER));
         let step = |left, jitter| next_step(Outcome::Failed(asked), 1, &SCHEDULE, left, || jitter);
         let left = MAX_RETRY_AFTER - Duration::from_secs(1);
-        assert_eq!(step(left, 0.0), Step::RetryAfter(left));
-        assert_eq!(step(left, 0.5), Step::RetryAfter(left - LAST_HOURS / 2));
-        assert_eq!(step(LAST_HOURS, 0.5), Step::Failed, "they have begun");
+        assert_eq!(step(left, 0.0), NextStep::RetryAfter(left));
+        assert_eq!(step(left, 0.5), NextStep::RetryAfter(left - LAST_HOURS / 2));
+        assert_eq!(step(LAST_HOURS, 0.5), NextStep::Failed, "they have begun");
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         fn jitter_adds_up_to_a_fifth(attempt in 1_u32..4, asked in 0_u64..100_000, jitter in 0.0..1.0) {
             let asked = Duration::from_secs(asked);
             let failed = Outcome::Failed(Failure::Status(503, Some(asked)));
-            let Step::RetryAfter(delay) = next_step(failed, attempt, &SCHEDULE, MAX_AGE, || jitter) else {
+            let NextStep::RetryAfter(delay) = next_step(failed, attempt, &SCHEDULE, MAX_AGE, || jitter) else {
                 unreachable!("the schedule has three delays")
             };
             let base = SCHEDULE[attempt as usize - 1].max(asked.min(MAX_RETRY_AFTER));
@@ -223,12 +223,12 @@ mod tests {
             let (mut attempt, mut now) = (1, Duration::ZERO);
             for jitter in jitters {
                 let step = next_step(Outcome::Failed(Failure::Timeout), attempt, &schedule, MAX_AGE - now, || jitter);
-                let Step::RetryAfter(delay) = step else { unreachable!("attempt {attempt} is not the last one") };
+                let NextStep::RetryAfter(delay) = step else { unreachable!("attempt {attempt} is not the last one") };
                 (attempt, now) = (attempt + 1, now + delay);
             }
             prop_assert!((MAX_AGE - LAST_HOURS..=MAX_AGE).contains(&now), "{now:?}");
             let step = next_step(Outcome::Failed(Failure::Timeout), attempt, &schedule, MAX_AGE - now, || 0.0);
-            prop_assert_eq!(step, Step::Failed);
+            prop_assert_eq!(step, NextStep::Failed);
         }
 
         #[test]

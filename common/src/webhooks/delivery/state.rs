@@ -7,7 +7,7 @@ use api::deliveries::{Status, Trigger};
 use super::{
     attempt::{Attempt, have_room},
     id::{DeliveryId, DestinationId, Millis, WebhookId},
-    outcome::{MAX_AGE, Outcome, Step, next_step},
+    outcome::{MAX_AGE, NextStep, Outcome, next_step},
     payload::Destination,
     pull::{Claim, Lease, Pull},
 };
@@ -141,11 +141,11 @@ impl Delivery {
         }
     }
 
-    fn attempted(&self, attempt: Attempt, step: Step, now: Timestamp) -> Self {
+    fn attempted(&self, attempt: Attempt, step: NextStep, now: Timestamp) -> Self {
         let (status, next_attempt_at) = match step {
-            Step::Delivered => (Status::Delivered, None),
-            Step::RetryAfter(delay) => (Status::Pending, Some(now.after(delay))),
-            Step::Failed => (Status::Failed, None),
+            NextStep::Delivered => (Status::Delivered, None),
+            NextStep::RetryAfter(delay) => (Status::Pending, Some(now.after(delay))),
+            NextStep::Failed => (Status::Failed, None),
         };
         Self {
             status,

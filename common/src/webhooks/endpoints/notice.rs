@@ -58,7 +58,7 @@ pub struct Notice {
 
 /// The next step for a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NoticeStep {
     /// Send the notice now.
     Send,
     /// Try it again later.
@@ -127,16 +127,16 @@ impl Notice {
 
     /// The step to take now.
     #[must_use]
-    pub fn step(&self, now: Timestamp) -> Step {
+    pub fn step(&self, now: Timestamp) -> NoticeStep {
         let pause = after_tries(self.tries);
         let is_soon = |mailed_at| now.since(mailed_at) < APART;
         match (self.failing_since, self.disabled) {
             // The tenant was not told that it was failing.
-            (None, None) if self.told_since.is_none() => Step::Drop,
-            _ if now.since(self.at) >= GIVE_UP_AFTER => Step::GiveUp,
-            _ if now.since(self.at) < pause => Step::Wait,
-            (Some(_), None) if self.mailed_at.is_some_and(is_soon) => Step::Wait,
-            _ => Step::Send,
+            (None, None) if self.told_since.is_none() => NoticeStep::Drop,
+            _ if now.since(self.at) >= GIVE_UP_AFTER => NoticeStep::GiveUp,
+            _ if now.since(self.at) < pause => NoticeStep::Wait,
+            (Some(_), None) if self.mailed_at.is_some_and(is_soon) => NoticeStep::Wait,
+            _ => NoticeStep::Send,
         }
     }
 }
@@ -223,43 +223,43 @@ mod tests {
             .scan(0, |tries, minute| {
                 let notice = notice(*tries);
                 match notice.step(notice.at.after(MINUTE * minute)) {
-                    Step::Send => {
+                    NoticeStep::Send => {
                         *tries += 1;
                         Some(Some(minute))
                     }
-                    Step::Wait => Some(None),
-                    Step::Drop | Step::GiveUp => None,
+                    NoticeStep::Wait => Some(None),
+                    NoticeStep::Drop | NoticeStep::GiveUp => None,
                 }
             })
             .flatten()
             .collect();
         assert_eq!(tries, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023]);
         let old = notice(3);
-        assert_eq!(old.step(old.at.after(GIVE_UP_AFTER)), Step::GiveUp);
+        assert_eq!(old.step(old.at.after(GIVE_UP_AFTER)), NoticeStep::GiveUp);
     }
 
     #[test]
     fn a_flapping_endpoint_is_reported_once_an_hour() {
         let mailed_at = Some(Timestamp::now().before(MINUTE * 59));
         let failing = Notice { mailed_at, ..notice(0) };
-        assert_eq!(failing.step(failing.at), Step::Wait);
-        assert_eq!(failing.step(failing.at.after(MINUTE)), Step::Send);
+        assert_eq!(failing.step(failing.at), NoticeStep::Wait);
+        assert_eq!(failing.step(failing.at.after(MINUTE)), NoticeStep::Send);
         let disabled = Notice { disabled: Some((failing.at, DisabledReason::Gone)), ..failing };
-        assert_eq!(disabled.step(disabled.at), Step::Send, "a disabled endpoint is reported at once");
+        assert_eq!(disabled.step(disabled.at), NoticeStep::Send, "a disabled endpoint is reported at once");
     }
 
     #[test]
     fn a_recovered_endpoint_has_no_notice() {
         let recovered = Notice { failing_since: None, ..notice(0) };
-        assert_eq!(recovered.step(recovered.at), Step::Drop);
+        assert_eq!(recovered.step(recovered.at), NoticeStep::Drop);
         let told = Notice {
             failing_since: None,
             told_since: Some(Timestamp::now()),
             mailed_at: Some(Timestamp::now()),
             ..notice(0)
         };
-        assert_eq!(told.step(told.at), Step::Send, "unless its tenant was told that it was failing");
+        assert_eq!(told.step(told.at), NoticeStep::Send, "unless its tenant was told that it was failing");
         let disabled = Notice { disabled: Some((recovered.at, DisabledReason::Failing)), ..recovered };
-        assert_eq!(disabled.step(disabled.at), Step::Send, "it is still disabled");
+        assert_eq!(disabled.step(disabled.at), NoticeStep::Send, "it is still disabled");
     }
 }

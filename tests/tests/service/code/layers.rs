@@ -22,7 +22,7 @@ const LAYERS: [&str; 7] = ["presentation", "http", "application", "accounts", "w
 const BOTTOM: &str = "values";
 
 /// The modules of `common::webhooks`, each of which uses only those before it.
-const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "queue", "endpoints", "failures"];
+const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "queue", "endpoints", "job_failures"];
 
 /// A path of modules, from the root of the crate.
 type Module = Vec<String>;

@@ -75,7 +75,7 @@ const LONGEST_TEST_NAME: usize = 60;
 
 /// Files that may use a word, and the reason.
 const EXCEPTIONS: [(&str, &str, &str); 2] = [
-    ("common/src/webhooks/failures/quota.rs", "mails", "stored items have this name"),
+    ("common/src/webhooks/job_failures/quota.rs", "mails", "stored items have this name"),
     ("common/src/accounts/invitations.rs", "cancelled", "stored items have this status"),
 ];
 

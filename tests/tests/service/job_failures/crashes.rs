@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         event::JobEvent,
-        failures::{FailedJob, JobFailures, Step, storm::Write},
+        job_failures::{FailedJob, JobFailures, NoticeStep, storm::Write},
     },
 };
 use serde_json::json;
@@ -148,7 +148,7 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
         table.note(&owner, &workflow, &[failure(more + 1).1], ids, now).await.expect("it is noted");
         table.reported(&owner, &workflow.key, &read, now).await.expect("it is reported");
         let next = table.failing(&owner, &workflow.key).await.expect("it is read").expect("it is pending");
-        assert_eq!((next.count().number, next.step(now)), (left, Step::Wait));
+        assert_eq!((next.count().number, next.step(now)), (left, NoticeStep::Wait));
         assert_eq!(next.newest().len(), 1);
         table.reported(&owner, &workflow.key, &next, now).await.expect("it is reported");
         assert!(table.failing(&owner, &workflow.key).await.expect("it is read").is_none());

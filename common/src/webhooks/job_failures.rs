@@ -20,7 +20,7 @@ pub mod storm;
 mod table;
 
 pub use self::{
-    failing::{Count, FULL, Failing, Step},
+    failing::{Count, FULL, Failing, NoticeStep},
     failure::{FailedJob, FailureId, JobFailure, Workflow, WorkflowKey},
     quota::MAILS_A_DAY,
     table::JobFailures,

@@ -14,7 +14,7 @@ use common::{
     id::TenantId,
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::failures::{
+    webhooks::job_failures::{
         FailedJob, JobFailure, JobFailures, Workflow, WorkflowKey,
         storm::{self, Storm, Write},
     },

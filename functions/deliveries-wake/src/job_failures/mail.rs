@@ -9,7 +9,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         event::EventName,
-        failures::{Failing, JobFailure},
+        job_failures::{Failing, JobFailure},
     },
 };
 use url::form_urlencoded;

@@ -8,7 +8,7 @@ use crate::{
     webhooks::endpoints::notice::{self, after_tries},
 };
 
-pub use notice::Step;
+pub use notice::NoticeStep;
 
 /// The number of failures between two emails that are stored with their ids. Further failures are only counted.
 pub const FULL: usize = 100;
@@ -55,12 +55,12 @@ pub struct Count {
 impl Failing {
     /// The next step for the notice.
     #[must_use]
-    pub fn step(&self, now: Timestamp) -> Step {
+    pub fn step(&self, now: Timestamp) -> NoticeStep {
         match self.count().number {
-            0 => Step::Drop,
-            _ if now.since(self.at) >= GIVE_UP_AFTER => Step::GiveUp,
-            _ if now < self.due() => Step::Wait,
-            _ => Step::Send,
+            0 => NoticeStep::Drop,
+            _ if now.since(self.at) >= GIVE_UP_AFTER => NoticeStep::GiveUp,
+            _ if now < self.due() => NoticeStep::Wait,
+            _ => NoticeStep::Send,
         }
     }
 
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn the_first_failure_is_reported_at_once_and_others_hourly() {
         let first = failing(1);
-        assert_eq!(first.step(first.at), Step::Send);
+        assert_eq!(first.step(first.at), NoticeStep::Send);
         let mailed_at = Some(first.at.before(MINUTE));
         let again = Failing { mailed_at, ..first };
-        assert_eq!(again.step(again.at.after(MINUTE * 58)), Step::Wait);
-        assert_eq!(again.step(again.at.after(MINUTE * 59)), Step::Send);
+        assert_eq!(again.step(again.at.after(MINUTE * 58)), NoticeStep::Wait);
+        assert_eq!(again.step(again.at.after(MINUTE * 59)), NoticeStep::Send);
         let long_ago = Some(again.at.before(APART));
-        assert_eq!(Failing { mailed_at: long_ago, ..failing(1) }.step(again.at), Step::Send);
+        assert_eq!(Failing { mailed_at: long_ago, ..failing(1) }.step(again.at), NoticeStep::Send);
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
             ..failing(3)
         };
         assert_eq!(reported(2).count(), Count { number: 1, is_exact: true });
-        assert_eq!(reported(3).step(reported(3).at), Step::Drop);
+        assert_eq!(reported(3).step(reported(3).at), NoticeStep::Drop);
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         let repeated = |number| FailureId { is_repeated: true, ..failure(number).id };
         let many = Failing { reported_until: Some(failure(5).id.at()), ..failing(0) };
         let again = Failing { failed: vec![repeated(5)], ..many };
-        assert_eq!(again.step(again.at), Step::Drop);
+        assert_eq!(again.step(again.at), NoticeStep::Drop);
         let newer = Failing { failed: vec![failure(5).id, repeated(6)], ..again };
         assert_eq!(newer.count().number, 2);
     }
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn a_full_notice_waits_for_the_minute_to_end() {
         let full = failing(i64::try_from(FULL).expect("a number"));
-        assert_eq!(full.step(full.at.after(Duration::from_secs(29))), Step::Wait);
-        assert_eq!(full.step(full.at.after(Duration::from_secs(30))), Step::Send);
+        assert_eq!(full.step(full.at.after(Duration::from_secs(29))), NoticeStep::Wait);
+        assert_eq!(full.step(full.at.after(Duration::from_secs(30))), NoticeStep::Send);
         assert!(!full.count().is_exact);
         assert_eq!(full.reported_with_these().len(), FULL);
     }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn an_unsendable_notice_is_abandoned() {
         let failing = Failing { tries: 1, ..failing(1) };
-        assert_eq!(failing.step(failing.at.after(MINUTE / 2)), Step::Wait);
-        assert_eq!(failing.step(failing.at.after(GIVE_UP_AFTER)), Step::GiveUp);
+        assert_eq!(failing.step(failing.at.after(MINUTE / 2)), NoticeStep::Wait);
+        assert_eq!(failing.step(failing.at.after(GIVE_UP_AFTER)), NoticeStep::GiveUp);
     }
 }

@@ -14,7 +14,7 @@ use common::{
     random,
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::failures::{Failing, JobFailures, MAILS_A_DAY, Step, WorkflowKey},
+    webhooks::job_failures::{Failing, JobFailures, MAILS_A_DAY, NoticeStep, WorkflowKey},
 };
 use futures::{StreamExt, stream};
 use tokio::{sync::OnceCell, time::Instant};
@@ -93,14 +93,14 @@ impl FailedJobs {
     ) -> Result<bool> {
         let Some(failing) = self.table.failing(tenant, workflow).await? else { return Ok(true) };
         match failing.step(now) {
-            Step::Wait => Ok(true),
-            Step::Drop => self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true),
-            Step::GiveUp => {
+            NoticeStep::Wait => Ok(true),
+            NoticeStep::Drop => self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true),
+            NoticeStep::GiveUp => {
                 common::log!("job_failures.abandoned", %tenant, %workflow);
                 metrics::count("NoticeGivenUp");
                 self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
             }
-            Step::Send => match audience.get_or_try_init(async || self.audience(tenant).await).await {
+            NoticeStep::Send => match audience.get_or_try_init(async || self.audience(tenant).await).await {
                 Ok(Audience::Told(organization)) => self.mail(organization, workflow, failing, now).await,
                 Ok(Audience::Not(reason)) => {
                     common::log!("job_failures.unreported", %tenant, %workflow, reason);
