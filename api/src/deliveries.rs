@@ -88,6 +88,8 @@ calls! {
             status: Status,
             event: String,
             job_id: String,
+            outcome: String,
+            workflow: String,
             since: Timestamp,
             until: Timestamp,
             limit: usize,
@@ -142,6 +144,11 @@ pub struct Delivery {
     /// The first 1,024 bytes of the id of the job that the event is about.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
+    /// The first 400 bytes of the name of the job's workflow; absent if the event had none, or if it is not a string.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    #[schemars(extend("examples" = ["nightly-import"]))]
+    pub workflow: Option<String>,
     /// The status of the delivery.
     pub status: Open<Status>,
     /// The number of attempts so far.

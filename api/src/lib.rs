@@ -22,6 +22,6 @@ pub use call::{Call, Done, MAX_ELEMENTS};
 pub use name::{ClosedSet, NotAName, Open};
 pub use text::{
     CliLoginId, Cursor, DeliveryId, Description, Email, EndpointId, InvitationId, KeyId, LeaseId, Name, RecoveryId,
-    Secret, Slug, TenantId, Timestamp, UserId, WebhookId,
+    Secret, Slug, TenantId, Timestamp, UserId, WebhookId, Workflow,
 };
-pub use webhooks::EventFilter;
+pub use webhooks::{EventFilter, MAX_WORKFLOWS, WorkflowFilter};

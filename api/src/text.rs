@@ -93,6 +93,7 @@ texts! {
     }
     UserId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7467-9431-944eedd69c67"] }
     WebhookId { "pattern": "^msg_[0-9a-f]{32}$", "examples": ["msg_0123456789abcdef0123456789abcdef"] }
+    Workflow { "minLength": 1, "maxLength": 100, "examples": ["nightly-import"] }
 }
 
 /// A secret. It is wiped on drop and cannot be printed; only JSON contains it.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     call::{Done, MAX_ELEMENTS},
     name::Open,
-    text::{DeliveryId, Description, EndpointId, Secret, Timestamp},
+    text::{DeliveryId, Description, EndpointId, Secret, Timestamp, Workflow},
 };
 
 names! {
@@ -79,6 +79,40 @@ impl JsonSchema for EventFilter {
     }
 }
 
+/// The maximum number of workflows that an endpoint can choose.
+pub const MAX_WORKFLOWS: usize = 20;
+
+/// The workflows whose events an endpoint gets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct WorkflowFilter(pub Vec<Workflow>);
+
+impl fmt::Display for WorkflowFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(Workflow::as_str).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl JsonSchema for WorkflowFilter {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "WorkflowFilter".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Duplicates are ignored.",
+            "type": "array",
+            "items": Workflow::json_schema(generator),
+            "minItems": 1,
+            "maxItems": MAX_WORKFLOWS,
+        })
+    }
+}
+
 calls! {
     POST "/v1/webhooks/create" Create -> Created {
         required {}
@@ -90,6 +124,7 @@ calls! {
             description: Option<String>,
             active: bool,
             events: Option<Vec<String>>,
+            workflows: Option<Vec<String>>,
         }
     }
     POST "/v1/webhooks/list" List -> Listed { required {} optional {} }
@@ -102,6 +137,7 @@ calls! {
             description: Option<String>,
             active: bool,
             events: Option<Vec<String>>,
+            workflows: Option<Vec<String>>,
         }
     }
     POST "/v1/webhooks/test" Test -> Tested { required { id: EndpointId } optional {} }
@@ -171,6 +207,10 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EventFilter")]
     pub events: Option<EventFilter>,
+    /// The workflows whose events the endpoint gets; absent if it gets the events of all workflows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "WorkflowFilter")]
+    pub workflows: Option<WorkflowFilter>,
     /// The names of the headers that are sent with each attempt, in lower case and sorted; absent if the endpoint has
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -190,6 +190,9 @@ Examples:
         /// Events to deliver, separated by commas [default: all]
         #[arg(long, value_delimiter = ',')]
         events: Vec<String>,
+        /// Workflow whose events to deliver, by its exact name, up to 20 times [default: all]
+        #[arg(long = "workflow", value_name = "NAME")]
+        workflows: Vec<String>,
         /// Header of each attempt, as 'name: value'
         #[arg(long = "header", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,
@@ -219,6 +222,12 @@ Examples:
         /// Events to deliver, separated by commas, or `all`
         #[arg(long, group = "change", value_delimiter = ',')]
         events: Vec<String>,
+        /// Workflow whose events to deliver, by its exact name. All workflows are replaced
+        #[arg(long = "workflow", group = "change", value_name = "NAME")]
+        workflows: Vec<String>,
+        /// Events of all workflows
+        #[arg(long, group = "change", conflicts_with = "workflows")]
+        all_workflows: bool,
         /// Header of each attempt, as 'name: value'. All headers are replaced
         #[arg(long = "header", group = "change", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,
@@ -387,6 +396,12 @@ pub(crate) struct List {
     /// Only this job
     #[arg(long)]
     pub(crate) job: Option<String>,
+    /// Only jobs of this workflow, by its exact name
+    #[arg(long)]
+    pub(crate) workflow: Option<String>,
+    /// Only this outcome of the last attempt, such as status_5xx
+    #[arg(long)]
+    pub(crate) outcome: Option<String>,
     /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<Timestamp>,

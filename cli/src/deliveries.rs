@@ -133,6 +133,7 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
         ("Endpoint", endpoint),
         ("Event", cell(&delivery.event)),
         ("Job", cell(&delivery.job_id)),
+        ("Workflow", cell_of(delivery.workflow.as_ref())),
         ("Status", cell(&delivery.status)),
         ("Created", format!("{} UTC ({} ago)", clock::short(&delivery.created_at), clock::age(&delivery.created_at))),
         ("Next attempt", next.map_or_else(String::new, |next| format!("{} UTC{wait}", clock::short(next)))),

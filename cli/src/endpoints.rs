@@ -36,7 +36,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let endpoint = ids::whole_endpoint(api, &id).await?;
             if is_json { Ok(say_json(&endpoint)?) } else { show(api, &endpoint) }
         }
-        Endpoints::Create { url, pull, description, events, headers, secret } => {
+        Endpoints::Create { url, pull, description, events, workflows, headers, secret } => {
             let call = Create {
                 kind: pull.then_some(Kind::Pull),
                 url,
@@ -44,6 +44,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 headers: (!headers.is_empty()).then(|| Some(headers.into_iter().collect())),
                 description: description.map(Some),
                 events: self::events(&events),
+                workflows: (!workflows.is_empty()).then_some(Some(workflows)),
                 ..Create::new()
             };
             let created = api.call(&call).await?;
@@ -51,7 +52,11 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let secret = created.signing_secret.as_ref().map_or("", Secret::reveal);
             details(is_json, &[("Endpoint", created.webhook_endpoint_id.as_str()), (SECRET, secret)])
         }
-        Endpoints::Update { id, url, description, active, events, headers, no_headers } => {
+        Endpoints::Update { id, url, description, active, events, workflows, all_workflows, headers, no_headers } => {
+            let workflows = match all_workflows {
+                true => Some(None),
+                false => (!workflows.is_empty()).then_some(Some(workflows)),
+            };
             let headers = match no_headers {
                 true => Some(None),
                 false => (!headers.is_empty()).then(|| Some(headers.into_iter().collect())),
@@ -62,6 +67,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
                 description: description.map(|text| Some(text).filter(|text| !text.is_empty())),
                 active,
                 events: self::events(&events),
+                workflows,
                 ..Update::new(ids::endpoint(api, &id).await?)
             };
             let done = api.call(&update).await.map_err(|failure| match failure.reason() {
@@ -131,6 +137,7 @@ fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
         ("Description", cell_of(endpoint.description.as_ref())),
         ("State", state(endpoint)),
         ("Events", endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events))),
+        ("Workflows", endpoint.workflows.as_ref().map_or_else(String::new, |workflows| cell(&workflows))),
         ("Headers", shown(&endpoint.header_names.join(", "))),
         ("Created", time(Some(&endpoint.created_at))),
         ("Changed", time(Some(&endpoint.updated_at))),

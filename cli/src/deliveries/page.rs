@@ -38,12 +38,14 @@ pub(super) fn columns(when: &'static str) -> [Column; 7] {
 
 /// The fields of `deliveries/list` for these options.
 pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
-    let List { endpoint, status, event, job, since, .. } = list;
+    let List { endpoint, status, event, job, workflow, outcome, since, .. } = list;
     Ok(Call {
         webhook_endpoint_id: ids::optional_endpoint(api, endpoint.as_deref()).await?,
         status: *status,
         event: event.clone(),
         job_id: job.clone(),
+        outcome: outcome.clone(),
+        workflow: workflow.clone(),
         since: since.clone(),
         ..Call::new()
     })

@@ -137,6 +137,7 @@ mod tests {
             webhook_endpoint_id: None,
             event: EventName::Completed.into(),
             job_id: "job-1".to_owned(),
+            workflow: None,
             status: status.into(),
             attempts: 1,
             created_at: "2026-01-31T12:00:00.000Z".into(),

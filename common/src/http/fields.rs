@@ -145,13 +145,14 @@ impl Fields {
         }
     }
 
-    /// Reads an array of texts that may be absent (keep the current value) or `null` (clear it), but not empty.
+    /// Reads an array of 1 to `most` texts that may be absent (keep the current value) or `null` (clear it).
     ///
     /// # Errors
     /// It is neither `null` nor an array, it is empty or too long, an element is not a string, or `parse` rejects one.
     pub fn nullable_list<T, L: FromIterator<T> + JsonSchema>(
         &mut self,
         name: &'static str,
+        most: usize,
         parse: impl Fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Patch<L>, Rejected> {
         self.note::<Option<L>>(name, OPTIONAL);
@@ -161,7 +162,7 @@ impl Fields {
             Some(Json::List(elements)) => elements,
             Some(_) => return Err(self.wrong_type(name, "Must be an array")),
         };
-        if let Some(problem) = Problem::count(elements.len(), 1, MAX_ELEMENTS) {
+        if let Some(problem) = Problem::count(elements.len(), 1, most) {
             return Err(self.reject(name, problem));
         }
         let before = self.issues.len();
@@ -466,7 +467,7 @@ mod tests {
     fn a_list_has_an_issue_for_each_bad_element() {
         let read = |value| {
             Fields::read(values(json!({"names": value})), |fields| {
-                fields.nullable_list::<_, Vec<Name>>("names", Name::parse)
+                fields.nullable_list::<_, Vec<Name>>("names", MAX_ELEMENTS, Name::parse)
             })
         };
         let Patch::Set(names) = read(json!(["a", " b "])).expect("no issue") else { unreachable!("a list") };

@@ -21,7 +21,7 @@ use crate::{
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, WebhookId},
         destination::{EndpointUrl, Headers, SigningSecret, headers},
-        event::EventFilter,
+        event::{EventFilter, WorkflowFilter},
         log::{recovery::Recovery, search::Cursor},
     },
 };
@@ -69,17 +69,19 @@ forms! {
     Timestamp: to_string,
     UserId: to_string,
     WebhookId: to_string,
+    WorkflowFilter,
 }
 
 impl From<Delivery> for deliveries::Delivery {
     fn from(delivery: Delivery) -> Self {
-        let Delivery { id, webhook_id, webhook_endpoint_id, event, job_id, status, attempts, .. } = delivery;
+        let Delivery { id, webhook_id, webhook_endpoint_id, event, job_id, workflow, status, attempts, .. } = delivery;
         Self {
             delivery_id: id.into(),
             webhook_id: webhook_id.into(),
             webhook_endpoint_id: webhook_endpoint_id.map(Into::into),
             event: event.into(),
             job_id,
+            workflow,
             status: status.into(),
             attempts,
             created_at: delivery.created_at.into(),

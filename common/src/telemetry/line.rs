@@ -78,9 +78,9 @@ pub const LINES: &[Line] = &[
     line(
         "attempt.completed",
         INFO,
-        &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "detail", "duration_ms"],
+        &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "detail", "duration_ms", "traceparent"],
         "An attempt ended. `outcome` is `delivered` or the reason for the failure, whose cause is `detail`, such as an \
-         expired certificate. It is absent if the receiver sent a status. Clients of pull endpoints make \
+         expired certificate. It is absent if the receiver sent a status. `traceparent` is that of the job's event. Clients of pull endpoints make \
          their own attempts, which have no log line.",
     ),
     line(

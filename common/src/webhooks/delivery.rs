@@ -15,7 +15,6 @@ mod state;
 
 pub use api::deliveries::{Status, Trigger};
 
-pub(in crate::webhooks) use self::outcome::retry_after;
 pub use self::{
     attempt::{Attempt, RESPONSE_BYTES},
     detail::Detail,
@@ -24,6 +23,7 @@ pub use self::{
     outcome::{Failure, LAST_HOURS, MAX_AGE, NextStep, Outcome, next_step, retry_schedule},
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
-    reason::{error_meaning, error_name},
+    reason::{error_meaning, error_name, parse_outcome},
     state::{AttemptResult, Delivery},
 };
+pub(in crate::webhooks) use self::{outcome::retry_after, state::kept_workflow};

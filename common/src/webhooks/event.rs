@@ -3,10 +3,14 @@
 mod filter;
 mod job_event;
 mod name;
+mod trace;
+
+pub use api::MAX_WORKFLOWS;
 
 pub(in crate::webhooks) use self::job_event::malformed;
 pub use self::{
-    filter::EventFilter,
+    filter::{EventFilter, WorkflowFilter},
     job_event::{Audience, JobEvent, Malformed},
     name::{EventName, TEST_BODY, TEST_JOB, parse_event},
+    trace::TraceParent,
 };

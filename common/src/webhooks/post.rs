@@ -34,7 +34,7 @@ use self::{
 use super::{
     delivery::{Detail, Failure, Outcome, WebhookId},
     destination::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
-    event::EventName,
+    event::{EventName, TraceParent},
 };
 use crate::timestamp::Timestamp;
 
@@ -52,6 +52,7 @@ const EVENT_TIME: HeaderName = HeaderName::from_static("x-event-time");
 const BODY_SIGNATURE: HeaderName = HeaderName::from_static("x-webhook-signature");
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const STANDARD_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Posts deliveries. Connections are kept for reuse, even across invocations.
@@ -76,6 +77,8 @@ pub struct Post<'a> {
     pub event: EventName,
     /// The time at which the event entered its queue.
     pub event_at: Timestamp,
+    /// The trace that the job belongs to.
+    pub trace: Option<&'a TraceParent>,
     /// The JSON to send, byte for byte.
     pub body: &'a Bytes,
 }
@@ -92,6 +95,8 @@ pub struct Content<'a> {
     pub event: EventName,
     /// The time at which the event entered its queue.
     pub event_at: Timestamp,
+    /// The trace that the job belongs to.
+    pub trace: Option<&'a TraceParent>,
     /// The JSON to send, byte for byte.
     pub body: &'a Bytes,
 }
@@ -289,12 +294,12 @@ fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
 }
 
 fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let Post { target: Target { url, keys, headers }, id, event, event_at, body } = post;
+    let Post { target: Target { url, keys, headers }, id, event, event_at, trace, body } = post;
     let url = url.url();
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = url[Position::BeforePath..].parse()?;
-    *request.headers_mut() = Content { keys, headers, id, event, event_at, body }.headers(now)?;
+    *request.headers_mut() = Content { keys, headers, id, event, event_at, trace, body }.headers(now)?;
     let host = url[Position::BeforeHost..Position::AfterPort].try_into()?;
     request.headers_mut().insert(header::HOST, host);
     Ok(request)
@@ -306,7 +311,7 @@ impl Content<'_> {
     /// # Errors
     /// A stored header is not a valid header.
     pub fn headers(self, now: Timestamp) -> Result<HeaderMap, hyper::http::Error> {
-        let Self { keys, headers, id, event, event_at, body } = self;
+        let Self { keys, headers, id, event, event_at, trace, body } = self;
         let id = id.to_string();
         let mut all = HeaderMap::from_iter([
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -318,6 +323,9 @@ impl Content<'_> {
             (TIMESTAMP, now.as_second().into()),
             (STANDARD_SIGNATURE, standard_signatures(keys, &id, now, body).try_into()?),
         ]);
+        if let Some(trace) = trace {
+            all.insert(TRACE_PARENT, HeaderValue::from_str(trace.as_str())?);
+        }
         for (name, value) in headers.into_iter().flat_map(Headers::reveal) {
             let (name, mut value) = (HeaderName::from_lowercase(name.as_bytes())?, HeaderValue::from_str(value)?);
             value.set_sensitive(true);
@@ -397,7 +405,7 @@ mod tests {
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
         let (target, id) = (Target { url: &url, keys: (&secret).into(), headers: None }, WebhookId::unique());
         let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
-        client.post(Post { target, id, event, event_at, body: &body }, Timestamp::now()).await
+        client.post(Post { target, id, event, event_at, trace: None, body: &body }, Timestamp::now()).await
     }
 
     async fn post(client: &Client, url: &str) -> Outcome {

@@ -70,8 +70,7 @@ async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Res
             let shards = app.endpoints.shards(tenant, *endpoint).await?;
             let open = async {
                 // Only the status and the time of what is not delivered can be counted without reading it.
-                let is_counted = filter.event.is_none() && filter.job_id.is_none() && filter.outcome.is_none();
-                if !is_counted || filter.webhook_id.is_some() {
+                if filter.is_beyond_the_index() {
                     return Ok(None);
                 }
                 Ok(app.log.open(tenant, std::slice::from_ref(&shards), now).await?.pop())

@@ -14,6 +14,7 @@ use common::{
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_meaning},
         endpoints::{Change, EndpointView, Kind},
+        event::TraceParent,
     },
 };
 use maud::{Markup, html};
@@ -105,6 +106,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
     let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
     // A delivery that failed without an attempt still has a last attempt, with the reason.
     attempts.extend(delivery.last_attempt.clone());
+    let trace = payload.as_ref().and_then(|payload| payload.trace.clone());
     let payload = payload.map(|payload| String::from_utf8_lossy(&payload.body).into_owned());
     let is_changing = delivery.status == Status::Pending && !is_deleted(&delivery, endpoint.as_ref());
     let is_live = live::is_wanted(link);
@@ -129,7 +131,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
         }
         section {
             h2 { "Headers" }
-            (headers(&delivery, endpoint.as_ref()))
+            (headers(&delivery, trace.as_ref().map(TraceParent::as_str), endpoint.as_ref()))
         }
     };
     let title = format!("{}, {}", delivery.event.as_str(), delivery.created_at.readable());
@@ -215,7 +217,11 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
                 }
             }
             dt { "Job" }
-            dd { a href=(same_job(delivery)) { bdi .mono.clip { (visible(&delivery.job_id)) } } }
+            dd { a href=(same("q", &delivery.job_id)) { bdi .mono.clip { (visible(&delivery.job_id)) } } }
+            @if let Some(workflow) = &delivery.workflow {
+                dt { "Workflow" }
+                dd { a href=(same("workflow", workflow)) { bdi .clip { (visible(workflow)) } } }
+            }
             dt { "Event" }
             dd { (delivery.event.as_str()) }
             dt { "Created" }
@@ -228,10 +234,10 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
     }
 }
 
-/// The list of the deliveries of the same job.
-fn same_job(delivery: &Delivery) -> String {
-    let job = url::form_urlencoded::byte_serialize(delivery.job_id.as_bytes()).collect::<String>();
-    format!("/console/deliveries?q={job}")
+/// The list of the deliveries with the same job or workflow.
+fn same(filter: &str, value: &str) -> String {
+    let value = url::form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>();
+    format!("/console/deliveries?{filter}={value}")
 }
 
 /// The next attempt and the earlier ones, latest first.
@@ -291,13 +297,14 @@ fn scrolling(name: &str, text: &str) -> Markup {
 }
 
 /// The headers of each attempt. Signatures and the values of the tenant's own headers are not stored.
-fn headers(delivery: &Delivery, endpoint: Option<&EndpointView>) -> Markup {
+fn headers(delivery: &Delivery, trace: Option<&str>, endpoint: Option<&EndpointView>) -> Markup {
     let names = endpoint.into_iter().flat_map(|endpoint| &endpoint.header_names);
     html! {
         pre {
             "content-type: application/json\n"
             "x-event-type: " (delivery.event.as_str()) "\n"
             "x-event-time: " (delivery.created_at) "\n"
+            @if let Some(trace) = trace { "traceparent: " (trace) "\n" }
             "webhook-id: " (delivery.webhook_id) "\n"
             "webhook-timestamp: (the time of the attempt)\n"
             "webhook-signature: (computed for each attempt)\n"

@@ -54,13 +54,14 @@ const KIND: (&str, &str) = (
                                      without a URL.",
 );
 
-const FIELDS: [(&str, &str); 7] = [
+const FIELDS: [(&str, &str); 8] = [
     ("once", "The id of the form. Submitting the form twice creates only one endpoint."),
     KIND,
     ("url", "The URL of the endpoint."),
     ("description", "A description that identifies the endpoint."),
     ("completed", "`yes` to deliver the event `job.completed`."),
     ("failed", "`yes` to deliver the event `job.failed`."),
+    ("workflows", "The workflows whose events to deliver, one per line; empty for all."),
     ("headers", "Headers that are sent with each attempt, one `name: value` per line."),
 ];
 
@@ -78,7 +79,7 @@ fn kind(form: &Typed) -> Kind {
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let url = (kind(&link) == Kind::Push).then_some("");
-    let empty = Shown { url, description: "", events: [true; 2], headers_hint: HEADERS };
+    let empty = Shown { url, description: "", workflows: "", events: [true; 2], headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 
@@ -91,14 +92,21 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
             let events = Shown::ticked(&form);
             let url = (kind(&form) == Kind::Push).then(|| form.get("url"));
             let headers_hint = if form.get("headers").is_empty() { HEADERS } else { AGAIN };
-            let shown = Shown { url, description: form.get("description"), events, headers_hint };
+            let shown = Shown {
+                url,
+                description: form.get("description"),
+                workflows: form.get("workflows"),
+                events,
+                headers_hint,
+            };
             Ok(self::form(&app, tenant, &shown, form.get("once"), Some(error)).await?.into())
         }
     }
 }
 
 async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
-    let Settings { url, description, events, headers } = Settings::read(form, kind(form), &app.destinations)?;
+    let Settings { url, description, events, workflows, headers } =
+        Settings::read(form, kind(form), &app.destinations)?;
     let endpoint = NewEndpoint {
         id: EndpointId::generate(),
         address: url.map_or(Address::Pull, Address::Push),
@@ -107,6 +115,7 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
         description,
         active: true,
         events,
+        workflows,
         created_at: Timestamp::now(),
     };
     // Submitting the same form twice, with a double click or a reload, creates one endpoint.

@@ -11,11 +11,12 @@ use common::{
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers},
         endpoints::Kind,
-        event::{EventFilter, EventName},
+        event::{EventFilter, EventName, MAX_WORKFLOWS, WorkflowFilter},
     },
 };
 use maud::{Markup, html};
 
+const WORKFLOWS: &str = "Only events of jobs of these workflows, one exact name per line";
 /// The events to choose from, with the names of their checkboxes.
 const EVENTS: [(&str, EventName); 2] = [("completed", EventName::Completed), ("failed", EventName::Failed)];
 
@@ -27,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) description: Option<Description>,
     /// `None` for all events.
     pub(crate) events: Option<EventFilter>,
+    /// `None` for all workflows.
+    pub(crate) workflows: Option<WorkflowFilter>,
     /// `None` if the field was left empty.
     pub(crate) headers: Option<Headers>,
 }
@@ -42,10 +45,12 @@ impl Settings {
             let description = fields.optional_text("description", Description::parse);
             let headers = fields.optional_text("headers", headers);
             let events = events(form, fields);
+            let workflows = fields.optional_text("workflows", workflows);
             Ok(Self {
                 url: url?,
                 description: description?.filter(|text| !text.as_str().is_empty()),
                 events: events?,
+                workflows: workflows?.flatten(),
                 headers: headers?.filter(|headers| !headers.is_empty()),
             })
         })
@@ -59,6 +64,16 @@ fn events(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Reje
         0 => Err(fields.reject("events", Problem::format("Choose at least one event"))),
         all if all == EVENTS.len() => Ok(None),
         _ => Ok(Some(chosen.into_iter().collect())),
+    }
+}
+
+/// Parses the names of workflows, one per line; `None` if there are none.
+fn workflows(text: &str) -> Result<Option<WorkflowFilter>, Vec<Problem>> {
+    let names = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let names: Vec<_> = names.map(WorkflowFilter::parse_name).collect::<Result<_, _>>()?;
+    match Problem::count(names.len(), 0, MAX_WORKFLOWS) {
+        Some(problem) => Err(vec![problem]),
+        None => Ok((!names.is_empty()).then(|| names.into_iter().collect())),
     }
 }
 
@@ -98,6 +113,8 @@ pub(crate) struct Shown<'a> {
     /// `None` for a pull endpoint.
     pub(crate) url: Option<&'a str>,
     pub(crate) description: &'a str,
+    /// The chosen workflows, one per line.
+    pub(crate) workflows: &'a str,
     /// Whether each of the events is wanted.
     pub(crate) events: [bool; 2],
     /// The hint for the headers.
@@ -132,6 +149,7 @@ impl Shown<'_> {
                 }
                 @if let Some(wrong) = wrong_events(error) { p .error { (wrong) "." } }
             }
+            (Field::area("workflows", "Workflows", self.workflows).hint(WORKFLOWS).optional().html(form, error))
             (Field::area("headers", "Headers", "").hint(self.headers_hint).optional().html(form, error))
         }
     }

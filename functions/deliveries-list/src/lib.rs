@@ -15,6 +15,7 @@ use common::{
     issue::parse_name,
     timestamp::Timestamp,
     webhooks::{
+        delivery::parse_outcome,
         endpoints::Endpoints,
         event::parse_event,
         log::{
@@ -70,6 +71,20 @@ impl Input {
             .about("Only deliveries about this job, by the id that its producer gave it. By default, all jobs.")
             .example("job_4821")
             .optional_text(List::NAMES.job_id, |text| Ok(text.to_owned()));
+        let outcome = fields
+            .about(
+                "Only deliveries whose last attempt had this outcome: `delivered`, or the reason of its failure, such as \
+                 `status_5xx`. By default, all outcomes.",
+            )
+            .example("status_5xx")
+            .optional_text(List::NAMES.outcome, parse_outcome);
+        let workflow = fields
+            .about(
+                "Only deliveries about jobs of the workflow with exactly this name. By default, all workflows, and \
+                 deliveries without one.",
+            )
+            .example("nightly-import")
+            .optional_text(List::NAMES.workflow, |text| Ok(text.to_owned()));
         let since = fields
             .about("Only deliveries that were created at this time or later. By default, there is no lower limit.")
             .optional_text(List::NAMES.since, Timestamp::parse);
@@ -83,7 +98,8 @@ impl Input {
             .about("The `next_cursor` of the previous page. Send the same filters as for that page.")
             .optional_text(List::NAMES.cursor, Cursor::parse);
         let (status, event, job_id, since, until) = (status?, event?, job_id?, since?, until?);
-        let filter = Filter { status, event, job_id, since, until, ..Filter::default() };
+        let (outcome, workflow) = (outcome?, workflow?);
+        let filter = Filter { status, event, job_id, outcome, workflow, since, until, webhook_id: None };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
         Ok(Self { endpoint: endpoint?, filter, limit, cursor: cursor? })
     }

@@ -93,13 +93,14 @@ impl Input {
 }
 
 fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDelivery> {
-    let Taken { delivery, lease, ends, body } = taken;
+    let Taken { delivery, lease, ends, body, trace } = taken;
     let content = Content {
         keys: endpoint.keys(),
         headers: Some(&endpoint.headers),
         id: delivery.webhook_id,
         event: delivery.event,
         event_at: delivery.created_at,
+        trace: trace.as_ref(),
         body: &body,
     };
     let headers = content.headers(now).map_err(Error::internal("making the headers of a delivery"))?;

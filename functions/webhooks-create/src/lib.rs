@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{
-    Call as _,
+    Call as _, MAX_ELEMENTS, MAX_WORKFLOWS,
     webhooks::{Create, Created},
 };
 use common::{
@@ -19,7 +19,7 @@ use common::{
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
         endpoints::{Address, Endpoints, Kind, MAX_ENDPOINTS, NewEndpoint},
-        event::EventFilter,
+        event::{EventFilter, WorkflowFilter},
     },
 };
 
@@ -65,6 +65,7 @@ pub struct Input {
     description: Option<Description>,
     active: bool,
     events: Option<EventFilter>,
+    workflows: Option<WorkflowFilter>,
     key: Option<IdempotencyKey>,
 }
 
@@ -119,7 +120,14 @@ impl Input {
             .optional_bool(Create::NAMES.active);
         let events = fields
             .about("The events that the endpoint gets. By default, or with `null`, it gets all events.")
-            .nullable_list(Create::NAMES.events, EventFilter::parse_name);
+            .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
+        let workflows = fields
+            .about(
+                "The workflows whose events the endpoint gets, by the exact `workflow` of their jobs. Events of jobs without \
+                 such a name are then left out. By default, or with `null`, it gets the events of all workflows. Test \
+                 events are always sent.",
+            )
+            .nullable_list(Create::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);
         let key = fields.idempotency_key();
         Ok(Self {
             address: address?,
@@ -128,6 +136,7 @@ impl Input {
             description: description?.into_option(),
             active: active?.unwrap_or(true),
             events: events?.into_option(),
+            workflows: workflows?.into_option(),
             key: key?,
         })
     }
@@ -146,6 +155,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
         description: input.description,
         active: input.active,
         events: input.events,
+        workflows: input.workflows,
         created_at: Timestamp::now(),
     };
     let once = app.calls.once(&call.caller, ROUTE, input.key, endpoint.created_at);

@@ -38,7 +38,7 @@ pub(crate) async fn event(
         Audience::None | Audience::Callback { .. } => Arc::default(),
     };
     let now = Timestamp::now();
-    let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name));
+    let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name, event.workflow.as_deref()));
     let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.stores.hold_for, now));
     let mut firsts = firsts(record, &event, interested);
     if record.is_repeated || now.since(event.at) > LATE {

@@ -13,7 +13,10 @@ use common::{
     id::{EndpointId, TenantId},
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
-    webhooks::delivery::{AttemptResult, Delivery, Detail, Failure, Outcome, Queue},
+    webhooks::{
+        delivery::{AttemptResult, Delivery, Detail, Failure, Outcome, Queue},
+        event::TraceParent,
+    },
 };
 
 use crate::{plan::Ended, record::Undone};
@@ -40,7 +43,7 @@ impl Tally {
     pub(crate) fn attempt(
         &self,
         tenant: &TenantId,
-        delivery: &Delivery,
+        (delivery, trace): (&Delivery, Option<&TraceParent>),
         (outcome, detail): (Outcome, Option<&Detail>),
         (took, queue): (Duration, Queue),
         now: Timestamp,
@@ -63,6 +66,7 @@ impl Tally {
             status,
             detail,
             duration_ms,
+            traceparent = trace.map(TraceParent::as_str),
         );
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.latencies.push(duration_ms);

@@ -36,7 +36,7 @@ impl<'a> Outgoing<'a> {
             index: record.index,
             tenant: event.tenant.clone(),
             delivery: Delivery::first(event, &destination, shards),
-            payload: Payload { destination, body: event.body.clone() },
+            payload: Payload { destination, body: event.body.clone(), trace: event.trace.clone() },
             is_stored: false,
             mark: None,
         };

@@ -109,7 +109,8 @@ mod tests {
         let now = Timestamp::now();
         let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
         let delivery = Delivery { event: EventName::Failed, ..Delivery::test(endpoint, now) };
-        let payload = Payload { destination: Destination::Endpoint(endpoint), body: vec![b' '; body].into() };
+        let payload =
+            Payload { destination: Destination::Endpoint(endpoint), body: vec![b' '; body].into(), trace: None };
         let after = delivery.after(&result, &[Duration::from_secs(5)], || 0.0, now);
         let tenant = "t".parse().expect("a tenant");
         let due = Due { index: 0, tenant, delivery, payload, is_stored, mark: None };

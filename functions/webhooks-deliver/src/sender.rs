@@ -208,6 +208,7 @@ impl Sender {
             id: due.delivery.webhook_id,
             event: due.delivery.event,
             event_at: due.delivery.created_at,
+            trace: due.payload.trace.as_ref(),
             body: &due.payload.body,
         };
         let (key, mut slot) = (self.key(&outgoing), slot);
@@ -244,7 +245,13 @@ impl Sender {
         }
         let standing = self.standing(&outgoing, now);
         drop(slot);
-        batch.tally.attempt(&due.tenant, &due.delivery, (outcome, detail.as_ref()), (took, queue), now);
+        batch.tally.attempt(
+            &due.tenant,
+            (&due.delivery, due.payload.trace.as_ref()),
+            (outcome, detail.as_ref()),
+            (took, queue),
+            now,
+        );
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt { detail, ..Attempt::new(at, duration_ms, outcome, response, due.delivery.trigger) };
         let ended = outgoing.ended(AttemptResult::Made(made, outcome), standing.queue());

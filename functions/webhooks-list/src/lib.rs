@@ -42,6 +42,7 @@ fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
         description: view.description.map(Into::into),
         active: view.active,
         events: view.events.map(Into::into),
+        workflows: view.workflows.map(Into::into),
         header_names: view.header_names,
         created_at: view.created_at.into(),
         updated_at: view.updated_at.into(),

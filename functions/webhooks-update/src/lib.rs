@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{Call as _, webhooks::Update};
+use api::{Call as _, MAX_ELEMENTS, MAX_WORKFLOWS, webhooks::Update};
 use common::{
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -14,7 +14,7 @@ use common::{
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers, SigningSecret},
         endpoints::{Change, Endpoints},
-        event::EventFilter,
+        event::{EventFilter, WorkflowFilter},
     },
 };
 
@@ -86,7 +86,13 @@ impl Input {
                 "The events that the endpoint gets from now on. `null` selects all events. Existing deliveries are \
                  not affected.",
             )
-            .nullable_list(Update::NAMES.events, EventFilter::parse_name);
+            .nullable_list(Update::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
+        let workflows = fields
+            .about(
+                "The workflows whose events the endpoint gets from now on, by the exact `workflow` of their jobs. `null` \
+                 selects all workflows.",
+            )
+            .nullable_list(Update::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);
         let change = Change {
             url: url?,
             signing_secret: signing_secret?,
@@ -94,6 +100,7 @@ impl Input {
             description: description?,
             active: active?,
             events: events?,
+            workflows: workflows?,
         };
         Ok(Self { id: id?, change })
     }

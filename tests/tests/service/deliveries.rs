@@ -23,7 +23,9 @@ mod stats;
 mod sweep;
 mod through;
 mod toggles;
+mod traces;
 mod waiting;
+mod workflows;
 
 use std::time::Duration;
 
@@ -153,7 +155,7 @@ impl Draft {
                 secret: SigningSecret::parse(CANARIES[1]).expect("a secret"),
             },
         };
-        (delivery, Payload { destination, body: body.into() })
+        (delivery, Payload { destination, body: body.into(), trace: None })
     }
 }
 

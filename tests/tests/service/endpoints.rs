@@ -8,3 +8,4 @@ mod list;
 mod rotation;
 mod test_event;
 mod update;
+mod workflows;

@@ -56,7 +56,8 @@ impl Attempt {
 /// each begun kilobyte of an update is paid for.
 const ROOM: usize = 560;
 
-/// Whether the state of a delivery has room for these attempts before its last attempt.
-pub(super) fn have_room(attempts: &[Attempt]) -> bool {
-    attempts.iter().map(Attempt::stored_bytes).sum::<usize>() <= ROOM
+/// Whether the state of a delivery, which has a workflow's name of this length, has room for these attempts before its
+/// last attempt.
+pub(super) fn have_room(attempts: &[Attempt], workflow: usize) -> bool {
+    attempts.iter().map(Attempt::stored_bytes).sum::<usize>() + workflow <= ROOM
 }

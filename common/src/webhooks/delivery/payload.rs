@@ -6,7 +6,7 @@ use crate::{
     id::EndpointId,
     webhooks::{
         destination::{EndpointUrl, SigningSecret},
-        event::TEST_BODY,
+        event::{TEST_BODY, TraceParent},
     },
 };
 
@@ -17,12 +17,14 @@ pub struct Payload {
     pub destination: Destination,
     /// The JSON to send, byte for byte.
     pub body: Bytes,
+    /// The trace that the job belongs to.
+    pub trace: Option<TraceParent>,
 }
 
 impl Payload {
     #[must_use]
     pub fn test(endpoint: EndpointId) -> Self {
-        Self { destination: Destination::Endpoint(endpoint), body: Bytes::from_static(TEST_BODY) }
+        Self { destination: Destination::Endpoint(endpoint), body: Bytes::from_static(TEST_BODY), trace: None }
     }
 }
 
@@ -59,7 +61,7 @@ mod tests {
     fn a_payload_is_printed_without_its_secret() {
         let url = EndpointUrl::parse("https://example.com/hook").expect("a URL");
         let secret = SigningSecret::parse("canary").expect("a secret");
-        let payload = Payload { destination: Destination::Callback { url, secret }, body: Bytes::new() };
+        let payload = Payload { destination: Destination::Callback { url, secret }, body: Bytes::new(), trace: None };
         assert!(!format!("{payload:?}").contains("canary"));
     }
 }

@@ -3,6 +3,36 @@
 //! [`Failure::reason`]: super::Failure::reason
 
 use super::detail::Detail;
+use crate::issue::Problem;
+
+/// The outcomes of attempts, as the log names them.
+const OUTCOMES: [&str; 14] = [
+    "delivered",
+    "status_5xx",
+    "status_4xx",
+    "status_other",
+    "gone",
+    "redirect",
+    "timeout",
+    "connect",
+    "dns",
+    "tls",
+    "protocol",
+    "blocked",
+    "unanswered",
+    "untaken",
+];
+
+/// Parses the outcome of an attempt from a request.
+///
+/// # Errors
+/// No attempt has this outcome.
+pub fn parse_outcome(text: &str) -> Result<String, Vec<Problem>> {
+    match OUTCOMES.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(vec![Problem::format(format!("Must be one of {}", OUTCOMES.join(", ")))]),
+    }
+}
 
 /// A short name for a failure: `HTTP 500` if the receiver sent a status, otherwise a few words.
 #[must_use]

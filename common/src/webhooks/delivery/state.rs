@@ -28,6 +28,8 @@ pub struct Delivery {
     pub event: EventName,
     /// The first 1,024 bytes of the id of the job that the event is about.
     pub job_id: String,
+    /// The first [`WORKFLOW_BYTES`] bytes of the name of the job's workflow.
+    pub workflow: Option<String>,
     pub status: Status,
     /// The number of attempts so far.
     pub attempts: u32,
@@ -47,6 +49,14 @@ pub struct Delivery {
     pub fails_at: Timestamp,
     /// Its additional state if it goes to a pull endpoint.
     pub pull: Option<Pull>,
+}
+
+/// The number of bytes of a workflow's name that the log keeps: enough for each name that an endpoint can choose.
+pub(in crate::webhooks) const WORKFLOW_BYTES: usize = 400;
+
+/// A workflow's name in the form that the log stores.
+pub(in crate::webhooks) fn kept_workflow(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(WORKFLOW_BYTES)).unwrap_or(name)
 }
 
 /// The result of an attempt that was due.
@@ -75,6 +85,7 @@ impl Delivery {
             webhook_endpoint_id: id.destination.endpoint(),
             event,
             job_id,
+            workflow: None,
             status: Status::Pending,
             attempts: 0,
             created_at: Timestamp::from_millisecond(id.at.get()),
@@ -98,7 +109,8 @@ impl Delivery {
         let webhook_id = WebhookId::of(&event.tenant, &event.job_id, event.name.as_str(), &address);
         let at = Millis::new(event.at.as_millisecond());
         let id = DeliveryId { destination, shard: webhook_id.shard(shards), at, webhook_id };
-        Self::new(id, event.name, event.job_id.clone())
+        let workflow = event.workflow.as_deref().map(|name| kept_workflow(name).to_owned());
+        Self { workflow, ..Self::new(id, event.name, event.job_id.clone()) }
     }
 
     /// A test of an endpoint, due `now`. It is in the first shard, regardless of the number of shards, so that its id
@@ -164,7 +176,11 @@ impl Delivery {
     /// keeps none, since its item already has the payload.
     fn earlier_then(&self) -> Vec<Attempt> {
         let attempts: Vec<_> = self.attempts_so_far().cloned().collect();
-        if self.pull.is_none() && have_room(&attempts) { attempts } else { Vec::new() }
+        if self.pull.is_none() && have_room(&attempts, self.workflow.as_ref().map_or(0, String::len)) {
+            attempts
+        } else {
+            Vec::new()
+        }
     }
 
     /// The last attempt, and the earlier attempts that are stored in the state; oldest first.

@@ -14,8 +14,9 @@ pub(crate) const MOST: usize = 10;
 pub(crate) const LONGEST_NAME: usize = 64;
 pub(crate) const LONGEST_VALUE: usize = 1024;
 
-/// Headers that the service and its HTTP client set, and headers that concern the connection instead of the request.
-pub(crate) const RESERVED: [&str; 11] = [
+/// Headers that the service and its HTTP client set, those of a trace, and headers that concern the connection instead of
+/// the request.
+pub(crate) const RESERVED: [&str; 13] = [
     "connection",
     "cookie",
     "expect",
@@ -23,6 +24,8 @@ pub(crate) const RESERVED: [&str; 11] = [
     "http2-settings",
     "keep-alive",
     "te",
+    "traceparent",
+    "tracestate",
     "trailer",
     "transfer-encoding",
     "upgrade",

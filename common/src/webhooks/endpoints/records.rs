@@ -29,7 +29,7 @@ use crate::{
     webhooks::{
         delivery::{DestinationId, Shard},
         destination::{EndpointUrl, Headers, PreviousSecret, SigningKeys, SigningSecret, Target},
-        event::{EventFilter, EventName},
+        event::{EventFilter, EventName, WorkflowFilter},
     },
 };
 
@@ -50,6 +50,8 @@ pub struct NewEndpoint {
     pub active: bool,
     /// The events to deliver; `None` for all.
     pub events: Option<EventFilter>,
+    /// The workflows whose events to deliver; `None` for all.
+    pub workflows: Option<WorkflowFilter>,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -69,6 +71,8 @@ pub struct Endpoint {
     pub headers: Headers,
     /// The events to deliver; `None` for all.
     pub events: Option<EventFilter>,
+    /// The workflows whose events to deliver; `None` for all.
+    pub workflows: Option<WorkflowFilter>,
     /// The number of its shards in the delivery log.
     pub log_shards: u8,
     /// The health of its receiver.
@@ -114,6 +118,8 @@ pub struct Change {
     pub active: Option<bool>,
     /// The events to deliver; cleared for all.
     pub events: Patch<EventFilter>,
+    /// The workflows whose events to deliver; cleared for all.
+    pub workflows: Patch<WorkflowFilter>,
 }
 
 /// The effect of a change with a secret on the secret of an endpoint.
@@ -137,7 +143,8 @@ impl Change {
                 headers: Patch::Keep,
                 description: Patch::Keep,
                 active: None,
-                events: Patch::Keep
+                events: Patch::Keep,
+                workflows: Patch::Keep
             }
         )
     }
@@ -150,19 +157,19 @@ impl Change {
 }
 
 /// The largest endpoint limit that a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains
-/// the list as JSON inside a JSON string. There, an endpoint takes up to 12,860 bytes: a URL of 2,048 characters of
-/// four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), ten header
-/// names of 64 bytes, and 528 bytes for the rest. 489 endpoints fit.
-pub const MAX_ENDPOINTS: u32 = 480;
+/// the list as JSON inside a JSON string. There, an endpoint takes up to 21,000 bytes: a URL of 2,048 characters of
+/// four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), 20 workflows
+/// of 100 characters of four bytes, ten header names of 64 bytes, and 670 bytes for the rest. 299 endpoints fit.
+pub const MAX_ENDPOINTS: u32 = 290;
 /// The sort key of the counter. It sorts before every id.
 const COUNTER: &str = "#count";
 /// The attribute of the counter.
 const ENDPOINTS: Attribute = Attribute("endpoints");
 /// The attributes of an [`Endpoint`], with its [`Health`].
 #[rustfmt::skip]
-const ATTRIBUTES: [Attribute; 24] = [
+const ATTRIBUTES: [Attribute; 25] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, SIGNING_SECRET, PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT, HEADERS, EVENTS,
-    LOG_SHARDS, HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, UNANSWERED_SINCE, HANGS, SUSPECTED_AT,
+    WORKFLOWS, LOG_SHARDS, HEALTHY_AT, INACTIVE_SINCE, UPDATED_AT, KIND, ASKED_AT, TAKEN_AT, UNANSWERED_SINCE, HANGS, SUSPECTED_AT,
     PROBED_AT, FAILING_SINCE, SLOW_AT, REPLIED_AT, GOOD_AT, ERRED_AT,
 ];
 
@@ -279,6 +286,11 @@ impl Endpoints {
             Patch::Clear => update.remove([EVENTS]),
             Patch::Keep => update,
         };
+        update = match &change.workflows {
+            Patch::Set(workflows) => update.set(WORKFLOWS, texts(workflows.names())),
+            Patch::Clear => update.remove([WORKFLOWS]),
+            Patch::Keep => update,
+        };
         update = match &change.headers {
             Patch::Set(headers) => update.replace(&[HEADERS, HEADER_NAMES], headers::attributes(headers)),
             Patch::Clear => update.remove([HEADERS, HEADER_NAMES]),
@@ -356,6 +368,9 @@ impl NewEndpoint {
         if let Some(events) = &self.events {
             set(EVENTS, texts(events.names()));
         }
+        if let Some(workflows) = &self.workflows {
+            set(WORKFLOWS, texts(workflows.names()));
+        }
         item
     }
 }
@@ -383,10 +398,11 @@ impl Endpoint {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }
 
-    /// Whether the endpoint's filter includes this event.
+    /// Whether the endpoint's filters include this event about a job of this workflow.
     #[must_use]
-    pub fn wants(&self, event: EventName) -> bool {
+    pub fn wants(&self, event: EventName, workflow: Option<&str>) -> bool {
         self.events.as_ref().is_none_or(|events| events.wants(event))
+            && self.workflows.as_ref().is_none_or(|workflows| workflows.wants(workflow))
     }
 
     /// Whether events are sent to it.
@@ -417,6 +433,7 @@ impl Endpoint {
             previous_secret: previous_secret(&record)?,
             headers: headers::read(&record)?,
             events: record.optional_set(EVENTS, EventFilter::parse_name)?,
+            workflows: record.optional_set(WORKFLOWS, WorkflowFilter::parse_name)?,
             log_shards: log_shards(&record),
             health: Health::from_item(item),
             pulled: Pulled::read(&record),

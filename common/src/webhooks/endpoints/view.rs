@@ -18,7 +18,7 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{DestinationId, Shard},
-        event::EventFilter,
+        event::{EventFilter, WorkflowFilter},
     },
 };
 
@@ -39,6 +39,8 @@ pub struct EndpointView {
     pub active: bool,
     /// The events to deliver; `None` for all.
     pub events: Option<EventFilter>,
+    /// The workflows whose events to deliver; `None` for all.
+    pub workflows: Option<WorkflowFilter>,
     /// When it was created.
     pub created_at: Timestamp,
     /// The names of the headers that its receiver gets, sorted.
@@ -58,9 +60,9 @@ pub struct EndpointView {
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 20] = [
+const VIEW: [Attribute; 21] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, LOG_SHARDS,
-    PREVIOUS_SECRET_EXPIRES_AT, EVENTS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
+    PREVIOUS_SECRET_EXPIRES_AT, EVENTS, WORKFLOWS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
     ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE,
 ];
 
@@ -95,6 +97,7 @@ impl EndpointView {
             description: record.optional_checked(DESCRIPTION, Description::parse)?,
             active: record.boolean(ACTIVE)?,
             events: record.optional_set(EVENTS, EventFilter::parse_name)?,
+            workflows: record.optional_set(WORKFLOWS, WorkflowFilter::parse_name)?,
             created_at: record.parsed(CREATED_AT)?,
             updated_at: record.parsed(UPDATED_AT)?,
             header_names: headers::read_names(&record)?,

@@ -1,4 +1,6 @@
-//! Filters of endpoints: the events that an endpoint gets.
+//! Filters of endpoints: the events that an endpoint gets, by their names and by the workflows of their jobs.
+
+use std::collections::BTreeSet;
 
 use super::name::EventName;
 use crate::issue::Problem;
@@ -36,6 +38,50 @@ impl FromIterator<EventName> for EventFilter {
         names.sort_unstable_by_key(|name| name.as_str());
         names.dedup();
         Self(names)
+    }
+}
+
+/// The workflows whose events an endpoint gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkflowFilter(BTreeSet<String>);
+
+/// The longest name of a workflow that can be filtered, in characters.
+const LONGEST: usize = 100;
+
+impl WorkflowFilter {
+    /// Checks that `text` has 1 to 100 characters, none of which is a control character.
+    ///
+    /// # Errors
+    /// Lists every rule that `text` breaks.
+    pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
+        let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
+        if text.chars().any(char::is_control) {
+            problems.push(Problem::format("Must not contain control characters"));
+        }
+        if problems.is_empty() { Ok(text.to_owned()) } else { Err(problems) }
+    }
+
+    /// Whether the filter includes this workflow. An event without a workflow is in no filter.
+    #[must_use]
+    pub fn wants(&self, workflow: Option<&str>) -> bool {
+        workflow.is_some_and(|name| self.0.contains(name))
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl FromIterator<String> for WorkflowFilter {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        Self(names.into_iter().collect())
+    }
+}
+
+impl From<WorkflowFilter> for api::WorkflowFilter {
+    fn from(filter: WorkflowFilter) -> Self {
+        Self(filter.0.into_iter().map(Into::into).collect())
     }
 }
 

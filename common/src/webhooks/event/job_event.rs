@@ -7,7 +7,10 @@ use memchr::{memchr, memchr2, memchr3};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::name::{EventName, of_a_job};
+use super::{
+    name::{EventName, of_a_job},
+    trace::TraceParent,
+};
 use crate::{
     id::TenantId,
     json_members::Members,
@@ -24,6 +27,10 @@ pub struct JobEvent {
     pub tenant: TenantId,
     /// The producer's id of the job, unchecked.
     pub job_id: String,
+    /// The name of the job's workflow, if it is a text.
+    pub workflow: Option<String>,
+    /// The trace that the job belongs to.
+    pub trace: Option<TraceParent>,
     /// When the event entered its queue.
     pub at: Timestamp,
     /// The destinations of the event.
@@ -114,6 +121,8 @@ impl JobEvent {
             at,
             tenant: tenant.parse().map_err(|_not_an_id| Malformed("tenant_id is not an id".to_owned()))?,
             audience: message.audience()?,
+            workflow: message.passing_text("workflow"),
+            trace: message.passing_text("traceparent").as_deref().and_then(TraceParent::parse),
             body: body.into(),
             job_id,
         })
@@ -131,6 +140,12 @@ impl<'a> Message<'a> {
         let mut members = self.0.0.iter().rev();
         let (_, value) = members.find(|(other, _)| other == name)?;
         (value.get() != "null").then_some(*value)
+    }
+
+    /// A member that is only passed on, if it is a valid text.
+    fn passing_text(&self, name: &str) -> Option<String> {
+        let json = self.last(name)?.get();
+        if json.starts_with('"') { serde_json::from_str(json).ok() } else { None }
     }
 
     /// A member that decides who gets the event. Several with different values are an error: a producer that joins
@@ -351,6 +366,28 @@ mod tests {
         let half = r#","callback_url":"https://a.example/","callback_secret":"\ud800""#;
         assert_eq!(problem(half), format!("callback_secret {surrogate}"));
         assert_eq!(problem(r#","callback_url":7"#), "callback_url is not a string");
+    }
+
+    #[test]
+    fn a_workflow_and_a_trace_that_are_not_valid_texts_are_ignored() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let read = |more: &str| {
+            let message = format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j"{more}}}"#);
+            let event = JobEvent::parse(&message, Timestamp::now()).expect("an event");
+            (event.workflow, event.trace.map(|trace| trace.as_str().to_owned()))
+        };
+        let both = format!(r#","workflow":"a\u0062","traceparent":"{trace}""#);
+        assert_eq!(read(&both), (Some("ab".to_owned()), Some(trace.to_owned())));
+        for other in [
+            "",
+            r#","workflow":null,"traceparent":null"#,
+            r#","workflow":7,"traceparent":7"#,
+            r#","workflow":{"a":"b"},"traceparent":["00"]"#,
+            r#","workflow":"\ud800","traceparent":"\ud800""#,
+        ] {
+            assert_eq!(read(other), (None, None), "{other}");
+        }
+        assert_eq!(read(r#","traceparent":"00-x""#).1, None);
     }
 
     #[test]

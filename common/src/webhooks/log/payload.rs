@@ -10,6 +10,7 @@ use crate::{
     webhooks::{
         delivery::{Destination, DestinationId, Payload},
         destination::{EndpointUrl, SigningSecret},
+        event::TraceParent,
     },
 };
 
@@ -19,10 +20,10 @@ const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job
 attributes! { pub(super)
     // A plain body, and a compressed body preceded by its plain length.
     RAW = "payload", LZ4 = "payload_lz4",
-    CALLBACK_URL = "callback_url", CALLBACK_SECRET = "callback_secret",
+    CALLBACK_URL = "callback_url", CALLBACK_SECRET = "callback_secret", TRACE = "trace",
 }
 /// The attributes of a payload in every item that stores one.
-pub(super) const ATTRIBUTES: [Attribute; 4] = [RAW, LZ4, CALLBACK_URL, CALLBACK_SECRET];
+pub(super) const ATTRIBUTES: [Attribute; 5] = [RAW, LZ4, CALLBACK_URL, CALLBACK_SECRET, TRACE];
 
 /// A body in its stored form.
 pub(super) struct Packed {
@@ -33,7 +34,12 @@ pub(super) struct Packed {
 impl Packed {
     /// Packs `body`. It stays plain if the item fits into a kilobyte, the minimum that DynamoDB charges for.
     pub(super) fn new(body: &Bytes) -> Self {
-        if body.len() > SMALL {
+        Self::beside(body, 0)
+    }
+
+    /// Packs `body` for an item that has this many bytes more than others.
+    pub(super) fn beside(body: &Bytes, more: usize) -> Self {
+        if body.len() > SMALL.saturating_sub(more) {
             let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
             let mut bytes = length.to_vec();
             bytes.extend(block::compress_with_dict(body, DICTIONARY));
@@ -48,10 +54,11 @@ impl Packed {
         self.bytes.len()
     }
 
-    /// Adds the attributes of the payload to `item`, with the URL and secret of a callback.
-    pub(super) fn put(self, item: &mut Item, callback: Option<(&EndpointUrl, &SigningSecret)>) {
+    /// Adds the attributes of `payload`, whose body this is, to `item`.
+    pub(super) fn put(self, item: &mut Item, payload: &Payload) {
         item.extend([self.name.with(AttributeValue::B(Blob::new(self.bytes)))]);
-        if let Some((url, secret)) = callback {
+        item.extend(payload.trace.as_ref().map(|trace| TRACE.with(text(trace.as_str()))));
+        if let Some((url, secret)) = payload.destination.callback() {
             item.extend([CALLBACK_URL.with(text(url.as_str())), CALLBACK_SECRET.with(text(secret.reveal()))]);
         }
     }
@@ -78,7 +85,12 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
             Destination::Callback { url, secret }
         }
     };
-    Ok(Some(Payload { destination, body }))
+    Ok(Some(Payload { destination, body, trace: trace(item) }))
+}
+
+/// The trace in `item`, if any.
+pub(super) fn trace(item: &Item) -> Option<TraceParent> {
+    item.get(TRACE.name())?.as_s().ok().and_then(|text| TraceParent::parse(text))
 }
 
 pub(super) fn callback(item: &Item) -> Result<(EndpointUrl, SigningSecret)> {
@@ -113,7 +125,8 @@ mod tests {
 
     fn stored(bytes: Vec<u8>) -> (Item, Bytes) {
         let (mut item, body) = (Item::new(), Bytes::from(bytes));
-        Packed::new(&body).put(&mut item, None);
+        let destination = Destination::Endpoint("01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id"));
+        Packed::new(&body).put(&mut item, &Payload { destination, body: body.clone(), trace: None });
         (item, body)
     }
 

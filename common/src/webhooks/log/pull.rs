@@ -28,7 +28,10 @@ use crate::{
     error::{Error, Result},
     id::{LeaseId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, DeliveryId, Lease, Pull, Shard, Status},
+    webhooks::{
+        delivery::{Delivery, DeliveryId, Lease, Pull, Shard, Status},
+        event::TraceParent,
+    },
 };
 
 /// A received delivery.
@@ -41,6 +44,8 @@ pub struct Taken {
     pub ends: Timestamp,
     /// The JSON that the receiver gets.
     pub body: Bytes,
+    /// The trace that the job belongs to.
+    pub trace: Option<TraceParent>,
 }
 
 /// The numbers of deliveries that wait to be received, up to [`MOST_COUNTED`] each.
@@ -165,21 +170,21 @@ impl Log {
         let leased = update.send_for(&self.dynamodb, ReturnValue::AllNew, "leasing a delivery").await?;
         let Some(item) = leased else { return Ok(None) };
         let delivery = read_delivery(id, &item)?;
-        let body = match payload::body(&item)? {
-            Some(body) => Some(body),
-            None => self.body(tenant, &id).await?,
+        let content = match content(&item)? {
+            Some(content) => Some(content),
+            None => self.content(tenant, &id).await?,
         };
-        if body.is_none() {
+        if content.is_none() {
             // The delivery becomes due again after its lease, and eventually fails.
             crate::log!("payload.missing", %tenant, delivery_id = %id);
         }
-        Ok(body.map(|body| Taken { delivery, lease, ends, body }))
+        Ok(content.map(|(body, trace)| Taken { delivery, lease, ends, body, trace }))
     }
 
-    async fn body(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<Bytes>> {
+    async fn content(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Bytes, Option<TraceParent>)>> {
         let key = details_key(tenant, id, PAYLOAD);
         let found = get(&self.dynamodb, &self.table, key, "reading a payload").await?;
-        found.as_ref().map_or(Ok(None), payload::body)
+        found.as_ref().map_or(Ok(None), content)
     }
 
     async fn release(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
@@ -232,4 +237,9 @@ impl Log {
 fn due(shard: Shard, item: &Item) -> Option<Due> {
     let due = Record::new("delivery", item).optional_number(DUE).map(Timestamp::from_millisecond)?;
     Some((due, id(shard, item)?))
+}
+
+/// The body in `item` and its trace, if there is a body.
+fn content(item: &Item) -> Result<Option<(Bytes, Option<TraceParent>)>> {
+    Ok(payload::body(item)?.map(|body| (body, payload::trace(item))))
 }

@@ -21,7 +21,7 @@ use crate::{
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, Status, WebhookId},
+        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, Status, WebhookId, kept_workflow},
         event::EventName,
     },
 };
@@ -41,6 +41,8 @@ pub struct Filter {
     pub until: Option<Timestamp>,
     /// Only deliveries whose last attempt had this outcome.
     pub outcome: Option<String>,
+    /// Only deliveries about jobs of the workflow with this name.
+    pub workflow: Option<String>,
     /// Only deliveries with this id in the header `webhook-id`. A list finds them by reading the keys of others.
     pub webhook_id: Option<WebhookId>,
 }
@@ -83,7 +85,10 @@ const FILTERED_KEYS: usize = 1000;
 /// Sorts after every key.
 const END: &str = "~";
 /// The attributes of a delivery that a list shows. The payload is not among them.
-const LISTED: [Attribute; 9] = [DELIVERY, EVENT, JOB_ID, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, KIND, DUE];
+#[rustfmt::skip]
+const LISTED: [Attribute; 10] = [
+    DELIVERY, EVENT, JOB_ID, WORKFLOW, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, KIND, DUE,
+];
 
 /// The range of keys to read from a shard, both ends included.
 #[derive(Clone, Debug)]
@@ -221,8 +226,15 @@ impl Log {
 
 impl Filter {
     /// Whether a condition is about more than the keys of the index.
-    fn is_beyond_the_index(&self) -> bool {
-        self.event.is_some() || self.job_id.is_some() || self.outcome.is_some() || self.webhook_id.is_some()
+    #[must_use]
+    pub fn is_beyond_the_index(&self) -> bool {
+        let texts = [&self.job_id, &self.outcome, &self.workflow];
+        self.event.is_some() || self.webhook_id.is_some() || texts.into_iter().any(Option::is_some)
+    }
+
+    /// The workflow's name in the form that the log stores.
+    fn kept_workflow(&self) -> Option<&str> {
+        self.workflow.as_deref().map(kept_workflow)
     }
 
     /// The job's id in the form that the log stores.
@@ -237,6 +249,7 @@ impl Filter {
             self.event.map(|event| EVENT.equals(text(event.as_str()))),
             self.kept_job_id().map(|job| JOB_ID.equals(text(job))),
             self.outcome.as_ref().map(|outcome| LAST_OUTCOME.equals(text(outcome))),
+            self.kept_workflow().map(|workflow| WORKFLOW.equals(text(workflow))),
         ];
         wanted.into_iter().flatten().reduce(Condition::and)
     }
@@ -245,6 +258,7 @@ impl Filter {
         self.status.is_none_or(|status| status == delivery.status)
             && self.event.is_none_or(|event| event == delivery.event)
             && self.kept_job_id().is_none_or(|job| job == delivery.job_id)
+            && self.kept_workflow().is_none_or(|workflow| delivery.workflow.as_deref() == Some(workflow))
             && self
                 .outcome
                 .as_ref()

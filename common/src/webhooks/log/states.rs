@@ -12,7 +12,7 @@ use futures::{StreamExt, stream};
 use super::{
     due::DueRow,
     items::*,
-    payload::{self, LZ4, Packed, RAW},
+    payload::{self, LZ4, Packed, RAW, TRACE},
     table::{
         Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, failed_tests_key, index_key, shard_key, state_key,
     },
@@ -62,9 +62,11 @@ impl Log {
     #[must_use]
     pub fn delivered_row(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);
-        let packed = Packed::new(&payload.body);
+        let trace = payload.trace.as_ref().map_or(0, |trace| TRACE.name().len() + trace.as_str().len());
+        let workflow = delivery.workflow.as_ref().map_or(0, |name| WORKFLOW.name().len() + name.len());
+        let packed = Packed::beside(&payload.body, trace + workflow);
         if packed.len() <= self.kept_payload_bytes {
-            packed.put(&mut item, payload.destination.callback());
+            packed.put(&mut item, payload);
         }
         Row(item)
     }
@@ -74,7 +76,7 @@ impl Log {
     pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
         let mut item = details_key(tenant, id, PAYLOAD);
         item.extend([EXPIRES_AT.with(self.expiry(now))]);
-        Packed::new(&payload.body).put(&mut item, payload.destination.callback());
+        Packed::new(&payload.body).put(&mut item, payload);
         Row(item)
     }
 
@@ -110,7 +112,7 @@ impl Log {
         let statements = batch.iter().map(|First { tenant, delivery, payload }| {
             let mut item = self.state(tenant, delivery, now);
             if let Some(payload) = payload {
-                Packed::new(&payload.body).put(&mut item, payload.destination.callback());
+                Packed::new(&payload.body).put(&mut item, payload);
             }
             let (names, values): (Vec<_>, Vec<_>) = item.into_iter().unzip();
             let fields: Vec<_> = names.iter().map(|name| format!("'{name}': ?")).collect();
@@ -301,6 +303,9 @@ impl Log {
         let mut set = |attribute: Attribute, value: AttributeValue| item.extend([attribute.with(value)]);
         set(EVENT, text(delivery.event.as_str()));
         set(JOB_ID, text(kept_job_id(&delivery.job_id)));
+        if let Some(workflow) = &delivery.workflow {
+            set(WORKFLOW, text(workflow));
+        }
         set(ATTEMPTS, number(delivery.attempts.into()));
         set(EXPIRES_AT, self.expiry(now));
         if let Some(attempt) = &delivery.last_attempt {

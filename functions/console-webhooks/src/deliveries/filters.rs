@@ -65,7 +65,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     }
     let input = |text: &str| times::moment(text).map_or_else(|_| text.to_owned(), times::local);
     let (since, until) = (input(link.get("since")), input(link.get("until")));
-    let is_open = ["event", "reason", "since", "until"].iter().any(|name| !link.get(name).is_empty());
+    let is_open = ["event", "reason", "workflow", "since", "until"].iter().any(|name| !link.get(name).is_empty());
     html! {
         form .filters method="get" action=(PATH) role="search" aria-label="Filters" {
             div .row {
@@ -82,6 +82,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
                 div .row {
                     (Field::select("event", "Event", &EVENTS, link.get("event")).html("", error))
                     (Field::select("reason", "Last error", &reasons, reason).html("", error))
+                    (Field::search("workflow", "Workflow", link.get("workflow")).filter().html("", error))
                     (Field::moment("since", "From (UTC)", &since).filter().html("", error))
                     (Field::moment("until", "Until (UTC)", &until).filter().html("", error))
                 }
@@ -94,7 +95,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
 /// The issues of filters that have no field in the form.
 fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
     let Some(Error::Invalid(issues)) = error else { return Vec::new() };
-    let shown = ["q", "endpoint", "event", "reason", "since", "until"];
+    let shown = ["q", "endpoint", "event", "reason", "workflow", "since", "until"];
     let path = |issue: &'_ common::issue::Issue| issue.path.first().cloned().unwrap_or_default();
     let hidden = issues.iter().filter(|issue| !shown.contains(&path(issue).as_str()));
     hidden.map(|issue| (issue.path.first().map_or("", String::as_str), issue.message.as_str())).collect()

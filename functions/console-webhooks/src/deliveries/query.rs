@@ -9,6 +9,7 @@ use common::{
     issue::{Problem, parse_name},
     timestamp::Timestamp,
     webhooks::{
+        delivery::parse_outcome,
         event::parse_event,
         log::search::{Cursor, Filter},
     },
@@ -18,13 +19,14 @@ use crate::{live::LIVE, times::moment};
 
 pub(super) const PATH: &str = "/console/deliveries";
 /// The filters of the address, with their descriptions. `job_id` is what links of emails contain.
-pub(super) const FILTERS: [(&str, &str); 9] = [
+pub(super) const FILTERS: [(&str, &str); 10] = [
     ("q", "Only deliveries of this job or with this webhook ID. With the id of a delivery, it opens that delivery."),
     ("endpoint", "Only deliveries to this endpoint."),
     ("status", "Only deliveries with this status."),
     ("range", "Only deliveries of the last hour, day or week: `1h`, `24h` or `7d`."),
     ("event", "Only deliveries of this event."),
     ("reason", "Only deliveries whose last attempt failed for this reason."),
+    ("workflow", "Only deliveries about jobs of the workflow with exactly this name."),
     ("job_id", "Only deliveries of this job."),
     ("since", "Only deliveries that were created at this time or later. A time without a zone is in UTC."),
     ("until", "Only deliveries that were created before this time. A time without a zone is in UTC."),
@@ -66,7 +68,8 @@ pub(super) fn wanted(link: &Typed, now: Timestamp) -> Result<Wanted> {
         let status = fields.optional_text("status", parse_name);
         let event = fields.optional_text("event", parse_event);
         let sought = fields.optional_text("q", |text| Ok(text.trim().to_owned()));
-        let outcome = fields.optional_text("reason", parse_reason);
+        let outcome = fields.optional_text("reason", parse_outcome);
+        let workflow = fields.optional_text("workflow", |text| Ok(text.to_owned()));
         let range = fields.optional_text("range", parse_range);
         let since = fields.optional_text("since", moment);
         let until = fields.optional_text("until", moment);
@@ -80,6 +83,7 @@ pub(super) fn wanted(link: &Typed, now: Timestamp) -> Result<Wanted> {
             since: since?.or(range?.map(|range| now.before(range))),
             until: until?,
             outcome: outcome?,
+            workflow: workflow?,
             webhook_id,
         };
         Ok(Wanted { endpoint: endpoint?, filter, cursor: cursor? })
@@ -93,12 +97,6 @@ fn parse_range(text: &str) -> Result<Duration, Vec<Problem>> {
 
 pub(super) fn is_filtered(link: &Typed) -> bool {
     FILTERS.iter().any(|(name, _)| !link.get(name).is_empty())
-}
-
-/// Parses a reason. A link can carry any text, so only what a reason may consist of is taken.
-fn parse_reason(text: &str) -> Result<String, Vec<Problem>> {
-    let is_name = text.len() <= 32 && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-    if is_name { Ok(text.to_owned()) } else { Err(vec![Problem::format("Must be a reason, such as status_5xx")]) }
 }
 
 /// The newer pages of the next page: those of this page, and this page itself.

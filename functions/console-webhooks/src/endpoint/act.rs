@@ -25,7 +25,7 @@ use super::{
 use crate::{app::App, settings::Settings, verify};
 
 /// The fields of all forms of the page.
-pub(super) const FIELDS: [(&str, &str); 17] = [
+pub(super) const FIELDS: [(&str, &str); 18] = [
     ("id", "The id of the endpoint."),
     ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
     (
@@ -47,6 +47,7 @@ pub(super) const FIELDS: [(&str, &str); 17] = [
     ("description", "`edit`: a description that identifies the endpoint."),
     ("completed", "`edit`: `yes` to deliver the event `job.completed`."),
     ("failed", "`edit`: `yes` to deliver the event `job.failed`."),
+    ("workflows", "`edit`: the workflows whose events to deliver, one per line; empty for all."),
     ("headers", "`edit`: headers that replace the current ones, one `name: value` per line."),
     ("no_headers", "`edit`: `yes` removes the headers."),
     ("did", "The confirmation to show after one of the page's forms was submitted."),
@@ -113,11 +114,6 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
 async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let (was, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let new = Settings::read(form, was.kind, &app.destinations)?;
-    let patch = |is_same, value| match (is_same, value) {
-        (true, _) => Patch::Keep,
-        (false, Some(value)) => Patch::Set(value),
-        (false, None) => Patch::Clear,
-    };
     let headers = match new.headers {
         Some(headers) if stored.is_some_and(|stored| stored.headers == headers) => Patch::Keep,
         Some(headers) => Patch::Set(headers),
@@ -126,12 +122,9 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
     };
     let settings = Change {
         url: new.url.filter(|url| was.url.as_deref() != Some(url.as_str())),
-        description: match (was.description == new.description, new.description) {
-            (true, _) => Patch::Keep,
-            (false, Some(text)) => Patch::Set(text),
-            (false, None) => Patch::Clear,
-        },
-        events: patch(was.events == new.events, new.events),
+        description: patch(was.description, new.description),
+        events: patch(was.events, new.events),
+        workflows: patch(was.workflows, new.workflows),
         headers,
         ..Change::default()
     };
@@ -144,6 +137,11 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
     }
     change(app, tenant, id, settings).await?;
     Ok(after(id, "saved"))
+}
+
+/// The change from one value to another.
+fn patch<T: PartialEq>(was: Option<T>, new: Option<T>) -> Patch<T> {
+    if was == new { Patch::Keep } else { new.map_or(Patch::Clear, Patch::Set) }
 }
 
 /// Rotates to the secret in the form, and shows it.

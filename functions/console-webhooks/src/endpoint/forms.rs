@@ -38,23 +38,27 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
         "Leave empty to keep the current headers. New values replace all of them. If you change the URL, enter them \
          again"
     };
+    let workflows =
+        endpoint.workflows.as_ref().map_or_else(String::new, |all| all.names().collect::<Vec<_>>().join("\n"));
     let shown = match refused {
         Some(Refused { form, .. }) => Shown {
             url: endpoint.url.as_ref().map(|_| form.get("url")),
             description: form.get("description"),
+            workflows: form.get("workflows"),
             events: Shown::ticked(form),
             headers_hint,
         },
         None => Shown {
             url: endpoint.url.as_deref(),
             description: endpoint.description.as_ref().map_or("", |text| text.as_str()),
+            workflows: &workflows,
             events: Shown::wanted(endpoint.events.as_ref()),
             headers_hint,
         },
     };
     html! {
         details open[refused.is_some()] {
-            summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events and headers" }
+            summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events, workflows and headers" }
             form .fill method="post" action="?" {
                 input type="hidden" name="action" value="edit";
                 input type="hidden" name="updated_at" value=(endpoint.updated_at);

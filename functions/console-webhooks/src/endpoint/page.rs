@@ -242,6 +242,10 @@ fn facts(endpoint: &EndpointView) -> Markup {
             dd .mono.whole { (endpoint.id) }
             dt { "Events" }
             dd { (events(endpoint)) }
+            @if let Some(workflows) = &endpoint.workflows {
+                dt { "Workflows" }
+                dd { bdi .lines { (visible(&workflows.names().collect::<Vec<_>>().join(", "))) } }
+            }
             @if !endpoint.header_names.is_empty() {
                 dt { "Headers" }
                 dd .mono { (endpoint.header_names.join(", ")) }

@@ -232,6 +232,7 @@ async fn statuses_have_counts_and_reasons_and_times_filter() {
         ("reason=status_5xx", 2),
         ("reason=status_4xx&status=failed", 2),
         ("reason=timeout", 0),
+        ("workflow=import", 0),
         ("range=1h", 4),
         ("range=7d&until=2026-01-01T00%3A00", 0),
     ] {
@@ -242,7 +243,9 @@ async fn statuses_have_counts_and_reasons_and_times_filter() {
     says(&browser.open("/console/deliveries?until=2026-01-01T00%3A00").await, &["Failed 0"]);
     let counted = browser.open("/console/deliveries?reason=status_5xx").await;
     assert!(!text(&counted).contains("Failed 4"), "the index does not know reasons");
-    for (query, message) in [("range=1y", "range: Must be 1h, 24h or 7d."), ("reason=A", "Must be a reason")] {
+    for (query, message) in
+        [("range=1y", "range: Must be 1h, 24h or 7d."), ("reason=A", "Must be one of delivered, status_5xx")]
+    {
         let page = browser.open(&format!("/console/deliveries?{query}")).await;
         assert_eq!(page.status, 400, "{query}");
         says(&page, &[message]);

@@ -47,7 +47,7 @@ async fn wait_since(world: &World, tenant: &Tenant, endpoint: &str, job: impl To
     let told = JobEvent::parse(&event(&tenant.id, job).to_string(), at).expect("an event");
     let destination = Destination::Endpoint(endpoint.parse().expect("an id"));
     let delivery = Delivery { next_attempt_at: Some(at), ..Delivery::first(&told, &destination, 1) };
-    let payload = Payload { destination, body: told.body };
+    let payload = Payload { destination, body: told.body, trace: None };
     let owner = tenant.id.parse().expect("a tenant");
     let first = First { tenant: &owner, delivery: &delivery, payload: Some(&payload) };
     assert!(matches!(world.delivery_log().begin(&[first], Timestamp::now()).await[..], [Ok(())]));

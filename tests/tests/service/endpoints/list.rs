@@ -67,9 +67,10 @@ async fn the_largest_list_fits_into_lambdas_answer() {
     let events = ["job.completed", "job.failed"];
     let name = |number: u8| (format!("{}{number}", "n".repeat(63)), json!("v"));
     let headers: serde_json::Map<_, _> = (0..10).map(name).collect();
+    let workflows: Vec<_> = (0..20).map(|number| format!("{number:02}{}", "\"".repeat(98))).collect();
     let largest = json!({
         "url": url, "signing_secret": "correct-horse-battery", "description": "\u{1}".repeat(500), "active": false, "events": events,
-        "headers": headers,
+        "headers": headers, "workflows": workflows,
     });
     let created = world.rpc(&tenant.key, "webhooks/create", largest).await.ok().clone();
     let rotation = json!({"id": created["webhook_endpoint_id"], "signing_secret": "another-horse-battery"});
@@ -88,7 +89,7 @@ async fn the_largest_list_fits_into_lambdas_answer() {
     let mut event = sample_event("webhooks-list");
     event["headers"]["x-api-key"] = json!(tenant.key);
     let answer = world.stack.invoke("webhooks-list", event).await.expect("an answer").to_string();
-    for member in ["webhook_endpoint_id", "previous_secret_expires_at", "events", "header_names"] {
+    for member in ["webhook_endpoint_id", "previous_secret_expires_at", "events", "workflows", "header_names"] {
         assert_eq!(answer.matches(member).count() as u64, most, "{member}");
     }
     assert!(answer.len() <= 6 * 1024 * 1024 + 100, "{}", answer.len());
