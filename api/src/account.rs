@@ -56,6 +56,7 @@ pub struct IssuedKey {
     /// The id of the key, which `api-key/delete` requires.
     pub id: KeyId,
     /// The name of the key.
+    #[schemars(extend("examples" = ["Build server"]))]
     pub name: Name,
     /// The prefix that all keys have in common.
     #[schemars(extend("examples" = ["ak_"]))]
@@ -79,7 +80,7 @@ pub struct IssuedKey {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 pub struct Organization {
-    /// The id of the organization. Events contain it as `tenant_id`.
+    /// The id of the organization. Producers put it into job events as `tenant_id`.
     pub id: TenantId,
     /// The name of the organization.
     pub name: Name,

@@ -97,6 +97,12 @@ impl<C> Call<C> {
         self.request.takes_html()
     }
 
+    /// Whether the path begins with `prefix`.
+    #[must_use]
+    pub fn is_below(&self, prefix: &str) -> bool {
+        self.request.path.starts_with(prefix)
+    }
+
     /// The first header of this name, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {

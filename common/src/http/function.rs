@@ -73,8 +73,8 @@ impl Function {
             Ok(reply) => reply.response(self.service.as_ref()),
             Err(error) => (self.wire.refusal(&error), Some(error)),
         };
-        // Responses contain tokens and keys.
-        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // Responses contain tokens and keys, except public pages.
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         if self.wire == Wire::Page && self.origins.is_https() {
             // For a year, the browser uses only https for this host.
             response

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use api::MAX_ELEMENTS;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use serde_json::value::RawValue;
 
 use crate::json_members::Members;
@@ -43,7 +43,7 @@ pub(super) enum Document {
     Other,
 }
 
-/// `{"json": ...}`; other members are ignored.
+/// `{"json": ...}`; other members beside it are ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Envelope(pub(super) Document);
 
@@ -115,8 +115,12 @@ impl<'de> Deserialize<'de> for Document {
 impl<'de> Deserialize<'de> for Envelope {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Members(members) = Members::deserialize(deserializer)?;
-        let json = members.iter().rev().find(|(name, _)| name == "json");
-        Ok(Self(json.map_or(Document::Null, |(_, value)| Document::read(value))))
+        match members.iter().rev().find(|(name, _)| name == "json") {
+            Some((_, value)) => Ok(Self(Document::read(value))),
+            // Its sender would take the fields for read.
+            None if members.iter().any(|(name, _)| name != "meta") => Err(D::Error::custom("the envelope is missing")),
+            None => Ok(Self(Document::Null)),
+        }
     }
 }
 

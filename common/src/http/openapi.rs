@@ -84,8 +84,8 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
 
 const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {...}}` and answer in the same \
     envelope; routes under `/api/auth` speak plain JSON. If no field is required, the body may be empty or `null`. \
-    Every answer has an `x-request-id`. API Gateway itself answers unknown paths with 404, and too many calls of a \
-    route with 429, both as `{\"message\": \"...\"}`.";
+    Every answer has an `x-request-id`. Unknown paths get 404, and calls beyond a route's \
+    rate 429, both as `{\"message\": \"...\"}`.";
 
 /// Describes a route. Responses that routes share go to `refusals`, by name.
 fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusals: &mut Map<String, Value>) -> Value {

@@ -29,6 +29,7 @@ pub struct Page {
     pub(super) refused: Option<HttpError>,
     redirects_to: Option<String>,
     is_live: bool,
+    is_public: bool,
     /// The rest of the header, behind the name of the service.
     frame: Option<Markup>,
 }
@@ -48,6 +49,9 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
 /// The time between two loads of a live page.
 pub const LIVE_SECONDS: u32 = 5;
 
+/// The time for which a public page may be shown without a request, so that a deployment is soon visible.
+pub const PUBLIC_SECONDS: u32 = 300;
+
 /// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.
 const STYLE: &str = include_str!("page/style.css");
 
@@ -64,7 +68,16 @@ impl Page {
     #[must_use]
     pub fn new(title: impl Into<Cow<'static, str>>, content: Markup) -> Self {
         let title = title.into();
-        Self { title, content, is_done: false, refused: None, redirects_to: None, is_live: false, frame: None }
+        Self {
+            title,
+            content,
+            is_done: false,
+            refused: None,
+            redirects_to: None,
+            is_live: false,
+            is_public: false,
+            frame: None,
+        }
     }
 
     /// Marks the page as a success, also if its status is that of an error: the result of an earlier request holds.
@@ -89,6 +102,12 @@ impl Page {
     #[must_use]
     pub fn live(self, is_live: bool) -> Self {
         Self { is_live, ..self }
+    }
+
+    /// Lets browsers and proxies keep the page for [`PUBLIC_SECONDS`]: all readers get the same.
+    #[must_use]
+    pub fn public(self) -> Self {
+        Self { is_public: true, ..self }
     }
 
     /// The page for a form that was sent without a session. It signs the visitor in again, and keeps what they typed:
@@ -125,7 +144,7 @@ impl Page {
         };
         let content = html! {
             p { (text) }
-            p { a href="/console" { "Go to the console" } }
+            p { a href="/console" { "Go to the console" } " or " a href="/docs" { "read the documentation" } "." }
         };
         Self { refused: Some(error), ..Self::new(title, content) }
     }
@@ -143,6 +162,10 @@ impl Page {
         response.headers_mut().extend(policy.ok().map(|policy| (header::CONTENT_SECURITY_POLICY, policy)));
         if self.is_live {
             response.headers_mut().insert(header::REFRESH, HeaderValue::from(LIVE_SECONDS));
+        }
+        if self.is_public {
+            let lifetime = HeaderValue::from_str(&format!("public, max-age={PUBLIC_SECONDS}"));
+            response.headers_mut().extend(lifetime.ok().map(|lifetime| (header::CACHE_CONTROL, lifetime)));
         }
         (response, self.refused)
     }

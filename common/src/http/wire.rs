@@ -93,7 +93,15 @@ mod tests {
 
     #[test]
     fn an_empty_body_has_no_fields() {
-        for body in ["", "{}", r#"{"json":{}}"#, r#"{"json":null}"#, r#"{"meta":[]}"#, r#" {"json":{},"meta":1} "#] {
+        for body in [
+            "",
+            "{}",
+            r#"{"json":{}}"#,
+            r#"{"json":null}"#,
+            r#"{"meta":[]}"#,
+            r#"{"json":{},"limit":1}"#,
+            r#" {"json":{},"meta":1} "#,
+        ] {
             assert!(Wire::Envelope.fields(body.as_bytes()).expect(body).is_empty(), "{body}");
         }
     }
@@ -101,7 +109,17 @@ mod tests {
     #[test]
     fn a_body_that_is_not_the_envelope_is_malformed() {
         let deep = format!("{}1{}", "[".repeat(30_000), "]".repeat(30_000));
-        let bodies: [&[u8]; 7] = [b"x", b"null", b"[]", b"\"a\"", b"{\"json\":", b"\xff\xfe", deep.as_bytes()];
+        let bodies: [&[u8]; 9] = [
+            b"{\"url\":\"x\"}",
+            b"{\"meta\":1,\"a\":{}}",
+            b"x",
+            b"null",
+            b"[]",
+            b"\"a\"",
+            b"{\"json\":",
+            b"\xff\xfe",
+            deep.as_bytes(),
+        ];
         for body in bodies {
             let fields = Wire::Envelope.fields(body);
             assert!(matches!(fields, Err(Error::Malformed)), "{:?}", &body[..body.len().min(20)]);

@@ -83,7 +83,7 @@ pub struct SignedUp {
     user_id: UserId,
     /// The address that the user signs in with.
     email: Email,
-    /// The id of the organization. Events contain it as `tenant_id`.
+    /// The id of the organization. Producers put it into job events as `tenant_id`.
     organization_id: TenantId,
     /// The slug of the organization.
     organization_slug: Slug,

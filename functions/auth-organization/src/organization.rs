@@ -68,7 +68,7 @@ impl Full {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "FullOrganization")]
 struct FullView {
-    /// The id of the organization. Events contain it as `tenant_id`.
+    /// The id of the organization. Producers put it into job events as `tenant_id`.
     id: TenantId,
     /// The name of the organization.
     name: Name,

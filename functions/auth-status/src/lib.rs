@@ -37,7 +37,7 @@ pub struct Output {
     email_verified: bool,
     /// Always `true`, because every user belongs to exactly one organization.
     has_tenant: bool,
-    /// The id of the organization. Events contain it as `tenant_id`.
+    /// The id of the organization. Producers put it into job events as `tenant_id`.
     tenant_id: TenantId,
 }
 

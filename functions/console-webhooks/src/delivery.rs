@@ -10,6 +10,7 @@ use common::{
         page::{Form, Page, TICKED, alert, pretty, visible},
     },
     id::TenantId,
+    presentation::docs::RECEIVING,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_meaning},
@@ -132,6 +133,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
         section {
             h2 { "Headers" }
             (headers(&delivery, trace.as_ref().map(TraceParent::as_str), endpoint.as_ref()))
+            p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
         }
     };
     let title = format!("{}, {}", delivery.event.as_str(), delivery.created_at.readable());

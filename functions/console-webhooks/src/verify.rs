@@ -1,6 +1,6 @@
 //! Code that verifies a delivery, by language. `docs/receiving.md` has the same examples and more.
 
-use common::webhooks::destination::SigningSecret;
+use common::{presentation::docs::RECEIVING, webhooks::destination::SigningSecret};
 use maud::{Markup, html};
 
 /// Each language with its code. The receiver reads the secret from its environment.
@@ -40,5 +40,6 @@ pub(crate) fn secret(secret: &SigningSecret) -> Markup {
             p .soft { (language) }
             pre { (lines) }
         }
+        p { a href=(RECEIVING) { "Read how to receive webhooks" } ": the headers and the body, other languages, retries and duplicates." }
     }
 }

@@ -26,10 +26,9 @@ use common::{
     base_url::BaseUrl,
     config::{ConfigError, Env},
     error::Result,
+    presentation::docs::Docs,
     timestamp::Timestamp,
 };
-
-use crate::docs::Docs;
 
 /// The stores and clients of the pages.
 pub(crate) struct App {

@@ -14,6 +14,9 @@ use crate::app::App;
 const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\" fill=\"none\" stroke=\"#4a86f7\" stroke-width=\"2\" \
                     stroke-linecap=\"round\"><path d=\"M10 2v7.5a3.5 3.5 0 0 1-7 0V7l2.5 2.5\"/><circle cx=\"10\" cy=\"2.5\" r=\"1.5\"/></svg>";
 
+/// The message for a `GET` of a path that may be a call of the API.
+const OF_API: &str = "Not found. Calls under /v1 use POST";
+
 /// Every `GET` without another route. Programs get the JSON of API Gateway, with a code.
 pub(crate) fn show() -> Route<App> {
     Route::get("/{proxy+}", Public, |_, _| Ok(()), open)
@@ -29,7 +32,7 @@ async fn draw(_: Arc<App>, _: Call<()>, (): ()) -> Result<Reply> {
 
 async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Page> {
     if !call.takes_html() {
-        return Err(Error::NotFound("Not Found"));
+        return Err(Error::NotFound(if call.is_below("/v1/") { OF_API } else { "Not Found" }));
     }
     let content = html! {
         p { "There is no page at this address. The link may be old or incomplete." }

@@ -6,10 +6,11 @@ use common::{
     base_url::BaseUrl,
     error::{Error, Result},
     http::{Call, Output, Public, Reply, Route, Wire},
+    presentation::docs::Docs,
 };
 use url::Url;
 
-use crate::{app::App, docs::Docs};
+use crate::app::App;
 
 pub(crate) fn show() -> Route<App> {
     Route::get("/", Public, |_, _| Ok(()), open)
@@ -31,6 +32,6 @@ fn links(base: &BaseUrl, docs: &Docs) -> Result<BTreeMap<&'static str, String>> 
     Ok(BTreeMap::from([
         ("message", "This service is up".to_owned()),
         ("signIn", at("/signin")?),
-        ("docs", at(&docs.0)?),
+        ("docs", at(docs.as_str())?),
     ]))
 }

@@ -11,14 +11,12 @@ use crate::app::App;
 
 mod account;
 mod app;
-mod docs;
 mod elsewhere;
 mod frame;
 mod health;
 mod home;
 mod invite;
 mod keys;
-mod reference;
 mod reset_password;
 mod settings;
 mod signin;
@@ -32,8 +30,6 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     let routes = [
         home::show(),
         health::show(),
-        reference::index(),
-        reference::call(),
         signin::show(),
         signin::submit(),
         verify_email::show(),

@@ -286,7 +286,7 @@ fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>,
         (sign_in)
         p { a href="/reset-password" { "Forgot your password?" } }
         p { "No account yet? " a href=(address(form, "signup")) { "Sign up" } }
-        p { a href=(app.docs.0) { "Documentation" } }
+        p { a href=(app.docs.as_str()) { "Documentation" } }
     };
     Page::new("Sign in", content).refused(error)
 }

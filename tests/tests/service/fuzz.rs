@@ -138,8 +138,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
         "/v1/tenant/settings",
         r#"{"json": {"debug_notification_email": "someone@example.com", "disable_job_failure_notifications": true}}"#,
     ),
-    ("console", "GET", "/docs", ""),
-    ("console", "GET", "/docs/{call}", ""),
+    ("docs", "GET", "/docs", ""),
+    ("docs", "GET", "/docs/{page}", ""),
     ("console", "GET", "/signin", ""),
     (
         "console",

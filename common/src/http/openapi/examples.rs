@@ -19,6 +19,9 @@ const MESSAGES: [(&str, &str); 3] = [
     ("/v1/webhooks/update", "Webhook endpoint updated"),
 ];
 
+/// Optional fields without a place in the example of a request, by their routes: the response shows a generated secret.
+const OMITTED: [(&str, &str); 1] = [("/v1/webhooks/create", "signing_secret")];
+
 /// Adds an example to every JSON body, composed of the examples of its parts. Forms are for people, and have none.
 pub(super) fn add(document: &mut Value) {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
@@ -29,6 +32,11 @@ pub(super) fn add(document: &mut Value) {
     {
         if let Some(content) = operation.pointer_mut("/requestBody/content") {
             add_example(content, &schemas);
+            let fields = content.pointer_mut("/application~1json/example/json").and_then(Value::as_object_mut);
+            let omitted = OMITTED.iter().find(|(route, _)| *route == path);
+            if let (Some(fields), Some((_, name))) = (fields, omitted) {
+                fields.remove(*name);
+            }
         }
         let responses = operation["responses"].as_object_mut().into_iter().flat_map(|responses| responses.values_mut());
         for content in responses.filter_map(|response| response.get_mut("content")) {

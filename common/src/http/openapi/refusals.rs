@@ -78,7 +78,7 @@ fn why(status: u16) -> &'static str {
         413 => "The body is larger than 64 KiB.",
         429 => "Too many attempts. `Retry-After` gives the number of seconds to wait.",
         503 => "Contention or throttling outlasted the service's retries. Try again.",
-        _ => "An internal error; the cause is in the log.",
+        _ => "An internal error. The operator finds its cause by the `x-request-id`.",
     }
 }
 
@@ -111,7 +111,7 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::ServiceUnavailable => "The service is busy. Retry the call in a moment.",
         Code::Conflict => reason.map_or("", remedy_of_conflict),
         Code::MethodNotSupported | Code::InternalServerError => {
-            "The service failed. Retry the call; the cause is in the log."
+            "The service failed. Retry the call; the operator finds the cause by the `x-request-id`."
         }
     }
 }

@@ -9,6 +9,7 @@ use common::{
         page::{Form, Page, alert, visible},
     },
     id::{EndpointId, TenantId},
+    presentation::docs::RECEIVING,
     timestamp::Timestamp,
     webhooks::{
         delivery::{error_meaning, error_name},
@@ -102,7 +103,10 @@ pub(super) async fn page(
         section {
             h2 { "Latest deliveries" }
             (deliveries::table(&page.deliveries, None, "No deliveries yet.", now))
-            p { a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" } }
+            p .row {
+                a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" }
+                a href=(RECEIVING) { "Receiving webhooks" }
+            }
         }
         section {
             h2 { "Settings" }

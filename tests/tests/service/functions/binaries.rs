@@ -49,7 +49,7 @@ async fn every_binary_starts_answers_and_ends() {
             "auth-organization" => (401, body["code"] == "UNAUTHORIZED"),
             // The sample event has a different base URL.
             "auth-delete-user" => (403, body["code"] == "INVALID_ORIGIN"),
-            "console" => (200, text(&body).starts_with("<!DOCTYPE html>")),
+            "console" | "docs" => (200, text(&body).starts_with("<!DOCTYPE html>")),
             "console-webhooks" => (303, answer["headers"]["location"] == "/signin?next=%2Fconsole"),
             "auth-cli-login-create" => (200, body["json"]["secret"].is_string()),
             "auth-cli-login-poll" => (200, body["json"]["status"] == "expired"),

@@ -59,6 +59,12 @@ async fn console() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn docs() {
+    let (status, body) = invoke("docs", &sample_event("docs").to_string()).await;
+    assert!(status == 200 && body.as_str().is_some_and(|page| page.contains("https://api.example.com/v1/")), "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn console_webhooks() {
     let answer = World::start().await.stack.invoke("console-webhooks", sample_event("console-webhooks")).await;
     let answer = answer.expect("an answer");

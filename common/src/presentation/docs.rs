@@ -1,17 +1,37 @@
-//! The link to the documentation.
+//! The address of the documentation, to which the pages link.
 
 use std::str::FromStr;
 
-use common::config::{ConfigError, Env};
 use url::Url;
 
+use crate::config::{ConfigError, Env};
+
+/// The first page of the documentation.
+pub const INDEX: &str = "/docs";
+/// The guide for receivers.
+pub const RECEIVING: &str = "/docs/receiving";
+
 /// The address of the documentation: a URL, or a path of this API.
-pub(crate) struct Docs(pub(crate) String);
+pub struct Docs(String);
 
 impl Docs {
-    /// Reads `DOCS_URL`. The default is the page `/docs`.
-    pub(crate) fn from_env(env: &Env) -> Result<Self, ConfigError> {
-        if env.optional("DOCS_URL").is_some() { env.parsed("DOCS_URL") } else { Ok(Self("/docs".to_owned())) }
+    /// Reads `DOCS_URL`. The default is [`INDEX`].
+    ///
+    /// # Errors
+    /// It is neither a URL nor a path.
+    pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
+        if env.optional("DOCS_URL").is_some() { env.parsed("DOCS_URL") } else { Ok(Self(INDEX.to_owned())) }
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The address, if the deployment has documentation of its own.
+    #[must_use]
+    pub fn elsewhere(&self) -> Option<&str> {
+        (self.0 != INDEX).then_some(&self.0)
     }
 }
 

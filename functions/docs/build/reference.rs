@@ -1,22 +1,19 @@
-//! The documentation of the API: an index of its calls, and a page for each, made from `docs/openapi.json`. It needs no
-//! script and no session.
+//! The pages of the API's calls, and their index, from `docs/openapi.json`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use common::{
-    error::{Error, Result},
-    http::{Call, Fault, Public, Reply, Route, Typed, page::Page},
-};
 use maud::{Markup, Render, html};
 use serde_json::{Map, Value};
 
-use crate::app::App;
-
-const INDEX: &str = "/docs";
+/// Stands for the address of the API, which the function fills in.
+const API: &str = "%API%";
+/// Stands for the cookie of a session in an example: the sign-up and the sign-in answer with it.
+const COOKIE: &str = "$COOKIE";
 
 /// The description of the API. A test compares it with the routes.
-static DOCUMENT: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap_or_default());
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("docs/openapi.json is JSON")
+});
 
 /// The groups of calls, by their tags, and their titles. The pages for people need no documentation.
 const GROUPS: [(&str, &str); 5] = [
@@ -26,82 +23,49 @@ const GROUPS: [(&str, &str); 5] = [
     ("auth", "Signing up and browser logins"),
     ("account", "Accounts, in plain JSON"),
 ];
+/// The names of the security schemes.
+const KEY: &str = "key";
+const SESSION: &str = "session";
+
 /// The depth to which fields are listed.
 const DEEPEST: usize = 4;
 
-pub(crate) fn index() -> Route<App> {
-    Route::get(INDEX, Public, |_, _| Ok(()), open_index)
-        .summary("Shows the documentation of the API, or redirects to `DOCS_URL`.")
-        .redirects()
+/// The ids of the calls that have a page.
+pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
+    calls().map(|call| call.id())
 }
 
-pub(crate) fn call() -> Route<App> {
-    Route::get(
-        "/docs/{call}",
-        Public,
-        |_, fields| Ok(fields.typed(&[("call", "The `operationId` of the call.")])),
-        open,
-    )
-    .summary("Shows the fields, the response and the errors of a call.")
-    .faults(&[Fault::NotFound])
-}
-
-async fn open_index(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
-    if app.docs.0 != INDEX {
-        return Ok(Reply::Redirect { to: app.docs.0.clone(), cookies: Vec::new() });
-    }
+/// The first page. `guides` are links to the other pages.
+pub(crate) fn index(guides: &Markup) -> Markup {
     let groups = GROUPS.map(|(tag, title)| (title, operations().filter(|call| call.is_in(tag)).collect::<Vec<_>>()));
-    let content = html! {
+    html! {
+        p {
+            "A job is a piece of work that runs for your organization on the platform of this service's operator. When a job \
+             completes or fails, the platform reports it as an event, and the service posts the event to your webhook \
+             endpoints. Each attempt is signed, retried if it fails, and shown in the delivery log."
+        }
+        h2 { "Guides" }
+        (guides)
+        h2 { "Calls" }
         (prose(text(within(&DOCUMENT, "/info"), "description")))
         h2 { "Authentication" }
         p { "Programs send an " a href="/console/keys" { "API key" } " in the header " code { "x-api-key" } ":" }
-        (scrolling("Example", &format!("curl {}/v1/webhooks/list -H \"x-api-key: $KEY\" -d '{{}}'", call.base)))
+        (scrolling("Example", &format!("curl {API}/v1/webhooks/list -H \"x-api-key: $KEY\" -d '{{}}'")))
         @for (title, calls) in &groups {
             h2 { (title) }
             dl .calls {
                 @for call in calls {
-                    dt { a .mono href={ (INDEX) "/" (call.id()) } { (call.name()) } }
+                    dt { a .mono href={ "/docs/" (call.id()) } { (call.name()) } }
                     dd { (inline(text(call.operation, "summary"))) }
                 }
             }
         }
-    };
-    Ok(Page::new("API documentation", content).within(frame()).into())
-}
-
-async fn open(_: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
-    let found = operations().find(|found| found.id() == link.get("call")).ok_or(Error::NotFound("Call not found"))?;
-    let operation = found.operation;
-    let (input, output) = (found.input(), found.output());
-    let content = html! {
-        (prose(text(operation, "summary")))
-        (prose(text(operation, "description")))
-        dl {
-            dt { "Request" } dd .mono { (found.method) " " (found.path) }
-            dt { "Called with" } dd { (found.callers()) }
-        }
-        h2 { "Fields" }
-        @if input.is_empty() { p { "The call has no fields." } } @else { (table(&input, true)) }
-        h2 { "Response" }
-        @if output.is_empty() { p { "The response has no fields." } } @else { (table(&output, false)) }
-        h2 { "Errors" }
-        dl { @for (status, meaning) in found.errors() { dt { (status) } dd { (inline(&meaning)) } } }
-        h2 { "Example" }
-        (scrolling("Request", &found.curl(call.base.as_str())))
-        @if let Some(example) = found.answer().get("example") { (scrolling("Response", &pretty(example))) }
-        p { a href=(INDEX) { "All calls" } }
-    };
-    Ok(Page::new(found.name().to_owned(), content).within(frame()))
-}
-
-/// The header of the documentation, which readers open with and without a session.
-fn frame() -> Markup {
-    html! {
-        nav aria-label="Documentation" {
-            a href=(INDEX) { "API documentation" }
-            a href="/console" { "Console" }
-        }
     }
+}
+
+/// The id, the name and the page of each call.
+pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str, Markup)> {
+    calls().map(|call| (call.id(), call.name(), call.page()))
 }
 
 /// A call of the API in the description.
@@ -117,7 +81,37 @@ fn operations() -> impl Iterator<Item = Operation> {
     })
 }
 
+/// The operations in the groups.
+fn calls() -> impl Iterator<Item = Operation> {
+    operations().filter(|call| GROUPS.iter().any(|(tag, _)| call.is_in(tag)))
+}
+
 impl Operation {
+    fn page(&self) -> Markup {
+        let (input, output) = (self.input(), self.output());
+        html! {
+            (prose(text(self.operation, "summary")))
+            (prose(text(self.operation, "description")))
+            dl {
+                dt { "Request" } dd .mono { (self.method) " " (self.path) }
+                dt { "Called with" } dd { (self.callers()) }
+            }
+            h2 { "Fields" }
+            @if input.is_empty() { p { "The call has no fields." } } @else { (table(&input, true)) }
+            h2 { "Response" }
+            @if output.is_empty() { p { "The response has no fields." } } @else { (table(&output, false)) }
+            h2 { "Errors" }
+            dl { @for (status, meaning) in self.errors() { dt { (status) } dd { (inline(&meaning)) } } }
+            h2 { "Example" }
+            (scrolling("Request", &self.curl()))
+            @if self.credential() == Some(SESSION) {
+                p { (inline("`$COOKIE` is the `name=value` at the start of `set-cookie` in the response to the sign-in or sign-up.")) }
+            }
+            @if let Some(example) = self.answer().get("example") { (scrolling("Response", &pretty(example))) }
+            p { a href="/docs" { "All calls" } }
+        }
+    }
+
     fn id(&self) -> &'static str {
         text(self.operation, "operationId")
     }
@@ -133,12 +127,22 @@ impl Operation {
     }
 
     fn callers(&self) -> String {
-        let name = |scheme: &'static Value| match members(scheme).next() {
+        let names = self.schemes().map(|scheme| match scheme {
             None => "no credential",
-            Some(("key", _)) => "an API key",
+            Some(KEY) => "an API key",
             Some(_) => "a session",
-        };
-        elements(&self.operation["security"]).map(name).collect::<Vec<_>>().join(" or ")
+        });
+        names.collect::<Vec<_>>().join(" or ")
+    }
+
+    /// The security schemes that the call accepts; `None` for a call without a credential.
+    fn schemes(&self) -> impl Iterator<Item = Option<&'static str>> {
+        elements(&self.operation["security"]).map(|scheme| members(scheme).next().map(|(name, _)| name))
+    }
+
+    /// The credential of the example: a key if the call accepts one.
+    fn credential(&self) -> Option<&'static str> {
+        self.schemes().flatten().min_by_key(|scheme| *scheme != KEY)
     }
 
     fn request(&self) -> &'static Value {
@@ -173,18 +177,26 @@ impl Operation {
         refused.map(|(status, response)| (status, text(resolved(response), "description").to_owned()))
     }
 
-    fn curl(&self, base: &str) -> String {
-        let key = if self.callers().contains("key") { " \\\n  -H \"x-api-key: $KEY\"" } else { "" };
-        match self.request().get("example") {
-            Some(example) => {
-                format!("curl {base}{}{key} \\\n  -d '{}'", self.path, pretty(example).replace('\'', "'\\''"))
+    /// The call as a command. With a cookie, a change needs the origin, too.
+    fn curl(&self) -> String {
+        let credential = match self.credential() {
+            Some(KEY) => " \\\n  -H \"x-api-key: $KEY\"".to_owned(),
+            Some(_) if self.method == "POST" => {
+                format!(" \\\n  -H \"cookie: {COOKIE}\" -H \"origin: {API}\"")
             }
-            None => format!("curl {base}{}{key}", self.path),
-        }
+            Some(_) => format!(" \\\n  -H \"cookie: {COOKIE}\""),
+            None => String::new(),
+        };
+        let body = self
+            .request()
+            .get("example")
+            .map_or_else(String::new, |example| format!(" \\\n  -d '{}'", pretty(example).replace('\'', "'\\''")));
+        format!("curl {API}{}{credential}{body}", self.path)
     }
 }
 
 /// A field in a table.
+#[derive(Clone)]
 struct Field {
     name: String,
     kind: String,
@@ -206,27 +218,40 @@ fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: us
     if depth > DEEPEST {
         return;
     }
-    for choice in ["oneOf", "anyOf"].into_iter().flat_map(|choice| elements(&schema[choice])) {
-        list(fields, choice, prefix, depth);
+    let choices = ["oneOf", "anyOf"].into_iter().flat_map(|choice| elements(&schema[choice])).map(|choice| {
+        let mut own = Vec::new();
+        list(&mut own, choice, prefix, depth);
+        own
+    });
+    let choices: Vec<_> = choices.filter(|own| !own.is_empty()).collect();
+    for field in choices.iter().flatten() {
+        // The description of a field that only one of the choices requires says when it is required.
+        let requires = |own: &Vec<Field>| own.iter().any(|own| own.is_required && own.name == field.name);
+        add(fields, Field { is_required: choices.iter().all(requires), ..field.clone() });
     }
     if schema["items"].is_object() {
         list(fields, &schema["items"], &format!("{prefix}[]"), depth + 1);
     }
-    for (name, property) in members(&schema["properties"]) {
-        let is_required = elements(&schema["required"]).any(|required| required == name);
+    let is_required = |name: &str| elements(&schema["required"]).any(|required| required == name);
+    let mut properties: Vec<_> = members(&schema["properties"]).collect();
+    properties.sort_by_key(|(name, _)| !is_required(name));
+    for (name, property) in properties {
+        let is_required = is_required(name);
         let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         let target = resolved(property);
-        if let Some(field) = fields.iter_mut().find(|field| field.name == name) {
-            let kind = kind(target);
-            if field.kind != kind && !field.kind.split(" or ").any(|known| known == kind) {
-                field.kind = format!("{} or {kind}", field.kind);
-            }
-            continue;
-        }
         let about =
             [text(property, "description"), text(target, "description")].into_iter().find(|text| !text.is_empty());
-        fields.push(Field { name: name.clone(), kind: kind(target), about: about.unwrap_or_default(), is_required });
+        add(fields, Field { name: name.clone(), kind: kind(target), about: about.unwrap_or_default(), is_required });
         list(fields, property, &name, depth + 1);
+    }
+}
+
+/// Adds a field, or the type of a known one.
+fn add(fields: &mut Vec<Field>, field: Field) {
+    match fields.iter_mut().find(|known| known.name == field.name) {
+        Some(known) if known.kind.split(" or ").any(|kind| kind == field.kind) || known.kind == field.kind => {}
+        Some(known) => known.kind = format!("{} or {}", known.kind, field.kind),
+        None => fields.push(field),
     }
 }
 

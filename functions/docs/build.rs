@@ -1,0 +1,57 @@
+//! Makes the pages of the documentation, from `docs/openapi.json` and two of the pages in `docs/`.
+
+use std::{env, error::Error, fs, path::Path};
+
+use maud::html;
+
+#[path = "build/markdown.rs"]
+mod markdown;
+#[path = "build/reference.rs"]
+mod reference;
+
+/// A page: its path, its title and its content.
+struct Page {
+    path: String,
+    title: String,
+    content: String,
+}
+
+/// The guides: the name of the file and of the page, and the readers.
+const GUIDES: [(&str, &str); 2] = [
+    ("receiving", "For receivers: the request, verifying its signature, answering it, retries, and duplicates."),
+    ("job-events", "For producers: the message that reports a finished job."),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let docs = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../docs");
+    let read = |name: &str| {
+        let path = docs.join(name);
+        println!("cargo::rerun-if-changed={}", path.display());
+        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    println!("cargo::rerun-if-changed=build");
+    let calls = reference::ids().collect();
+    let mut guides = Vec::new();
+    for (name, about) in GUIDES {
+        let (title, content) = markdown::page(&read(&format!("{name}.md"))?, &calls);
+        guides.push((Page { path: format!("/docs/{name}"), title, content }, about));
+    }
+    let links = html! {
+        dl .calls { @for (page, about) in &guides { dt { a href=(page.path) { (page.title) } } dd { (about) } } }
+    };
+    let mut pages = vec![Page {
+        path: "/docs".to_owned(),
+        title: "Documentation".to_owned(),
+        content: reference::index(&links).into_string(),
+    }];
+    pages.extend(reference::pages().map(|(id, title, content)| Page {
+        path: format!("/docs/{id}"),
+        title: title.to_owned(),
+        content: content.into_string(),
+    }));
+    pages.extend(guides.into_iter().map(|(page, _)| page));
+    let rows: String =
+        pages.iter().map(|page| format!("({:?}, {:?}, {:?}),\n", page.path, page.title, page.content)).collect();
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("pages.rs"), format!("&[\n{rows}]\n"))?;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! A page of `docs/` as the content of a page under `/docs`.
+
+use std::collections::BTreeSet;
+
+use maud::html;
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+/// The guides that are pages under `/docs`, with the names of their files.
+const GUIDES: [(&str, &str); 2] = [("receiving.md", "/docs/receiving"), ("job-events.md", "/docs/job-events")];
+/// Where the part for readers of the repository begins, who can run the service themselves.
+const LOCALLY: &str = "\n## Try it locally";
+/// Stands between the links of the contents, which the page makes itself.
+const CONTENTS: &str = "](#";
+
+/// The title and the content of a page. `calls` are the ids of the calls that have a page.
+pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
+    let text = text.split(LOCALLY).next().unwrap_or_default();
+    let is_contents = |block: &&str| block.starts_with('[') && block.matches(CONTENTS).count() > 2;
+    let text: Vec<&str> = text.split("\n\n").filter(|block| !is_contents(block)).collect();
+    let text = text.join("\n\n");
+    let events: Vec<Event<'_>> = Parser::new_ext(&text, Options::ENABLE_TABLES).collect();
+    let (mut made, mut title, mut sections) = (Vec::new(), String::new(), Vec::new());
+    // Whether each open link leads anywhere: the pages that readers cannot open become plain text.
+    let mut links = Vec::new();
+    let mut is_title = false;
+    for (at, event) in events.iter().enumerate() {
+        match event {
+            Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => {
+                is_title = true;
+                title = words(events.get(at + 1..).unwrap_or_default());
+            }
+            Event::End(TagEnd::Heading(HeadingLevel::H1)) => is_title = false,
+            _ if is_title => {}
+            Event::Start(Tag::Heading { level, .. }) => {
+                let words = words(events.get(at + 1..).unwrap_or_default());
+                let id = anchor(&words);
+                made.push(Event::Html(format!("<{level} id=\"{id}\">").into()));
+                if *level == HeadingLevel::H2 {
+                    sections.push((id, words));
+                }
+            }
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                let target = target(dest_url, calls);
+                if let Some(to) = &target {
+                    made.push(Event::Html(format!("<a href=\"{to}\">").into()));
+                }
+                links.push(target.is_some());
+            }
+            Event::End(TagEnd::Link) => {
+                if links.pop() == Some(true) {
+                    made.push(Event::Html("</a>".into()));
+                }
+            }
+            // These scroll sideways on phones. They take the focus, so that the keyboard can scroll them.
+            Event::Start(Tag::CodeBlock(kind)) => made.push(open("pre", language(kind))),
+            Event::End(TagEnd::CodeBlock) => made.push(Event::Html("</pre>".into())),
+            Event::Start(Tag::Table(_)) => made.extend([open("div class=\"scroll\"", "Table"), event.clone()]),
+            Event::End(TagEnd::Table) => made.extend([event.clone(), Event::Html("</div>".into())]),
+            Event::Html(_) | Event::InlineHtml(_) => {}
+            _ => made.push(event.clone()),
+        }
+    }
+    let contents = html! {
+        nav aria-label="On this page" {
+            ul { @for (id, words) in &sections { li { a href={ "#" (id) } { (words) } } } }
+        }
+    };
+    let mut content = contents.into_string();
+    pulldown_cmark::html::push_html(&mut content, made.into_iter());
+    (title, content)
+}
+
+/// The start of an element that takes the focus.
+fn open(element: &str, name: &str) -> Event<'static> {
+    Event::Html(format!("<{element} tabindex=\"0\" role=\"group\" aria-label=\"{name}\">").into())
+}
+
+fn language<'a>(kind: &'a CodeBlockKind<'_>) -> &'a str {
+    match kind {
+        CodeBlockKind::Fenced(name) if **name != *"text" => name,
+        _ => "Example",
+    }
+}
+
+/// The text of a heading, from its content on.
+fn words(events: &[Event<'_>]) -> String {
+    let inside = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
+    let words = inside.map(|event| match event {
+        Event::Text(words) | Event::Code(words) => words.as_ref(),
+        _ => "",
+    });
+    words.collect()
+}
+
+/// The id of a heading, as GitHub makes it, so that the links of the source work.
+fn anchor(heading: &str) -> String {
+    let heading = heading.to_lowercase().replace(' ', "-");
+    heading.chars().filter(|character| character.is_alphanumeric() || matches!(character, '-' | '_')).collect()
+}
+
+/// The address that a link of the source has here; `None` for a page that is only in the repository.
+fn target(link: &CowStr<'_>, calls: &BTreeSet<&str>) -> Option<String> {
+    if link.starts_with('#') || link.starts_with("https://") {
+        return Some(link.to_string());
+    }
+    let (file, section) = link.split_once('#').unwrap_or((link, ""));
+    if file == "reference.md" {
+        let call = calls.iter().find(|call| call.to_lowercase() == section)?;
+        return Some(format!("/docs/{call}"));
+    }
+    let (_, page) = GUIDES.iter().find(|(name, _)| *name == file)?;
+    Some(if section.is_empty() { (*page).to_owned() } else { format!("{page}#{section}") })
+}

@@ -1,0 +1,95 @@
+//! The documentation: an index, a page for each call of the API, and guides. The build script makes their content, so that
+//! the function reads no table and parses nothing. The pages need no script and no session.
+
+use std::sync::Arc;
+
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    http::{Call, Fault, Function, NoCallers, Public, Reply, Route, Typed, Wire, page::Page},
+    presentation::docs::{Docs, INDEX, RECEIVING},
+};
+use maud::{Markup, PreEscaped, html};
+
+/// A page: its path, its title and its content.
+type Made = (&'static str, &'static str, &'static str);
+
+/// The pages, from the build script.
+const PAGES: &[Made] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
+
+/// Stands for the address of the API in the content of a page.
+const API: &str = "%API%";
+
+/// The dependencies of the routes.
+pub struct App {
+    docs: Docs,
+}
+
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let app = App { docs: Docs::from_env(env)? };
+    Function::new(Wire::Page, env, &Aws::new(env)?, app, [index(), page()])
+}
+
+fn index() -> Route<App, NoCallers> {
+    Route::get(INDEX, Public, |_, _| Ok(()), open_index)
+        .summary("Shows the documentation of the API, or redirects to `DOCS_URL`.")
+        .redirects()
+}
+
+fn page() -> Route<App, NoCallers> {
+    Route::get("/docs/{page}", Public, |_, fields| Ok(fields.typed(&[PAGE])), open)
+        .summary("Shows the fields, the response and the errors of a call, or a guide, or redirects to `DOCS_URL`.")
+        .faults(&[Fault::NotFound])
+        .redirects()
+}
+
+/// The variable of a page's path.
+const PAGE: (&str, &str) =
+    ("page", "The `operationId` of a call; `receiving` for the guide for receivers, `job-events` for producers.");
+
+async fn open_index(app: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
+    show(&app, &call, INDEX)
+}
+
+async fn open(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
+    show(&app, &call, &format!("{INDEX}/{}", link.get("page")))
+}
+
+/// The page at `path`, or a redirect if the deployment has its documentation elsewhere.
+fn show(app: &App, call: &Call<()>, path: &str) -> Result<Reply> {
+    if let Some(to) = app.docs.elsewhere() {
+        return Ok(Reply::Redirect { to: to.to_owned(), cookies: Vec::new() });
+    }
+    let Some((_, title, content)) = PAGES.iter().find(|(known, ..)| *known == path) else {
+        return missing(call).map(Reply::from);
+    };
+    let api = html! { (call.base) }.into_string();
+    let content = PreEscaped(content.replace(API, &api));
+    Ok(Page::new(*title, content).within(frame(path)).public().into())
+}
+
+fn missing(call: &Call<()>) -> Result<Page> {
+    let missing = Error::NotFound("Page not found");
+    if !call.takes_html() {
+        return Err(missing);
+    }
+    let content = html! {
+        p { "The documentation has no page at this address. The link may be old or incomplete." }
+        p { a href=(INDEX) { "View all pages of the documentation" } }
+    };
+    Ok(Page::new("Page not found", content).within(frame("")).refused(Some(missing)))
+}
+
+/// The header of the documentation, which readers open with and without a session.
+fn frame(here: &str) -> Markup {
+    html! {
+        nav aria-label="Documentation" {
+            @for (path, name) in [(INDEX, "Documentation"), (RECEIVING, "Receiving webhooks")] {
+                a href=(path) aria-current=[(path == here).then_some("page")] { (name) }
+            }
+            a href="/console" { "Console" }
+        }
+    }
+}
