@@ -8,6 +8,7 @@ use axum::{
     response::{Html, IntoResponse},
     routing::get,
 };
+use chrono::DateTime;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use rustack_ses_core::retrospection::{EmailStore, SentEmail};
 use serde_json::{Value, json};
@@ -69,12 +70,17 @@ fn email(mail: &SentEmail) -> Markup {
     html! {
         article aria-label=(subject) {
             h2 { (subject) }
-            p { "To " (mail.destination.to_addresses.join(", ")) ", " (mail.timestamp) }
+            p { "To " (mail.destination.to_addresses.join(", ")) ", " (readable(&mail.timestamp)) }
             iframe title=(subject) sandbox="allow-popups allow-popups-to-escape-sandbox"
                 srcdoc={ "<base target=_blank>" (html) } {}
             details { summary { "Plain text" } pre { (text) } }
         }
     }
+}
+
+/// The time of an email, without the fractions of the second.
+fn readable(at: &str) -> String {
+    DateTime::parse_from_rfc3339(at).map_or(at.to_owned(), |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 fn newest_first(mail: &EmailStore) -> Vec<SentEmail> {

@@ -36,6 +36,19 @@ test("the pages for everybody", { skip: here.skip }, async (t) => {
   t.diagnostic(`pages looked at: ${person.seen}`);
 });
 
+test("the documentation", { skip: here.skip }, async (t) => {
+  const person = await Person.sitsDown(t, here);
+  await person.opens("/docs");
+  await person.looks("the index of the documentation");
+  for (const page of ["webhooksCreate", "postApiKeyCreate", "receiving", "job-events"]) {
+    await person.opens(`/docs/${page}`);
+    await person.looks(`the documentation, ${page}`);
+  }
+  await person.opens("/docs/nope");
+  await person.looks("a page that the documentation does not have", 404);
+  t.diagnostic(`pages looked at: ${person.seen}`);
+});
+
 test("every link of the navigation", { skip: here.skip }, async (t) => {
   const person = await Person.sitsDown(t, here);
   await person.joins("navigation");

@@ -401,7 +401,7 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
                 "Accept invitation",
                 format!("{base}/invite?tenantSlug={slug}&invitationId={id}&token={token}"),
             ),
-            Part::text("The invitation expires in 7 days. To accept it in a terminal, use:"),
+            Part::text("The invitation expires in 7 days. To accept it through the API instead, send:"),
             Part::Facts(vec![("Organization slug", slug.to_string()), ("Invitation ID", id.to_string())]),
         ],
         &[Part::Text(format!(

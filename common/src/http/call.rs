@@ -97,10 +97,10 @@ impl<C> Call<C> {
         self.request.takes_html()
     }
 
-    /// Whether the path begins with `prefix`.
+    /// The requested path.
     #[must_use]
-    pub fn is_below(&self, prefix: &str) -> bool {
-        self.request.path.starts_with(prefix)
+    pub fn path(&self) -> &str {
+        &self.request.path
     }
 
     /// The first header of this name, if it is text.

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use text::Untrusted;
 
 pub use self::{
-    form::{Field, Form, TICKED},
+    form::{Choice, Field, Form, TICKED},
     json::pretty,
 };
 use super::{
@@ -172,9 +172,10 @@ impl Page {
 
     fn html(&self, service: &str) -> Markup {
         let is_error = self.refused.is_some() && !self.is_done;
+        // A check mark, and an exclamation mark in a circle.
         let mark = match self.is_done {
-            true => Some("✓"),
-            false => is_error.then_some("!"),
+            true => Some(("good", "M2 8.5 6 12.5 14 4")),
+            false => is_error.then_some(("bad", "M8 1.5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 1 0 0-13M8 4.5v4M8 11v.5")),
         };
         html! {
             (DOCTYPE)
@@ -194,7 +195,9 @@ impl Page {
                     }
                     main #main .wide[self.frame.is_some()] {
                         h1 {
-                            @if let Some(mark) = mark { span aria-hidden="true" { (mark) " " } }
+                            @if let Some((kind, shape)) = mark {
+                                svg .mark.(kind) viewBox="0 0 16 16" aria-hidden="true" { path d=(shape) {} } " "
+                            }
                             (self.title)
                         }
                         (self.content)

@@ -15,13 +15,15 @@ use common::{
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, visible},
     },
+    paging::{Order, Paging},
     timestamp::Timestamp,
 };
 use maud::{Markup, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, columns, console, day, go_on, minute, tick},
+    device,
+    frame::{NO_FORM, Sent, columns, console, day, go_on, minute, role_name, tick},
 };
 
 const HERE: &str = "/console/account";
@@ -36,8 +38,8 @@ const FIELDS: [(&str, &str); 6] = [
     ("sure", "`leave` and `delete`: `yes` from the checkbox that confirms the action."),
 ];
 
-/// The forms that show their own errors.
-const FORMS: [&str; 3] = ["password", "leave", "delete"];
+/// The forms that show their own errors. The only member has no form to leave.
+const FORMS: [&str; 3] = ["leave", "password", "delete"];
 
 const DONE: [(&str, &str); 5] = [
     ("mailed", "Confirmation email sent. Its link works for 24 hours."),
@@ -141,26 +143,33 @@ fn gone(call: &Call<SignedIn>) -> Reply {
 async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
     let SignedIn { user, session } = caller;
     let sessions = async { app.sessions.list(user, Timestamp::now()).await };
-    let (frame, mut sessions) = tokio::try_join!(console(app, user, HERE), sessions)?;
+    let members = app.members.list(&user.organization, Paging::first(1), Order::Ascending);
+    let (frame, mut sessions, (_, members)) = tokio::try_join!(console(app, user, HERE), sessions, members)?;
+    let is_alone = members <= 1;
     // The list is eventually consistent, so it may lack the current session.
     if sessions.iter().all(|listed| listed.id != session.id) {
         sessions.insert(0, session.clone());
     }
     let content = html! {
-        (sent.news(&DONE, &FORMS))
+        (sent.news(&DONE, FORMS.get(usize::from(is_alone)..).unwrap_or_default()))
         (profile(user))
         h2 { "Sessions" }
         (listed(&sessions, session))
         h2 { "Change your password" }
         p { "All other sessions end. Your API keys keep working." }
         (password_form(&sent))
-        h2 { "Leave the organization" }
-        p { "An account belongs to one organization, so leaving it deletes your account. Your API keys stop working." }
-        (leave_form(&sent))
+        @if !is_alone {
+            h2 { "Leave the organization" }
+            p { "An account belongs to one organization, so leaving it deletes your account. Your API keys stop working." }
+            (leave_form(&sent))
+        }
         h2 { "Delete your account" }
         p {
-            "Your sessions and API keys end immediately. If you are the only member, the organization is deleted too, \
-             with its endpoints, deliveries and invitations."
+            "Your sessions and API keys end immediately."
+            @if is_alone {
+                " You are the only member, so the organization is deleted too, with its endpoints, deliveries and \
+                 invitations."
+            }
         }
         (delete_form(&sent))
     };
@@ -176,7 +185,7 @@ fn profile(user: &User) -> Markup {
                 (user.email) " "
                 @if user.email_verified { span .state.good { "✓ Confirmed" } } @else { span .state.wait { "! Not confirmed" } }
             }
-            dt { "Role" } dd { (user.role.as_str()) }
+            dt { "Role" } dd { (role_name(user.role)) }
         }
         @if !user.email_verified {
             div .notice {
@@ -197,14 +206,15 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
             (columns(&["Device", "IP address", "Started", "Last seen", ""]))
             tbody {
                 @for session in sessions {
-                    @let agent = visible(session.agent.as_deref().unwrap_or("Unknown"));
+                    @let agent = session.agent.as_deref().map(visible);
+                    @let device = session.agent.as_deref().map_or("Unknown".into(), |agent| device::name(agent));
                     tr {
-                        td data-label="Device" { (agent) }
+                        td data-label="Device" { span title=[agent] { (visible(&device)) } }
                         td data-label="IP address" { (visible(session.address.as_deref().unwrap_or("Unknown"))) }
                         td data-label="Started" { (minute(session.created_at)) }
                         td data-label="Last seen" { (day(session.seen_on)) }
                         td {
-                            @if session.id == own.id { span .state.good { "✓ This session" } } @else { (end_form(session, &agent)) }
+                            @if session.id == own.id { span .state.good { "✓ This session" } } @else { (end_form(session, &visible(&device))) }
                         }
                     }
                 }
@@ -247,7 +257,7 @@ fn leave_form(sent: &Sent) -> Markup {
     let form = Form {
         id: "leave",
         button: "Leave organization",
-        is_secondary: true,
+        is_danger: true,
         hidden: &[("action", "leave")],
         fields: &[Field::tick("sure", "Leave the organization and delete my account")],
         error: sent.error("leave"),
@@ -260,7 +270,7 @@ fn delete_form(sent: &Sent) -> Markup {
     let form = Form {
         id: "delete",
         button: "Delete account",
-        is_secondary: true,
+        is_danger: true,
         hidden: &[("action", "delete")],
         fields: &[Field::password("password", "Password"), Field::tick("sure", "Permanently delete my account")],
         error: sent.error("delete"),

@@ -14,6 +14,10 @@ use crate::app::App;
 const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\" fill=\"none\" stroke=\"#4a86f7\" stroke-width=\"2\" \
                     stroke-linecap=\"round\"><path d=\"M10 2v7.5a3.5 3.5 0 0 1-7 0V7l2.5 2.5\"/><circle cx=\"10\" cy=\"2.5\" r=\"1.5\"/></svg>";
 
+/// The pages that people mean by an address that they type.
+const MEANT: [(&str, &str); 3] =
+    [("/signup", "/signin?mode=signup"), ("/login", "/signin"), ("/console/endpoints", "/console")];
+
 /// The message for a `GET` of a path that may be a call of the API.
 const OF_API: &str = "Not found. Calls under /v1 use POST";
 
@@ -30,13 +34,16 @@ async fn draw(_: Arc<App>, _: Call<()>, (): ()) -> Result<Reply> {
     Ok(Reply::Svg(ICON))
 }
 
-async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Page> {
+async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {
     if !call.takes_html() {
-        return Err(Error::NotFound(if call.is_below("/v1/") { OF_API } else { "Not Found" }));
+        return Err(Error::NotFound(if call.path().starts_with("/v1/") { OF_API } else { "Not Found" }));
+    }
+    if let Some((_, page)) = MEANT.iter().find(|(typed, _)| *typed == call.path()) {
+        return Ok(Reply::Redirect { to: (*page).to_owned(), cookies: Vec::new() });
     }
     let content = html! {
         p { "There is no page at this address. The link may be old or incomplete." }
         p { a href="/console" { "Go to the console" } " or " a href="/docs" { "read the documentation" } "." }
     };
-    Ok(Page::new("Page not found", content).refused(Some(Error::NotFound("Not Found"))))
+    Ok(Page::new("Page not found", content).refused(Some(Error::NotFound("Not Found"))).into())
 }

@@ -1,7 +1,10 @@
 //! Parts that the console's pages share: notices, row forms, table heads and times.
 
 use common::{
-    accounts::{organizations::Organization, users::User},
+    accounts::{
+        organizations::Organization,
+        users::{Role, User},
+    },
     error::{Error, Result},
     http::{
         Reply, Typed,
@@ -103,20 +106,22 @@ pub(crate) struct RowForm<'a> {
     /// The effect of the button, in a sentence.
     pub(crate) says: &'static str,
     pub(crate) button: &'static str,
+    /// Whether the button destroys something.
+    pub(crate) is_danger: bool,
     pub(crate) hidden: &'a [(&'static str, &'a str)],
 }
 
 impl Render for RowForm<'_> {
     fn render(&self) -> Markup {
-        let Self { fold, about, says, button, hidden } = self;
+        let Self { fold, about, says, button, is_danger, hidden } = self;
         let about = visible(about);
         html! {
-            details {
+            details .act {
                 summary aria-label={ (fold) ": " (about) } { (fold) }
                 form method="post" action="?" {
                     p .soft { (says) }
                     @for (name, value) in *hidden { input type="hidden" name=(name) value=(value); }
-                    button aria-label={ (button) ": " (about) } { (button) }
+                    button .danger[*is_danger] aria-label={ (button) ": " (about) } { (button) }
                 }
             }
         }
@@ -129,6 +134,14 @@ pub(crate) fn columns(names: &[&str]) -> Markup {
         thead {
             tr { @for name in names { @if name.is_empty() { td {} } @else { th scope="col" { (name) } } } }
         }
+    }
+}
+
+/// The name of a role.
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "Owner",
+        Role::Member => "Member",
     }
 }
 

@@ -16,7 +16,7 @@ use common::{
 };
 use maud::html;
 
-use crate::app::App;
+use crate::{app::App, frame::role_name};
 
 const LINK: [(&str, &str); 3] = [
     ("tenantSlug", "The slug of the organization, from the link in the email."),
@@ -103,7 +103,7 @@ async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option
         (facts(&[
             ("Organization", organization.name.as_str()),
             ("Invited by", inviter),
-            ("Your role", invitation.role.as_str()),
+            ("Your role", role_name(invitation.role)),
             ("Your email", &email),
         ]))
         @if let Some(visitor) = visitor {

@@ -173,6 +173,7 @@ fn delete_form(key: &KeyRecord) -> Markup {
         about: key.name.as_str(),
         says: "Requests with this key are refused immediately.",
         button: "Delete key",
+        is_danger: true,
         hidden: &[("action", "delete"), ("keyId", &id)],
     };
     html! { (delete) }

@@ -11,6 +11,7 @@ use crate::app::App;
 
 mod account;
 mod app;
+mod device;
 mod elsewhere;
 mod frame;
 mod health;

@@ -7,7 +7,7 @@ use common::{
     error::{Error, Result},
     http::{
         Call, Fault, Public, Route, Typed,
-        page::{Field, Form, Page},
+        page::{Field, Form, Page, visible},
     },
     timestamp::Timestamp,
 };
@@ -74,7 +74,7 @@ async fn request(app: &App, call: &Call<()>, form: &Typed) -> Result<Page> {
         app.resets.request(&email, call.client, &call.base, Timestamp::now()).await
     };
     match requested.await {
-        Ok(()) => Ok(sent()),
+        Ok(()) => Ok(sent(form.get("email"))),
         Err(error) if error.is_ours() => Err(error),
         Err(error) => Ok(ask(form, Some(error))),
     }
@@ -103,9 +103,13 @@ fn ask(form: &Typed, error: Option<Error>) -> Page {
 }
 
 /// The page after a request. It is the same for an address without an account.
-fn sent() -> Page {
+fn sent(address: &str) -> Page {
     let content = html! {
-        p { "If this address has an account, we sent it a link. The link works once and expires in 1 hour." }
+        p {
+            "If " strong { (visible(address.trim())) } " has an account, we sent it a link. The link works once and expires \
+             in 1 hour."
+        }
+        p { a href="/reset-password" { "Use another address" } " or " a href="/signin" { "go back to the sign-in" } "." }
     };
     Page::new("Check your email", content).done()
 }

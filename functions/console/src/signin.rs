@@ -283,6 +283,7 @@ fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>,
     let content = html! {
         @if form.get("did") == "gone" { div .notice.good role="status" { p { "Your account has been deleted." } } }
         @if for_client { p { "A command-line client wants to sign in. Sign in here first, then review its request." } }
+        @if !for_client { (purpose()) }
         (sign_in)
         p { a href="/reset-password" { "Forgot your password?" } }
         p { "No account yet? " a href=(address(form, "signup")) { "Sign up" } }
@@ -316,10 +317,21 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
         ..Form::default()
     };
     let content = html! {
+        (purpose())
         (sign_up)
         p { "Already have an account? " a href=(address(form, "signin")) { "Sign in" } }
     };
     Page::new("Sign up", content).refused(error)
+}
+
+/// The purpose of the service, for visitors who have not heard of it.
+fn purpose() -> Markup {
+    html! {
+        p {
+            "Get a signed webhook when a job of your organization completes or fails. The jobs run on the platform of this \
+             service's operator, which reports them; you only add the addresses that receive the webhooks."
+        }
+    }
 }
 
 fn signed_in(user: &User, link: &Typed) -> Page {

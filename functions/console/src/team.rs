@@ -12,7 +12,7 @@ use common::{
     error::{Error, Result},
     http::{
         Call, DID, Fault, MOST_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
-        page::{Field, Form, Page, visible},
+        page::{Choice, Field, Form, Page, visible},
     },
     id::{InvitationId, UserId},
     paging::{Order, Paging},
@@ -22,7 +22,7 @@ use maud::{Markup, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, minute, unverified},
+    frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, minute, role_name, unverified},
 };
 
 const PART: (&str, &str) = ("part", "The page of the list of members to show. The default is the first.");
@@ -41,13 +41,13 @@ const FIELDS: [(&str, &str); 5] = [
 const DONE: [(&str, &str); 4] = [
     ("role", "Role changed."),
     ("removed", "Member removed. Their account is deleted, and their sessions and API keys no longer work."),
-    ("invited", "Invitation sent. It expires in 7 days."),
+    ("invited", "Invitation sent. It expires in 7 days, and replaces an earlier one to the same address."),
     ("canceled", "Invitation canceled."),
 ];
 
-const ROLES: [(&str, &str); 2] = [
-    ("member", "Member: can use the API, manage endpoints, and manage own API keys"),
-    ("owner", "Owner: also manages members, all keys and settings"),
+const ROLES: [Choice<'_>; 2] = [
+    Choice { value: "member", label: "Member", hint: "Uses the API, and manages endpoints and their own API keys" },
+    Choice { value: "owner", label: "Owner", hint: "Also manages members, all API keys and settings" },
 ];
 
 pub(crate) fn show() -> Route<App> {
@@ -214,12 +214,13 @@ impl Team<'_> {
             Role::Member => ("Change to owner", "Owners manage members, all keys and settings.", "owner"),
         };
         let hidden = [("action", "role"), ("memberId", &*id), ("role", role)];
-        let change = RowForm { fold, about: &about, says, button: "Change role", hidden: &hidden };
+        let change = RowForm { fold, about: &about, says, button: "Change role", is_danger: false, hidden: &hidden };
         let remove = RowForm {
             fold: "Remove",
             about: &about,
             says: "This deletes their account. Their sessions and API keys stop working.",
             button: "Remove member",
+            is_danger: true,
             hidden: &[("action", "remove"), ("memberId", &id)],
         };
         let is_own = member.id == self.user.id;
@@ -262,8 +263,8 @@ impl Team<'_> {
 fn badge(role: Role) -> Markup {
     html! {
         @match role {
-            Role::Owner => span .state.good { "★ Owner" },
-            Role::Member => span .state { "○ Member" },
+            Role::Owner => span .state.good { "★ " (role_name(role)) },
+            Role::Member => span .state { "○ " (role_name(role)) },
         }
     }
 }
@@ -275,12 +276,14 @@ fn cancel_form(invited: &Invited) -> Markup {
         about: &about,
         says: "The link in the email stops working.",
         button: "Cancel invitation",
+        is_danger: true,
         hidden: &[("action", "cancel"), ("invitationId", &id)],
     };
     html! { (cancel) }
 }
 
 fn invite_form(sent: &Sent) -> Markup {
+    let role = Some(sent.typed("invite", "role")).filter(|role| !role.is_empty()).unwrap_or("member");
     let invite = Form {
         id: "invite",
         button: "Send invitation",
@@ -288,7 +291,7 @@ fn invite_form(sent: &Sent) -> Markup {
         fields: &[
             Field::email("email", "Email", "off", sent.typed("invite", "email"))
                 .hint("An address without an account. The invited person creates one to accept"),
-            Field::select("role", "Role", &ROLES, sent.typed("invite", "role")),
+            Field::radios("role", "Role", &ROLES, role),
         ],
         error: sent.error("invite"),
         ..Form::default()

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use common::{
-    accounts::{email::Email, mail::unhurried, users::User},
+    accounts::{
+        email::Email,
+        mail::unhurried,
+        users::{Role, User},
+    },
     error::Result,
     http::{
         Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
@@ -20,6 +24,9 @@ use crate::{
 };
 
 const HERE: &str = "/console/welcome";
+
+/// The notice for a visitor who goes on too early.
+const UNCONFIRMED: &str = "unconfirmed";
 
 const DONE: [(&str, &str); 2] = [
     ("mailed", "Email sent. Its link works for 24 hours."),
@@ -54,8 +61,9 @@ pub(crate) fn submit() -> Route<App> {
         .redirects()
 }
 
-async fn open(_: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Reply> {
-    Ok(page(&call.caller.user, Sent::link(link)))
+async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Reply> {
+    let is_early = link.get("did") == UNCONFIRMED;
+    Ok(page(&app, &call.caller.user, is_early, Sent::link(link)))
 }
 
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
@@ -66,7 +74,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     };
     match done {
         Ok(reply) => Ok(reply),
-        Err(error) => Ok(page(&call.caller.user, Sent::refused(form, error)?)),
+        Err(error) => Ok(page(&app, &call.caller.user, false, Sent::refused(form, error)?)),
     }
 }
 
@@ -88,24 +96,32 @@ async fn replace(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply
     Ok(go_on(HERE, "replaced"))
 }
 
-fn page(user: &User, sent: Sent) -> Reply {
+fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
     if user.email_verified {
         return Reply::Redirect { to: "/console".to_owned(), cookies: Vec::new() };
     }
     let to = user.email_to_verify();
     let content = html! {
         (sent.news(&DONE, &[REPLACE]))
+        @if is_early {
+            div .notice.bad role="status" { p { "Your address is not confirmed yet. Open the link in the email first." } }
+        }
         p { "Your account is created, and you are signed in. We sent a link to " strong { (to) } "." }
-        p { "Open it to confirm your address. After that, you can add endpoints, create API keys and invite teammates." }
+        p {
+            "Open it to confirm your address. After that, you can add endpoints"
+            @if user.role == Role::Owner { ", create API keys and invite teammates." } @else { " and create API keys." }
+        }
         @if *to != user.email { p { "Until you do, you sign in with " strong { (user.email) } "." } }
-        p { "If it has not arrived after a few minutes, look into the spam folder, or:" }
+        p { "If it has not arrived after a few minutes, check the spam folder, or:" }
         (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
         details open[sent.error(REPLACE).is_some()] {
             summary { "Wrong address?" }
             @if user.chose_email { (replace_form(&sent)) }
             @else { p { "Ask the person who invited you for an invitation to the right address." } }
         }
-        p { "Confirmed? " a href="/console" { "Open the console" } }
+        p { a .button href={ "?did=" (UNCONFIRMED) } { "Continue after confirming" } }
+        p { a href=(app.docs.as_str()) { "Documentation" } }
+        (Form { id: "out", to: "/signin", button: "Sign out", is_secondary: true, hidden: &[("action", "sign-out")], ..Form::default() })
     };
     Page::new("Confirm your email address", content).refused(sent.refused).into()
 }

@@ -19,7 +19,9 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     main{max-width:60rem;margin:2rem auto;padding:0 1rem}input,select,button{font:inherit}\
     pre{white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
     th,td{text-align:left;padding:.25rem 1rem .25rem 0;vertical-align:top;overflow-wrap:anywhere}\
-    form{display:inline}article{border-top:1px solid #888}";
+    form{display:inline}article{border-top:1px solid #888}input,select{max-width:100%;box-sizing:border-box}\
+    @media (max-width:44rem){thead{position:absolute;left:-100rem}table,tbody,tr,td{display:block}\
+    tr{padding:.5rem 0;border-top:1px solid #888}td{padding:.125rem 0}}";
 
 /// The headers of the pages for people, except that the style has no hash here. Browsers cache nothing.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [

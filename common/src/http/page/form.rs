@@ -57,6 +57,15 @@ pub const TICKED: &str = "yes";
 /// The kinds of field that are not `input` elements.
 const AREA: &str = "textarea";
 const SELECT: &str = "select";
+const RADIO: &str = "radio";
+
+/// A value to choose, with what it means.
+#[derive(Clone, Copy)]
+pub struct Choice<'a> {
+    pub value: &'a str,
+    pub label: &'a str,
+    pub hint: &'a str,
+}
 
 /// A field to fill in.
 #[derive(Clone, Copy)]
@@ -71,6 +80,7 @@ pub struct Field<'a> {
     /// Whether the label omits "(optional)", because all fields of the form are optional.
     is_filter: bool,
     options: &'a [(&'a str, &'a str)],
+    choices: &'a [Choice<'a>],
 }
 
 impl<'a> Field<'a> {
@@ -87,6 +97,7 @@ impl<'a> Field<'a> {
             is_optional: false,
             is_filter: false,
             options: &[],
+            choices: &[],
         }
     }
 
@@ -100,6 +111,12 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn select(name: &'static str, label: &'static str, options: &'a [(&'a str, &'a str)], value: &'a str) -> Self {
         Self { kind: SELECT, options, ..Self::text(name, label, "off", value) }
+    }
+
+    /// A choice between a few values, all visible with their hints.
+    #[must_use]
+    pub fn radios(name: &'static str, label: &'static str, choices: &'a [Choice<'a>], value: &'a str) -> Self {
+        Self { kind: RADIO, choices, ..Self::text(name, label, "off", value) }
     }
 
     /// An email address.
@@ -164,7 +181,7 @@ impl<'a> Field<'a> {
     /// Renders the field for the form with this id, with its issues in `error`.
     #[must_use]
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
-        let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options } = *self;
+        let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options, choices } = *self;
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
@@ -178,6 +195,23 @@ impl<'a> Field<'a> {
                         aria-describedby=[is_wrong.then_some(&wrong)] aria-invalid=[is_wrong.then_some("true")]
                         required[!is_optional] autofocus[is_first];
                     label for=(id) { (label) }
+                    @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
+                }
+            };
+        }
+        if kind == RADIO {
+            return html! {
+                fieldset .field aria-describedby=[is_wrong.then_some(&wrong)] {
+                    legend { (label) }
+                    @for Choice { value: choice, label, hint } in choices {
+                        @let id = format!("{id}-{choice}");
+                        div .choice {
+                            input id=(id) name=(name) type=(RADIO) value=(choice) checked[*choice == value] required
+                                aria-describedby={ (id) "-hint" };
+                            label for=(id) { (label) }
+                            p .hint id={ (id) "-hint" } { (hint) }
+                        }
+                    }
                     @if is_wrong { p .error id=(wrong) { (issues.join(". ")) "." } }
                 }
             };

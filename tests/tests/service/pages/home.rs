@@ -51,7 +51,7 @@ async fn other_paths_without_a_route_are_still_not_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn browsers_get_a_page_where_there_is_none_and_programs_json() {
     let world = World::start().await;
-    for path in ["/console/endpoints", "/console/endpoints/x/y", "/sigin", "/v1/webhooks/list", "/a/b%zz"] {
+    for path in ["/console/endpoints/x/y", "/sigin", "/signup/x", "/v1/webhooks/list", "/a/b%zz"] {
         let page = world.open(&world.url(path)).await;
         assert_eq!(
             (page.status, page.headers["content-type"].as_bytes()),
@@ -61,6 +61,29 @@ async fn browsers_get_a_page_where_there_is_none_and_programs_json() {
         let json = world.send(world.http.get(world.url(path))).await;
         let message = if path.starts_with("/v1/") { "Not found. Calls under /v1 use POST" } else { "Not Found" };
         assert_eq!((json.status, &json.body["message"]), (404, &Value::from(message)), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_that_people_type_lead_to_their_pages() {
+    let world = World::start().await;
+    for (typed, page) in [
+        ("/signup", "/signin?mode=signup"),
+        ("/login", "/signin"),
+        ("/login/", "/signin"),
+        ("/console/endpoints", "/console"),
+    ] {
+        assert_eq!(location(&world.open(&world.url(typed)).await), page, "{typed}");
+        assert_eq!(world.send(world.http.get(world.url(typed))).await.status, 404, "a program: {typed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn visitors_learn_the_purpose_of_the_service() {
+    let world = World::start().await;
+    for path in ["/signin", "/signin?mode=signup"] {
+        let page = world.open(&world.url(path)).await;
+        assert!(page.page().contains("signed webhook when a job of your organization"), "{}", page.page());
     }
 }
 

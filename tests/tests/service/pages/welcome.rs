@@ -30,6 +30,34 @@ async fn a_new_account_sees_where_the_link_was_sent_and_resends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn going_on_before_confirming_is_answered() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let (cookie, early) = (cookie(&account), format!("{PAGE}?did=unconfirmed"));
+    let page = open(&world, &cookie, PAGE).await;
+    assert!(page.page().contains("href=\"?did=unconfirmed\"") && page.page().contains("href=\"/docs\""));
+    assert!(page.page().contains(">Sign out</button>") && page.page().contains("invite teammates"));
+    let answered = "Your address is not confirmed yet.";
+    assert!(!page.page().contains(answered) && open(&world, &cookie, &early).await.page().contains(answered));
+    world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
+    assert_eq!(location(&open(&world, &cookie, &early).await), "/console");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invited_member_is_not_promised_what_owners_do() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let invited = json!({"email": "al@example.com", "role": "member", "organizationId": owner.id});
+    let invited = world.cli(&owner.cookie, "organization/invite-member", invited).await.body;
+    let fields = json!({
+        "invitationId": invited["id"], "tenantSlug": owner.slug, "name": "Al", "password": PASSWORD,
+    });
+    let account = world.rpc("", "auth/acceptInviteAndSignup", fields).await.ok().clone();
+    let page = open(&world, &cookie(&account), PAGE).await;
+    assert!(page.page().contains("create API keys.") && !page.page().contains("invite teammates"), "{}", page.page());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn too_many_resends_are_refused_on_the_page() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
