@@ -15,7 +15,7 @@ sysroot=$(rustc --print sysroot)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH CARGO_INCREMENTAL=0
 
-# Zig links against an old glibc, wherever it runs, and brings a C compiler and the system libraries of all targets.
+# Zig links against an old glibc on any machine, and includes a C compiler and the system libraries of all targets.
 pins=(cargo-zigbuild==0.24.1 ziglang==0.17.1)
 tools=$target/tools/$(cksum <<< "${pins[*]}" | cut -d ' ' -f 1)
 if [ ! -e "$tools/complete" ]; then
@@ -26,8 +26,8 @@ fi
 zig=$(echo "$tools"/lib/python3*/site-packages/ziglang)
 export PATH=$tools/bin:$PATH CARGO_ZIGBUILD_CACHE_DIR=$target/zigbuild ZIG_GLOBAL_CACHE_DIR=$target/zig
 
-# No path of this machine ends up in a binary. The sources of the standard library, where they are here, get the name that
-# they have in what Rust has built of them. Debian's are behind a link.
+# No path of this machine ends up in a binary. Paths of the standard library's sources, if they are installed, are
+# mapped to those in Rust's own builds of it. Debian installs them behind a symbolic link.
 sources=$sysroot/lib/rustlib/src/rust
 name=/rustc/$(rustc --verbose --version | sed -n 's/^commit-hash: //p')
 RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sources=$name"
@@ -35,7 +35,7 @@ RUSTFLAGS+=" --remap-path-prefix=$(readlink --canonicalize "$sources")=$name --r
 CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$root=."
 export RUSTFLAGS CFLAGS
 
-# Builds for a target: cross TARGET ARGUMENT... A glibc's version may follow the target's name.
+# Builds for a target: cross TARGET ARGUMENT... The target may end with a glibc version.
 cross() {
   local rust=${1%.2.*} flags=$RUSTFLAGS
   local build=(cargo zigbuild --locked --release --target-dir "$target" --target "$1")

@@ -8,7 +8,7 @@ of `listen`.
 import http.client, http.server, json, os, queue, re, shutil, subprocess, sys, tempfile, threading, urllib.parse
 
 LOCAL, *COMMAND = sys.argv[1:]
-# An emulator takes its time to start.
+# An emulator starts slowly.
 PATIENCE = 120
 
 
@@ -92,7 +92,7 @@ def use(stack):
     try:
         signature, body = Program.events.get(timeout=PATIENCE)
         assert signature.startswith("v1,") and body["result"] == {"answer": 42}, (signature, body)
-        # `listen` settles the delivery after the program's answer.
+        # `listen` settles the delivery after the program's response.
         for _ in range(PATIENCE):
             deliveries = json.loads(fanfare("--json", "deliveries", "list", "--status", "delivered"))["deliveries"]
             if deliveries or listen.poll() is not None:

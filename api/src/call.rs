@@ -1,18 +1,18 @@
-//! Calls: the fields of a route's input, its path and its answer.
+//! Calls: the fields of a route's input, its path and its response.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The maximum number of elements or members of a field: each can have an issue in the answer.
+/// The maximum number of elements or members of a field: each can have an issue in the response.
 pub const MAX_ELEMENTS: usize = 100;
 
 /// A call of a route, with its fields.
 pub trait Call: Serialize {
-    /// The path of the route. Routes under `/v1` take and return their values in the envelope.
+    /// The path of the route. Routes under `/v1` accept and return their values in the envelope.
     const PATH: &'static str;
     /// Whether the route is a `GET`.
     const IS_GET: bool;
-    /// The answer.
+    /// The response.
     type Answer: DeserializeOwned;
 }
 

@@ -179,8 +179,8 @@ pub struct Attempt {
     #[schemars(with = "u16")]
     #[schemars(extend("examples" = [308]))]
     pub status_code: Option<u16>,
-    /// The cause of the failure, in words for people, as far as it is known: such as an expired certificate, or the URL
-    /// that a redirect leads to. The words may change; `outcome` does not.
+    /// The cause of the failure, if it is known, such as an expired certificate or the target of a redirect. The
+    /// wording may change; `outcome` does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["The receiver redirected the request to https://example.com/new"]))]
@@ -267,7 +267,7 @@ pub struct Counted {
     /// The number of failed deliveries by the reason for the failure of their last attempt, most frequent first. If
     /// `complete_since` is present, only of those that were created since then.
     pub failures: Vec<FailureReason>,
-    /// The deliveries that are not delivered now, whenever they were created.
+    /// All deliveries that are currently undelivered, regardless of when they were created.
     pub open: OpenDeliveries,
     /// The latest failed attempt at an existing endpoint, accurate to a minute; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -285,7 +285,7 @@ pub struct Counts {
     pub pending: u32,
     /// The number of deliveries that succeeded.
     pub delivered: u32,
-    /// The number of deliveries that failed permanently, without tests.
+    /// The number of deliveries that failed permanently, not counting tests.
     pub failed: u32,
     /// The number of deliveries that are held because their endpoint is inactive, or until a program receives them.
     pub held: u32,
@@ -429,7 +429,7 @@ pub struct Results {
 pub struct Settled {
     /// The delivery.
     pub delivery_id: DeliveryId,
-    /// The result: whether the settlement was recorded.
+    /// Whether the settlement was recorded.
     pub result: Open<Verdict>,
     /// The status that the delivery now has; absent if nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]

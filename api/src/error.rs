@@ -50,7 +50,7 @@ names! {
     /// The kind of problem. `invalid_type` means that the field is missing or has the wrong JSON type.
     #[schemars(inline)]
     IssueCode {
-        // The names that zod and so every oRPC client use.
+        // The names of zod, which every oRPC client uses.
         InvalidType = "invalid_type",
         InvalidFormat = "invalid_format",
         TooSmall = "too_small",
@@ -142,12 +142,12 @@ impl fmt::Display for Issue {
     }
 }
 
-/// A reason of a later version is read as none, so that the client still prints the message.
+/// An unknown reason, from a later version, is read as none, so that the client still prints the message.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reason>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.and_then(|name| name.parse().ok()))
 }
 
-/// A code of a later version is read as the most general one, so that the client still prints the rule.
+/// An unknown code, from a later version, is read as the most general one, so that the client still prints the rule.
 fn known_or_format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IssueCode, D::Error> {
     Ok(String::deserialize(deserializer)?.parse().unwrap_or(IssueCode::InvalidFormat))
 }

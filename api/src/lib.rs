@@ -1,5 +1,5 @@
-//! The values of the API: the functions return them, and the client reads them. Each name of a field, a status or a reason
-//! exists once, here, so a renamed one is a compile error on both sides.
+//! The values of the API: the functions return them, and the client reads them. Each name of a field, a status or a
+//! reason is declared only here, so renaming one is a compile error on both sides.
 //!
 //! A call is a struct with the fields that the client sends. Functions parse them one by one, so that the caller gets all
 //! issues at once, under the names in `NAMES`. Answers hold texts, not the domain's types: a value is checked where it

@@ -72,7 +72,7 @@ macro_rules! names {
     )*};
 }
 
-/// A name in an answer. Clients read a name that a later version of the service added as `Later`.
+/// A name in a response. Clients read a name that a later version of the service added as `Later`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 #[serde(untagged)]
 pub enum Open<T> {

@@ -1,4 +1,4 @@
-//! Texts of the API, each a type of its own with the schema of its form.
+//! Texts of the API. Each is a separate type with a schema of its format.
 
 use std::{borrow::Cow, fmt};
 

@@ -5,7 +5,7 @@ use url::{Host, Url};
 /// Parses the address of a local program: `3000`, `:3000/hook`, `localhost:3000` or a URL.
 pub(crate) fn program(text: &str) -> Result<Url, String> {
     let mut url = typed(text, |_| "http")?;
-    // Servers print the address that they are bound to. It is no address to connect to on every platform.
+    // Servers print the address that they are bound to. Some platforms cannot connect to it.
     let is_unspecified = match url.host() {
         Some(Host::Ipv4(address)) => address.is_unspecified(),
         Some(Host::Ipv6(address)) => address.is_unspecified(),
@@ -21,7 +21,7 @@ pub(crate) fn program(text: &str) -> Result<Url, String> {
 pub(crate) fn service(text: &str) -> Result<Url, String> {
     let mut url = typed(text, |url| if is_loopback(url) { "http" } else { "https" })?;
     if url.path() != "/" {
-        return Err(format!("must not have a path: leave out {}", url.path()));
+        return Err(format!("must not have a path: remove {}", url.path()));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must not have a query or a fragment".to_owned());
@@ -47,9 +47,7 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     if let Some(Host::Ipv4(address)) = url.host()
         && !text.contains(&address.to_string())
     {
-        return Err(format!(
-            "has a number as its host, which would be the address {address}: write a name or an address"
-        ));
+        return Err(format!("has a number as its host, which means the address {address}: use a name or an address"));
     }
     Ok(url)
 }
@@ -83,7 +81,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// The host and the port of a URL, for people: `localhost:3000`.
+/// The host and the port of a URL, for display: `localhost:3000`.
 pub(crate) fn host_and_port(url: &Url) -> String {
     let port = url.port_or_known_default().map(|port| format!(":{port}"));
     format!("{}{}", url.host_str().unwrap_or_default(), port.unwrap_or_default())

@@ -34,12 +34,12 @@ pub(crate) async fn run(api: &Api, what: Option<&str>, has_browser: bool, is_jso
     Ok(())
 }
 
-/// Whether the text names a page, rather than an id.
+/// Whether the text is the name of a page rather than an id.
 pub(crate) fn is_page(text: &str) -> bool {
     PAGES.contains(&text)
 }
 
-/// The page of the endpoint or the delivery that is meant.
+/// The page of the chosen endpoint or delivery.
 async fn path_of(api: &Api, typed: &str) -> Result<String, Failure> {
     let endpoint = |id| format!("/console/endpoints/{id}");
     let delivery = |id| format!("/console/deliveries/{id}");
@@ -67,7 +67,7 @@ pub(crate) fn open(page: &Url) {
     let _started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }
 
-/// Whether a person can answer questions.
+/// Whether standard input and output are a terminal.
 pub(crate) fn has_person() -> bool {
     io::stdin().is_terminal()
 }

@@ -20,7 +20,7 @@ use crate::{
 
 /// The time limit of a call. A Lambda function behind an HTTP API has 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(35);
-/// The largest answer, in bytes: above the limit of Lambda.
+/// The largest response, in bytes: above the limit of Lambda.
 const LARGEST: usize = 8 << 20;
 
 /// The caller's credentials. They cannot be printed.
@@ -70,8 +70,8 @@ impl Api {
     pub(crate) fn key_source(&self) -> &'static str {
         match self.caller {
             Caller::Anonymous => "none",
-            Caller::Key(_) => "that of the last login",
-            Caller::KeyOfEnvironment(_) => "that in FANFARE_API_KEY",
+            Caller::Key(_) => "the credentials of the last login",
+            Caller::KeyOfEnvironment(_) => "the key in FANFARE_API_KEY",
             Caller::Session(_) => "a session",
         }
     }
@@ -103,7 +103,7 @@ impl Api {
             serde_json::from_slice(&body)
         };
         answer.map_err(|_other| {
-            let message = format!("{} did not answer like this service.", self.origin());
+            let message = format!("{} does not respond like this service.", self.origin());
             Failure::unreachable(message).hint("Check --api, or update fanfare if the service is newer.")
         })
     }
@@ -121,7 +121,7 @@ impl Api {
         }
     }
 
-    /// Sends a request without fields, and returns any answer.
+    /// Sends a request without fields, and returns any response.
     pub(crate) async fn ask(&self, path: &str) -> Result<Answer, Failure> {
         self.send(Method::GET, path, String::new()).await
     }
@@ -139,7 +139,7 @@ impl Api {
     }
 }
 
-/// The failure of a call without an answer.
+/// The failure of a call without a response.
 pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure {
     let proxy = proxy_for(url);
     let through = proxy.as_ref().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
@@ -158,7 +158,7 @@ pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure
     })
 }
 
-/// An error answer, in either format of the API or by API Gateway itself.
+/// An error response, in either format of the API or from API Gateway itself.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Refused {
@@ -181,7 +181,7 @@ fn refused(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
         // The message includes the first issue.
         Ok(Refused::Plain(PlainError { code, message, reason, .. })) => (Some(code), message, Vec::new(), reason),
         Ok(Refused::Gateway { message }) => (None, message, Vec::new(), None),
-        Err(_) => (None, format!("The service answered HTTP {status}"), Vec::new(), None),
+        Err(_) => (None, format!("The service returned HTTP {status}"), Vec::new(), None),
     };
     let issues: Vec<_> =
         issues.iter().map(|Issue { path, message, .. }| format!("{}: {message}", path.join("."))).collect();

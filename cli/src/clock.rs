@@ -1,4 +1,4 @@
-//! Times in the formats of the API and for people.
+//! Times, in the formats of the API and in human-readable ones.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use humantime::{format_rfc3339_millis, format_rfc3339_seconds, parse_rfc3339};
 
 use crate::terminal::shown;
 
-/// The time this long ago. `None` if it is before 1970.
+/// The time at which this duration began. `None` if that is before 1970.
 pub(crate) fn ago(duration: Duration) -> Option<Timestamp> {
     let then = SystemTime::now().checked_sub(duration)?;
     then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -39,19 +39,19 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
-/// The age of a time for people.
+/// The age of a time, for display.
 pub(crate) fn age(time: &Timestamp) -> String {
     span(since(time).unwrap_or_default())
 }
 
-/// The time until a time, for people.
+/// The duration until a time, for display.
 pub(crate) fn until(time: &Timestamp) -> Option<String> {
     let left = parse_rfc3339(time.as_str()).ok()?.duration_since(SystemTime::now()).unwrap_or_default();
-    // Rounded up, so that a wait of 4.9 s reads as 5s.
+    // Rounded up, so that a wait of 4.9 s is shown as 5s.
     Some(span(left + Duration::from_millis(999)))
 }
 
-/// Whether a time is yet to come.
+/// Whether a time is in the future.
 pub(crate) fn is_ahead(time: &Timestamp) -> bool {
     parse_rfc3339(time.as_str()).is_ok_and(|time| time > SystemTime::now())
 }

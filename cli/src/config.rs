@@ -118,7 +118,7 @@ impl Config {
         false
     }
 
-    /// All credentials: those of services first.
+    /// All credentials, with those of services first.
     pub(crate) fn known(&self) -> impl Iterator<Item = Known<'_>> {
         let services = self.kept.services.iter().map(|(api, service)| Known {
             profile: None,
@@ -136,7 +136,7 @@ impl Config {
 
     /// The folder, which only its owner can open.
     fn private_folder(&self) -> Result<&Path, Failure> {
-        let missing = || Failure::local("No configuration folder is known.").hint("Set HOME.");
+        let missing = || Failure::local("No configuration folder was found.").hint("Set HOME.");
         let folder = self.folder.as_deref().ok_or_else(missing)?;
         make_private(folder).map_err(|error| Failure::of_file(folder, &error))?;
         Ok(folder)
@@ -171,7 +171,8 @@ impl Config {
         .unwrap_or_default()
     }
 
-    /// Changes the credentials for a service. Another process may have changed the file meanwhile, so it is read again.
+    /// Changes the credentials for a service. Another process may have changed the file in the meantime, so it is read
+    /// again.
     pub(crate) fn change(&mut self, origin: &str, change: impl FnOnce(&mut Service)) -> Result<(), Failure> {
         let lock = self.lock_file("lock")?;
         lock.lock()?;
@@ -257,7 +258,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// Creates a file that only its owner can read. Replaces one that a killed process has left.
+/// Creates a file that only its owner can read. Replaces a file left behind by a killed process.
 fn private_file(path: &Path) -> io::Result<fs::File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -21,7 +21,7 @@ use crate::{
     terminal::{cell, cell_of, end_progress, is_for_people, note, progress, say, say_json, tell},
 };
 
-/// The time between two looks at a recovery.
+/// The interval at which a recovery is polled.
 const PAUSE: Duration = Duration::from_secs(2);
 
 const ATTEMPTS: &[Column] = &[

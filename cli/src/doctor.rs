@@ -1,4 +1,4 @@
-//! `fanfare doctor`: checks the way from this machine to the service.
+//! `fanfare doctor`: checks the connection from this machine to the service.
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use crate::{
 
 /// A route that answers every caller.
 const OPEN: &str = "/api/auth/get-session";
-/// The difference between the clocks at which it is mentioned. Receivers refuse signatures from five minutes on.
+/// The minimum reported difference between the clocks. Receivers reject signatures that are five minutes off.
 const NOTABLE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
@@ -88,7 +88,7 @@ fn credentials(config: &Config) -> Check {
     const NAME: &str = "credentials";
     match config.path() {
         None => {
-            Check::warning(NAME, "no configuration folder is known", "Set HOME, or FANFARE_API and FANFARE_API_KEY.")
+            Check::warning(NAME, "no configuration folder was found", "Set HOME, or FANFARE_API and FANFARE_API_KEY.")
         }
         Some(path) => {
             let detail = shown(&path.display().to_string());
@@ -106,11 +106,11 @@ fn credentials(config: &Config) -> Check {
 fn certificates() -> Check {
     const NAME: &str = "certificates";
     match env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty()) {
-        None => Check::ok(NAME, "those of the system"),
+        None => Check::ok(NAME, "the system's certificates"),
         Some(file) => {
             let name = shown(&file.to_string_lossy());
             match File::open(&file) {
-                Ok(_) => Check::ok(NAME, format!("those in SSL_CERT_FILE, {name}")),
+                Ok(_) => Check::ok(NAME, format!("the certificates in SSL_CERT_FILE, {name}")),
                 Err(error) => Check::warning(
                     NAME,
                     format!("SSL_CERT_FILE is {name}, which cannot be read: {error}"),
@@ -128,7 +128,7 @@ fn proxy(api: &Api) -> Check {
 /// Compares the clocks.
 fn clock(answer: &Answer) -> Check {
     const NAME: &str = "clock";
-    let Some(theirs) = answer.date else { return Check::ok(NAME, "the service does not tell its time") };
+    let Some(theirs) = answer.date else { return Check::ok(NAME, "the service did not send its time") };
     let ours = SystemTime::now();
     let (difference, is_ahead) = match ours.duration_since(theirs) {
         Ok(ahead) => (ahead, true),

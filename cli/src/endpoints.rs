@@ -111,7 +111,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
     }
 }
 
-/// Prints more of an answer for people, below its message.
+/// Prints further parts of a response below its message, for display.
 fn details(is_json: bool, details: &[(&str, &str)]) -> Result<(), Failure> {
     for (title, value) in details.iter().filter(|(_, value)| !is_json && !value.is_empty()) {
         say(&format!("{title}: {}", cell(value)))?;
@@ -144,7 +144,7 @@ fn show(api: &Api, endpoint: &Endpoint) -> Result<(), Failure> {
         ("Failing since", time(endpoint.failing_since.as_ref())),
         ("Disabled", time(endpoint.disabled_at.as_ref())),
         ("Previous secret signs until", until.map_or_else(String::new, |until| format!("{until} UTC"))),
-        ("Last call of receive", time(endpoint.last_asked_at.as_ref())),
+        ("Last call to receive", time(endpoint.last_asked_at.as_ref())),
         ("Last received delivery", time(endpoint.last_taken_at.as_ref())),
         ("Page", api.page(&format!("/console/endpoints/{}", cell(id)))),
     ] {

@@ -13,9 +13,9 @@ use crate::terminal::{note, note_json, shown};
 pub(crate) struct Failure {
     cause: Cause,
     message: String,
-    /// The remedy, as far as it is known.
+    /// The remedy, if it is known.
     hint: Option<String>,
-    /// Whether the message was printed already.
+    /// Whether the message has already been printed.
     is_told: bool,
 }
 
@@ -25,11 +25,11 @@ enum Cause {
     Refused(Refusal),
     /// There are no credentials, or they are no longer valid.
     NotSignedIn,
-    /// There was no answer, or an unreadable one.
+    /// The response was missing or unreadable.
     Unreachable,
     /// A failure on this machine.
     Local,
-    /// A short id stands for several objects.
+    /// A short id matches several objects.
     Ambiguous,
     /// The command cannot be run as given.
     Usage,
@@ -127,12 +127,12 @@ impl Failure {
         matches!(self.cause, Cause::NotSignedIn)
     }
 
-    /// The same failure, whose message was printed already.
+    /// The same failure, marked as printed.
     pub(crate) fn told(self) -> Self {
         Self { is_told: true, ..self }
     }
 
-    /// The remedy, as far as it is known.
+    /// The remedy, if it is known.
     pub(crate) fn remedy(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -168,7 +168,7 @@ impl Failure {
         }
     }
 
-    /// Prints the failure to standard error, unless it was printed or its reader is gone.
+    /// Prints the failure to standard error, unless it has already been printed or the reader has closed the pipe.
     pub(crate) fn print(&self, is_json: bool) {
         if self.is_told || matches!(self.cause, Cause::Gone) {
             return;

@@ -26,9 +26,10 @@ pub(crate) fn user_agent() -> String {
     format!("fanfare/{} ({} {})", env!("CARGO_PKG_VERSION"), env::consts::OS, env::consts::ARCH)
 }
 
-/// The largest part of an answer to a POST that is read, in bytes.
+/// The largest part of a response to a POST that is read, in bytes.
 const LARGEST: usize = 64 << 10;
-/// The largest part of a failed answer that the service stores, in bytes, and the time limit for it: the status matters more.
+/// The largest part of a failed response that the service stores, in bytes, and the time limit for it: the status
+/// matters more.
 const KEPT: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -36,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Http(Client);
 
-/// An answer of the service.
+/// A response of the service.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
@@ -46,7 +47,7 @@ pub(crate) struct Answer {
     pub(crate) date: Option<SystemTime>,
 }
 
-/// A missing answer.
+/// A missing response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) why: Unanswered,
@@ -56,7 +57,7 @@ pub(crate) struct Missing {
     pub(crate) cause: String,
 }
 
-/// A program's answer to a POST.
+/// A program's response to a POST.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) status: u16,
@@ -67,13 +68,13 @@ pub(crate) struct Posted {
 /// The settings of the network that come from the environment and the command line.
 #[derive(Clone, Default)]
 pub(crate) struct Network {
-    /// Certificates that are trusted in addition to those of the system.
+    /// Certificates that are trusted in addition to the system's certificates.
     trusted: Vec<Certificate>,
 }
 
 impl Network {
-    /// Reads the certificates in `cacert`. On Linux, the system's certificates are those of `SSL_CERT_FILE`, if it is set;
-    /// other systems have their own store, so that the variable adds to it.
+    /// Reads the certificates in `cacert`. On Linux, `SSL_CERT_FILE` replaces the system's certificates; other systems
+    /// have their own store, and the variable adds to it.
     pub(crate) fn load(cacert: Option<&Path>) -> Result<Self, Failure> {
         let mut trusted = Vec::new();
         if let Some(file) = cacert {
@@ -140,14 +141,14 @@ impl Http {
         self.0.execute(request).await.map_err(|error| missing(&error))
     }
 
-    /// Sends a request. An answer of more than `most` bytes is a failure.
+    /// Sends a request. A response of more than `most` bytes is a failure.
     pub(crate) async fn send(&self, request: Request, most: usize, timeout: Duration) -> Result<Answer, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(|error| missing(&error))? {
             body.extend(part);
             if body.len() > most {
-                let cause = "the answer is too long".to_owned();
+                let cause = "the response is too long".to_owned();
                 return Err(Missing { why: Unanswered::Protocol, is_refused: false, cause });
             }
         }
@@ -155,8 +156,8 @@ impl Http {
         Ok(Answer { status, retry_after: retry_after(headers), date: date(headers), body })
     }
 
-    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete or exceeds the limit. Of other
-    /// answers, the beginning is kept.
+    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete or exceeds the limit. Of
+    /// other responses, the beginning is kept.
     pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<Posted, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let status = response.status().as_u16();
@@ -173,7 +174,7 @@ impl Http {
     }
 }
 
-/// The first bytes of a body as text, as far as they arrive in time.
+/// The first bytes of a body as text, up to those that arrive in time.
 async fn beginning(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -196,7 +197,7 @@ fn date(headers: &HeaderMap) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()
 }
 
-/// Resolves host names. Its own error tells a name without addresses from other failures to connect.
+/// Resolves host names. Its error type distinguishes a name without addresses from other connection failures.
 struct Resolver;
 
 #[derive(Debug)]
@@ -225,7 +226,7 @@ fn missing(error: &reqwest::Error) -> Missing {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     });
     let cause = match why {
-        Unanswered::Timeout => "no answer in time".to_owned(),
+        Unanswered::Timeout => "no response in time".to_owned(),
         Unanswered::Dns => "the host name has no address".to_owned(),
         _ if is_refused => "connection refused".to_owned(),
         _ => innermost(error),
@@ -243,7 +244,7 @@ fn innermost(error: &reqwest::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().trim_end_matches('.').to_owned()
 }
 
-/// The reason for a missing answer.
+/// The reason for a missing response.
 fn kind(error: &reqwest::Error) -> Unanswered {
     if error.is_timeout() {
         return Unanswered::Timeout;

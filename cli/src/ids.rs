@@ -1,4 +1,4 @@
-//! Short ids: the beginning of an id, as far as it is unique. All commands take them, as git takes those of commits.
+//! Short ids: the shortest unique beginning of an id. All commands accept them, as git does for commits.
 //!
 //! Ids of deliveries begin with their endpoint and their time, so their short form is the beginning of their last part,
 //! which is also that of the `webhook-id` header.
@@ -22,14 +22,14 @@ const SHORTEST: usize = 8;
 const SEARCHED: usize = 1_000;
 /// The largest page of the API.
 const PAGE: usize = 100;
-/// The most candidates that are shown for an ambiguous id.
+/// The maximum number of candidates that are shown for an ambiguous id.
 const CANDIDATES: usize = 10;
 /// A beginning of this length is unique in practice, so that the search can stop at the first match.
 const UNIQUE: usize = 12;
 /// The prefix of a `webhook-id`.
 const WEBHOOK: &str = "msg_";
 
-/// The length at which the beginnings of these ids differ. Equal ids count as one.
+/// The shortest length at which the beginnings of these ids differ. Equal ids count as one.
 fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     let mut ids: Vec<_> = ids.collect();
     ids.sort_unstable();
@@ -41,7 +41,7 @@ fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     alike.max().unwrap_or_default().max(SHORTEST)
 }
 
-/// Shortens the ids of one list. A pipe gets whole ids, because programs compare them.
+/// Shortens the ids of one list. A pipe gets full ids, because programs compare them.
 pub(crate) struct Shortener {
     length: usize,
 }
@@ -70,7 +70,7 @@ pub(crate) fn short_delivery(id: &DeliveryId) -> String {
     shown(&hash(id).chars().take(SHORTEST).collect::<String>())
 }
 
-/// The part of a delivery's id that is its `webhook-id`, or the whole id if it has another form.
+/// The part of a delivery's id that is its `webhook-id`, or the full id if it has another form.
 fn hash(id: &DeliveryId) -> &str {
     match id.as_str().rsplit_once('.') {
         Some((_, hash)) if hash.len() == 32 && is_hex(hash) => hash,
@@ -82,18 +82,18 @@ fn is_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether the text is a whole UUID.
+/// Whether the text is a full UUID.
 pub(crate) fn is_uuid(text: &str) -> bool {
     let parts: Vec<_> = text.split('-').collect();
     parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
 }
 
-/// Whether the text is a whole delivery id.
+/// Whether the text is a full delivery id.
 pub(crate) fn is_delivery_id(text: &str) -> bool {
     text.matches('.').count() == 3 && hash(&text.into()) != text
 }
 
-/// The only one of `found`, which were searched by `typed`.
+/// The only match in `found`, the results of a search for `typed`.
 pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> Result<T, Failure> {
     let typed = shown(typed);
     match (found.pop(), found.is_empty()) {
@@ -102,13 +102,13 @@ pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> R
         (Some(last), false) => {
             let all: Vec<_> =
                 found.iter().chain([&last]).take(CANDIDATES).map(|(_, label)| format!("\n  {label}")).collect();
-            Err(Failure::ambiguous(format!("The ids of several objects begin with {typed}:{}", all.concat()))
+            Err(Failure::ambiguous(format!("Several ids begin with {typed}:{}", all.concat()))
                 .hint("Add characters until only one is left."))
         }
     }
 }
 
-/// The endpoint that is meant, by its id or the beginning of it.
+/// Finds an endpoint by its id or the beginning of it.
 pub(crate) async fn endpoint(api: &Api, typed: &str) -> Result<EndpointId, Failure> {
     if is_uuid(typed) {
         return Ok(typed.to_ascii_lowercase().into());
@@ -117,7 +117,7 @@ pub(crate) async fn endpoint(api: &Api, typed: &str) -> Result<EndpointId, Failu
     only(typed, "endpoint", found).map_err(with_list)
 }
 
-/// The endpoint that is meant, with its settings.
+/// Finds an endpoint, with its settings.
 pub(crate) async fn whole_endpoint(api: &Api, typed: &str) -> Result<Endpoint, Failure> {
     let endpoints = api.call(&ListEndpoints::new()).await?.webhook_endpoints;
     let id = only(typed, "endpoint", endpoints_like(&endpoints, typed)).map_err(with_list)?;
@@ -140,7 +140,7 @@ pub(crate) async fn optional_endpoint(api: &Api, typed: Option<&str>) -> Result<
     }
 }
 
-/// The endpoints whose id begins as typed, each with a line that tells it from others.
+/// The endpoints whose id begins with the typed text, each with a line that describes it.
 pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(EndpointId, String)> {
     let typed = typed.to_ascii_lowercase();
     let is_meant =
@@ -152,7 +152,7 @@ pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(Endpoi
     endpoints.iter().filter(is_meant).map(line).collect()
 }
 
-/// The name of an endpoint for people: its URL or, without one, its description.
+/// The display name of an endpoint: its URL or, without one, its description.
 pub(crate) fn label(endpoint: &Endpoint) -> String {
     match (&endpoint.url, &endpoint.description) {
         (Some(url), _) => cell(url),
@@ -161,21 +161,21 @@ pub(crate) fn label(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The delivery that is meant, by its id, the beginning of its short form, or its `webhook-id`.
+/// Finds a delivery by its id, the beginning of its short id, or its `webhook-id`.
 pub(crate) async fn delivery(api: &Api, typed: &str) -> Result<DeliveryId, Failure> {
     if is_delivery_id(typed) {
         return Ok(typed.into());
     }
     only(typed, "delivery", deliveries_like(api, typed).await?).map_err(|failure| match failure.is_not_found() {
         true => failure.hint(format!(
-            "The newest {SEARCHED} deliveries were searched. Older ones need their whole id, from `fanfare --json \
+            "The newest {SEARCHED} deliveries were searched. For older ones, pass the full id, from `fanfare --json \
              deliveries list`, or --job."
         )),
         false => failure,
     })
 }
 
-/// The newest deliveries whose short id begins as typed, each with a line that tells it from others.
+/// The newest deliveries whose short id begins with the typed text, each with a line that describes it.
 pub(crate) async fn deliveries_like(api: &Api, typed: &str) -> Result<Vec<(DeliveryId, String)>, Failure> {
     let typed = typed.strip_prefix(WEBHOOK).unwrap_or(typed).to_ascii_lowercase();
     let (mut found, mut searched) = (Vec::new(), 0);

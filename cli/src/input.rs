@@ -23,8 +23,8 @@ pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     Ok(text)
 }
 
-/// The signing secret in `FANFARE_SIGNING_SECRET`, or else in standard input. Never an argument, which other users of the
-/// machine can see.
+/// The signing secret in `FANFARE_SIGNING_SECRET`, or else in standard input. Never read from an argument, which other
+/// users of the machine can see.
 pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     let given = env::var("FANFARE_SIGNING_SECRET").ok().filter(|secret| !secret.is_empty()).map(Zeroizing::new);
     let text = given.map_or_else(|| hidden_line("Signing secret: "), Ok)?;
@@ -36,14 +36,14 @@ pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     }
 }
 
-/// Asks before something is lost. A program must say `--yes`.
+/// Asks for confirmation of a destructive command. A program must pass `--yes`.
 pub(crate) fn confirm(question: &str, is_confirmed: bool) -> Result<(), Failure> {
     if is_confirmed {
         return Ok(());
     }
     if !(has_person() && io::stderr().is_terminal()) {
         return Err(
-            Failure::usage("This needs a confirmation, and standard input is not a terminal.").hint("Add --yes.")
+            Failure::usage("This command needs confirmation, and standard input is not a terminal.").hint("Add --yes.")
         );
     }
     let mut errors = io::stderr().lock();

@@ -1,7 +1,8 @@
 //! `fanfare listen`: forwards events to a local program.
 //!
-//! A pull endpoint collects the events. `listen` receives them with a lease, posts them, and settles them with the program's
-//! answer. If the process, its network or the machine fails, unsettled events are received again after their lease.
+//! A pull endpoint collects the events. `listen` receives them with a lease, posts them, and settles them with the
+//! program's response. If the process, its network or the machine fails, unsettled events are received again after
+//! their lease.
 
 mod done;
 mod endpoint;
@@ -35,11 +36,11 @@ use crate::{args::Listen, calls::Api, config::Config, failure::Failure, http::Ne
 
 /// The number of concurrent posts.
 const POSTS: usize = 10;
-/// The number of leased events. Those that wait for a slot are posted well before their lease ends.
+/// The number of leased events. Events that wait for a slot are posted well before their lease ends.
 const LEASED: usize = 20;
 /// The number of leased events at which more are received: one call for each event would be slower than the posts.
 const FEW: usize = POSTS;
-/// The time limit for the last call of `receive` after Ctrl-C. Without it, its events would stay leased for nothing.
+/// The time limit for the last call of `receive` after Ctrl-C. Without it, its events would stay leased needlessly.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(

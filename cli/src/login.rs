@@ -24,7 +24,7 @@ use crate::{
     terminal::{cell, note, say, say_json, shown, tell},
 };
 
-/// The time between two questions whether the login is approved.
+/// The interval at which the approval is polled.
 const PAUSE: Duration = Duration::from_secs(2);
 /// The time in which a login can be approved.
 const LASTS: Duration = Duration::from_secs(10 * 60);
@@ -35,7 +35,8 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         (typed_key()?, None)
     } else if login.complete {
         let waiting = config.service(&api.origin()).waiting.ok_or_else(|| {
-            Failure::local(format!("No login to {} is waiting.", api.origin())).hint("Run `fanfare login --no-wait`.")
+            Failure::local(format!("There is no pending login to {}.", api.origin()))
+                .hint("Run `fanfare login --no-wait`.")
         })?;
         let issued = issued_key(api, waiting).await;
         // A network failure leaves it waiting.
@@ -45,7 +46,8 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         issued?
     } else {
         if !login.no_wait && !login.no_browser && !has_person() {
-            let failure = Failure::usage("This login waits for a person, and standard input is not a terminal.");
+            let failure =
+                Failure::usage("This login needs a person to approve it, and standard input is not a terminal.");
             return Err(failure.hint(
                 "Pipe an API key into `fanfare login --key`, or run `fanfare login --no-wait` and, once a person has \
                  approved it, `fanfare login --complete`.",
@@ -73,7 +75,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         issued_key(api, request.into()).await?
     };
     let signed_in = api.by(Caller::Key(key.clone()));
-    // A typed key may be wrong. An issued one must be stored even if its check fails.
+    // A typed key may be wrong, but an issued one must be stored even if its check fails.
     let who = identity(&signed_in).await;
     let who = if login.key { Ok(who?) } else { who };
     let before = config.service(&api.origin());
@@ -122,9 +124,10 @@ pub(crate) async fn logout(api: &Api, config: &mut Config, is_json: bool) -> Res
     };
     let done = json!({ "api": origin, "deleted_here": true, "deleted_at_service": is_deleted });
     let meaning = match is_deleted {
-        true => format!("Signed out of {origin}. The API key was deleted here and at the service."),
+        true => format!("Signed out of {origin}. The API key was deleted on this machine and at the service."),
         false => format!(
-            "Signed out of {origin}. The API key was deleted here. It stays valid until it is deleted on {}.",
+            "Signed out of {origin}. The API key was deleted on this machine. It stays valid until you delete it on \
+            {}.",
             api.page("/console/keys")
         ),
     };

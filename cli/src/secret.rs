@@ -18,8 +18,8 @@ pub(crate) fn generate() -> Result<Secret, Failure> {
     Ok(secret.into())
 }
 
-/// The `x-webhook-signature` and the `webhook-signature` of a body. As the service does, the second one signs with the
-/// text of the secret and, if it is base64, with the bytes that it stands for, which Standard Webhooks libraries use.
+/// The `x-webhook-signature` and the `webhook-signature` of a body. Like the service, it signs the second with the text
+/// of the secret and, if the secret is base64, with the decoded bytes, which Standard Webhooks libraries use.
 pub(crate) fn signatures(secret: &Secret, id: &str, timestamp: &str, body: &str) -> (String, String) {
     let text = secret.reveal();
     let decoded = base64(text.strip_prefix("whsec_").unwrap_or(text)).filter(|bytes| !bytes.is_empty());
@@ -50,7 +50,7 @@ pub(crate) fn random_hex() -> Result<String, Failure> {
     Ok(hex::encode(bytes))
 }
 
-/// Whether `signature`, the value of `x-webhook-signature`, is that of this body by this secret.
+/// Whether `signature`, the value of `x-webhook-signature`, is valid for this body and secret.
 pub(crate) fn signs(secret: &Secret, body: &str, signature: &str) -> bool {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()) else { return false };
     mac.update(body.as_bytes());
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_the_service() {
-        // Of common::webhooks::destination::signing, for the same secret and body.
+        // From common::webhooks::destination::signing, for the same secret and body.
         let secret = generate().expect("a secret");
         let now =
             std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).expect("a time").as_secs();

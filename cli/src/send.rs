@@ -1,4 +1,4 @@
-//! `fanfare send`: sends a job event as the producer does.
+//! `fanfare send`: sends a job event like a producer.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +22,7 @@ use crate::{
     terminal::{cell, cell_of, tell},
 };
 
-/// A job event, as a producer sends it. Values that only pass through keep their digits, duplicates and escapes.
+/// A job event, as a producer sends it. Values that are passed through keep their digits, duplicates and escapes.
 #[derive(Serialize)]
 struct Event<'a> {
     event: EventName,
@@ -36,7 +36,7 @@ struct Event<'a> {
 
 /// The time limit of the call.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The largest answer of the queue, in bytes.
+/// The largest response of the queue, in bytes.
 const LARGEST: usize = 64 << 10;
 
 pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool) -> Result<(), Failure> {
@@ -44,7 +44,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
         Some(queue) => queue,
         None if is_loopback(&api.base) => local_queue()?,
         None => {
-            let failure = Failure::local("The queue of a remote service is not known.");
+            let failure = Failure::local("The client does not know the queue of a remote service.");
             return Err(failure.hint("Add --queue-url, or set FANFARE_QUEUE_URL."));
         }
     };
@@ -65,7 +65,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
         error: send.error.as_deref(),
     };
     let body = serde_json::to_string(&event).map_err(|error| Failure::local(format!("{error}.")))?;
-    // With a group for each tenant, a fair queue keeps one tenant's events from delaying those of others.
+    // With a group for each tenant, a fair queue keeps one tenant's events from delaying other tenants' events.
     let message = json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(tenant.as_str()), "MessageBody": body });
     let signer = if is_loopback(&queue) { None } else { Some(Signer::of_environment(&queue)?) };
     let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
@@ -89,7 +89,7 @@ struct Sent<'a> {
     event: Event<'a>,
 }
 
-/// An answer of SQS. Services that emulate it spell `message` differently.
+/// A response of SQS. Services that emulate it spell `message` differently.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {

@@ -1,4 +1,4 @@
-//! Tables that fit the terminal: columns shrink, and the least important ones are left out.
+//! Tables that fit the terminal: columns shrink, and the least important ones are omitted.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub(crate) struct Column {
     content: Content,
     /// The width that a narrow terminal leaves it. `None` if a part of its text would be useless.
     least: Option<usize>,
-    /// When the terminal is too narrow for all columns, those with the lowest rank are left out first. `None` stays.
+    /// If the terminal is too narrow for all columns, those with the lowest rank are omitted first. `None` stays.
     rank: Option<u8>,
 }
 
@@ -22,7 +22,7 @@ enum Content {
     Text,
     /// Begins with a status, which decides the color.
     Status,
-    /// Loses its scheme before its end is cut.
+    /// Its scheme is removed before its end is cut.
     Url,
 }
 
@@ -58,7 +58,7 @@ impl Column {
 /// The widths of the columns on this screen.
 pub(crate) struct Table<'a> {
     columns: &'a [Column],
-    /// `None` for a column that is left out.
+    /// `None` for an omitted column.
     widths: Vec<Option<usize>>,
     screen: usize,
 }
@@ -93,7 +93,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The line of the titles.
+    /// The line with the titles.
     pub(crate) fn titles(&self) -> String {
         let titles: Vec<_> = self.columns.iter().map(|column| column.title.to_owned()).collect();
         self.laid_line(&titles, false)
@@ -108,7 +108,7 @@ impl<'a> Table<'a> {
         let (mut line, mut left) = (String::new(), self.screen);
         for ((column, cell), width) in self.columns.iter().zip(row).zip(&self.widths) {
             let Some(width) = *width else { continue };
-            // A pipe gets each cell whole, however wide the table is.
+            // A pipe gets each cell in full, regardless of the width of the table.
             let most = if self.screen == usize::MAX { usize::MAX } else { width.min(left) };
             let shown = column.fitted(cell, most);
             let used = width_of(&shown);
@@ -130,7 +130,7 @@ pub(crate) fn print(columns: &[Column], rows: &[Vec<String>]) -> io::Result<()> 
     rows.iter().try_for_each(|row| say(&table.line(row)))
 }
 
-/// Takes from the widest columns that shrink, until the line fits or all have their least width.
+/// Shrinks the widest columns until the line fits or all have their minimum width.
 fn shrink(columns: &[Column], widths: &mut [Option<usize>], screen: usize) {
     while sum(widths) > screen {
         let can_shrink = columns.iter().zip(&mut *widths).filter_map(|(column, width)| {

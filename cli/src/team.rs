@@ -38,9 +38,9 @@ pub(crate) async fn run(api: &Api, command: Team, is_json: bool) -> Result<(), F
             let invitations = pending(api).await?;
             let found = invitations.into_iter().find(|one| is(&email, one.email.as_str(), one.id.as_str()));
             let found =
-                found.ok_or_else(|| Failure::not_found(format!("No open invitation of {} found.", cell(&email))))?;
+                found.ok_or_else(|| Failure::not_found(format!("No open invitation for {} found.", cell(&email))))?;
             let canceled = api.call(&CancelInvitation::new(found.id)).await?;
-            Ok(tell(&canceled, is_json, &format!("Canceled the invitation of {}.", cell(&canceled.email)))?)
+            Ok(tell(&canceled, is_json, &format!("Canceled the invitation for {}.", cell(&canceled.email)))?)
         }
         Team::Role { member, role } => {
             let member = find(api, &member).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn run(api: &Api, command: Team, is_json: bool) -> Result<(), F
     }
 }
 
-/// Whether a person is meant by an email address, in any case, or an id.
+/// Whether an email address, in any case, or an id refers to this person.
 fn is(typed: &str, email: &str, id: &str) -> bool {
     typed.eq_ignore_ascii_case(email) || typed.eq_ignore_ascii_case(id)
 }

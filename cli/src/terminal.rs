@@ -1,4 +1,4 @@
-//! Output for people: texts without terminal control sequences, in the width of the terminal.
+//! Human-readable output, without terminal control sequences, in the width of the terminal.
 
 use std::{
     fmt::Display,
@@ -16,28 +16,28 @@ pub(crate) fn shown(text: &str) -> String {
     Untrusted::new(text).terminal().into_owned()
 }
 
-/// A value of an answer as a cell.
+/// A value of a response as a cell.
 pub(crate) fn cell(value: &impl Display) -> String {
     shown(&value.to_string())
 }
 
-/// A value of an answer that may be absent as a cell.
+/// A value of a response that may be absent as a cell.
 pub(crate) fn cell_of(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| cell(&value))
 }
 
-/// The number of columns of standard output; `usize::MAX` if it is not a terminal, or one of unknown width, which reports 0.
+/// The number of columns of standard output; `usize::MAX` if it is not a terminal or its width is unknown.
 pub(crate) fn width() -> usize {
     let width = io::stdout().is_terminal().then(terminal_size).flatten().map(|(Width(width), _)| usize::from(width));
     width.filter(|width| *width > 0).unwrap_or(usize::MAX)
 }
 
-/// Whether people read standard output, rather than programs.
+/// Whether a person rather than a program reads standard output.
 pub(crate) fn is_for_people() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The text in a color. Streams remove it if they are not terminals, or the user wants no colors.
+/// The text in a color. Streams remove it if they are not terminals or the user disabled colors.
 pub(crate) fn painted(text: &str, color: AnsiColor) -> String {
     let style = color.on_default();
     format!("{style}{text}{style:#}")
@@ -88,12 +88,12 @@ pub(crate) fn note_json(value: &impl Serialize) {
     note(&Untrusted::new(&serde_json::to_string(value).unwrap_or_default()).terminal_json());
 }
 
-/// Prints an answer: as JSON for programs, and as a sentence for people.
+/// Prints a response: as JSON for programs, or as a sentence.
 pub(crate) fn tell(answer: &impl Serialize, is_json: bool, meaning: &str) -> io::Result<()> {
     if is_json { say_json(answer) } else { say(meaning) }
 }
 
-/// Prints a line for people to standard error.
+/// Prints a human-readable line to standard error.
 pub(crate) fn note(text: &str) {
     let _gone = writeln!(io::stderr().lock(), "{text}");
 }

@@ -49,7 +49,7 @@ pub(crate) async fn run(
     let began = Instant::now();
     let posted = http.post(request, TIMEOUT).await.map_err(|missing| {
         let program = host_and_port(&trigger.to);
-        let failure = Failure::local(format!("{program} did not answer: {}.", cell(&missing.cause)));
+        let failure = Failure::local(format!("{program} did not respond: {}.", cell(&missing.cause)));
         if missing.is_refused { failure.hint("Start the program, or check --to.") } else { failure }
     })?;
     let (status, took) = (posted.status, began.elapsed().as_millis());
@@ -59,18 +59,18 @@ pub(crate) async fn run(
         None => Ok(()),
         Some(response) => {
             let line = response.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            Err(Failure::local(format!("The program answered HTTP {status}: {}", cell(&line.trim()))))
+            Err(Failure::local(format!("The program returned HTTP {status}: {}", cell(&line.trim()))))
         }
     }
 }
 
-/// The secret of an endpoint of `listen`, as far as this machine has only one or it is named.
+/// The secret of an endpoint of `listen`: the named one, or the only one on this machine.
 fn stored(config: &Config, origin: &str, endpoint: Option<&str>) -> Result<Secret, Failure> {
     let typed = endpoint.unwrap_or_default().to_ascii_lowercase();
     let secrets = config.service(origin).secrets.into_iter().filter(|(id, _)| id.as_str().starts_with(&typed));
     let found: Vec<_> = secrets.map(|(id, secret)| (secret, cell(&id))).collect();
     if found.is_empty() {
-        let failure = Failure::not_found("This machine has no signing secret of an endpoint.");
+        let failure = Failure::not_found("This machine has no endpoint's signing secret.");
         return Err(failure.hint("Run `fanfare listen` once, or pass the secret with --secret."));
     }
     ids::only(&typed, "endpoint", found).map_err(|failure| failure.hint("Choose one with --endpoint."))

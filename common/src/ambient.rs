@@ -1,5 +1,5 @@
-//! The clock and the randomness of a function. They come from the machine, unless a simulation or a caller that invokes
-//! a function in the past supplies others.
+//! The clock and the randomness of a function. The machine provides them, unless a simulation, or a caller that invokes
+//! a function in the past, supplies others.
 //!
 //! They are task-local, so that two functions on one thread can have different clocks.
 
@@ -31,7 +31,7 @@ impl Ambient {
         Self { now, fill: Arc::new(machine_fill) }
     }
 
-    /// The clock and the random bytes of this task, if they are not the machine's.
+    /// The clock and the random bytes of this task, if they differ from the machine's.
     #[must_use]
     pub fn current() -> Option<Self> {
         AMBIENT.try_with(Clone::clone).ok()
@@ -51,8 +51,7 @@ pub(crate) fn now() -> SystemTime {
 
 /// Fills `bytes` with random bytes.
 ///
-/// # Panics
-/// The operating system provides no randomness. No secret is safe without it.
+/// # Panics The operating system provides no randomness. Without randomness, no secret is safe.
 pub(crate) fn fill(bytes: &mut [u8]) {
     AMBIENT.try_with(|ambient| (ambient.fill)(bytes)).unwrap_or_else(|_machine| machine_fill(bytes));
 }

@@ -25,7 +25,7 @@ impl Env {
         Self { lookup: Box::new(lookup), aws: None }
     }
 
-    /// Makes AWS clients use `client` instead of HTTP clients of their own.
+    /// Makes AWS clients use `client` instead of separate HTTP clients.
     #[must_use]
     pub fn over(self, client: SharedHttpClient) -> Self {
         Self { aws: Some(client), ..self }

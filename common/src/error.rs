@@ -1,10 +1,10 @@
-//! The errors of the domain. Only the `http` module maps them to status codes.
+//! The errors of the domain. Only the module `http` maps them to status codes.
 
 use std::error::Error as StdError;
 
 use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 
-/// The result of an operation that a request asks for.
+/// The result of a requested operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The reason why a request failed. The caller does not see the cause inside [`Error::Internal`], which is logged.
@@ -113,7 +113,7 @@ impl Error {
 }
 
 /// Formats the operation, the error and its causes on one line, with `Display`: the `Debug` form of an SDK error
-/// includes the whole response.
+/// includes the entire response.
 pub(crate) fn chain(doing: &str, error: &dyn StdError) -> String {
     let mut line = format!("{doing}: {error}");
     let mut cause = error.source();

@@ -69,14 +69,14 @@ impl Problem {
 /// A problem that a domain type finds in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberProblem {
-    /// The name of the member; `None` if the name itself is invalid, or the problem concerns the whole object.
+    /// The name of the member; `None` if the name itself is invalid, or the problem concerns the entire object.
     pub member: Option<String>,
     /// The problem of the member or the object.
     pub problem: Problem,
 }
 
 impl MemberProblem {
-    /// A problem of the whole object.
+    /// A problem with the entire object.
     #[must_use]
     pub fn of_all(problem: Problem) -> Self {
         Self { member: None, problem }

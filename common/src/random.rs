@@ -4,8 +4,7 @@ use crate::ambient;
 
 /// Returns `N` random bytes.
 ///
-/// # Panics
-/// The operating system provides no randomness. No secret is safe without it.
+/// # Panics The operating system provides no randomness. Without randomness, no secret is safe.
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

@@ -47,7 +47,7 @@ impl Timestamp {
         text.parse().map_err(|_not_a_time| vec![Problem::format("Must be an RFC 3339 time")])
     }
 
-    /// The time for people, in whole seconds: `2026-01-31 12:00:05 UTC`.
+    /// A human-readable time, to the second: `2026-01-31 12:00:05 UTC`.
     #[must_use]
     pub fn readable(self) -> String {
         let text = self.to_string();

@@ -1,5 +1,5 @@
 //! The inbox: a receiver for webhooks on this machine. It accepts every `POST`, shows the requests, and gives each path
-//! the answer that a developer chose.
+//! the response that a developer chose.
 //!
 //! The requests (the last 200, 16 MiB at most), each path's answer and the secrets are in memory only. The page has no script and
 //! escapes everything. Its forms need the page's own `Origin`, webhooks must have none, and the page is shown only under the names
@@ -40,7 +40,7 @@ pub(crate) struct Inbox {
     /// Its address, under both names of this machine. Only its own pages may change anything.
     origins: [String; 2],
     shelf: Arc<Mutex<Shelf>>,
-    /// Ends requests that never get an answer.
+    /// Ends requests that never get a response.
     stop: CancellationToken,
 }
 
@@ -67,7 +67,7 @@ impl Inbox {
         format!("{address}{path}")
     }
 
-    /// Sets the answer of `path`.
+    /// Sets the response of `path`.
     pub(crate) fn answer(&self, path: &str, manner: Manner) {
         self.shelf().path(path).manner = manner;
     }
@@ -77,7 +77,7 @@ impl Inbox {
         self.shelf().path(path).secret = Some(secret);
     }
 
-    /// Whether to show requests from now on. They get answers either way.
+    /// Whether to show requests from now on. They get responses either way.
     pub(crate) fn keep(&self, is_keeping: bool) {
         self.shelf().is_keeping = is_keeping;
     }

@@ -246,7 +246,7 @@ impl Queues {
         }
         let attribute_names = vec!["RedrivePolicy".to_owned()];
         let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
-        // Without an answer, the queue has just been deleted.
+        // Without a response, the queue has just been deleted.
         let attributes = self.sqs.get_queue_attributes(input).await.ok()?.attributes;
         let policy: RedrivePolicy = serde_json::from_str(attributes.get("RedrivePolicy")?).ok()?;
         let target = policy.dead_letter_target_arn.rsplit(':').next()?.to_owned();

@@ -26,7 +26,7 @@ pub struct Limits {
     /// The time until the head of a request has arrived, from the connection's start or from the previous answer. It
     /// also limits the idle time of a connection.
     pub head: Duration,
-    /// The time from there to the answer. It has to cover a slowly arriving body, a function's timeout, and a long
+    /// The time from there to the response. It has to cover a slowly arriving body, a function's timeout, and a long
     /// poll.
     pub answer: Duration,
 }
@@ -73,7 +73,7 @@ where
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually there is no file descriptor left: the next connection that closes frees one.
+                // Usually the process has run out of file descriptors: the next connection that closes frees one.
                 tracing::warn!(%error, "connection.refused");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

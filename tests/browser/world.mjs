@@ -53,7 +53,7 @@ export function scene(env = {}) {
   return scene;
 }
 
-// Retries until there is an answer.
+// Retries until there is a response.
 export async function until(what, ask, patience = PATIENCE) {
   const end = Date.now() + patience;
   for (;;) {

@@ -33,7 +33,7 @@ pub(crate) struct Aimed {
 enum Shot {
     /// It takes no effect, and neither do its repetitions.
     Before,
-    /// It takes effect, and its answer is lost.
+    /// It takes effect, and its response is lost.
     Lost,
     /// It takes effect, and its process dies.
     Death,
@@ -63,7 +63,7 @@ impl Shot {
     }
 }
 
-/// The possible failures of a call of this operation. A read with a late answer is equivalent to one that did not
+/// The possible failures of a call of this operation. A read with a late response is equivalent to one that did not
 /// arrive.
 fn shots(operation: &str) -> &'static [Shot] {
     match operation {

@@ -78,7 +78,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Passes a request to its service, and returns the answer. A request that has been sent takes effect, even if its
+/// Passes a request to its service, and returns the response. A request that has been sent takes effect, even if its
 /// sender dies or stops waiting.
 async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answer, ConnectorError> {
     let (number, fault) = world.next_call(request.service, &request.operation);

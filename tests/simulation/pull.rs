@@ -39,13 +39,13 @@ struct Book {
 struct Taken {
     delivery: String,
     lease: String,
-    /// The time of the answer.
+    /// The time of the response.
     at: Time,
-    /// The end of the lease, according to the answer.
+    /// The end of the lease, according to the response.
     ends: Time,
 }
 
-/// A settlement that got an answer.
+/// A settlement that got a response.
 struct Settled {
     delivery: String,
     lease: String,

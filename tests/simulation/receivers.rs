@@ -33,13 +33,13 @@ pub(crate) struct Post {
     pub(crate) signatures: String,
     pub(crate) body_signature: String,
     pub(crate) body: String,
-    /// The status of the answer; 0 if there was none.
+    /// The status of the response; 0 if there was none.
     pub(crate) status: u16,
-    /// Whether the receiver closed the connection without an answer.
+    /// Whether the receiver closed the connection without a response.
     pub(crate) is_cut: bool,
-    /// The time at which the sender closed the connection, if it did not wait for the answer.
+    /// The time at which the sender closed the connection, if it did not wait for the response.
     pub(crate) given_up: Option<Time>,
-    /// Whether the answer was a complete 2xx.
+    /// Whether the response was a complete 2xx.
     pub(crate) taken: bool,
 }
 

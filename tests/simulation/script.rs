@@ -92,7 +92,7 @@ pub(crate) enum Manner {
     Answers(u16, u64, Option<u64>),
     /// Answers 200, each time after 20 to 80 milliseconds.
     Prompt,
-    /// Accepts this many requests without an answer, then answers this many others as `Prompt`, and so on.
+    /// Accepts this many requests without a response, then answers this many others as `Prompt`, and so on.
     Alternates(usize, usize),
     /// Answers 200, but every second request with 500.
     Flaps,
@@ -181,7 +181,7 @@ pub(crate) enum Who {
 pub(crate) enum Fault {
     /// A call does not reach AWS.
     Refused(Which),
-    /// A call takes effect, but its answer gets lost.
+    /// A call takes effect, but its response gets lost.
     Lost(Which),
     /// A call is throttled.
     Throttled(Which),
@@ -191,7 +191,7 @@ pub(crate) enum Fault {
     Partial(Which),
     /// A write conflicts with a transaction.
     Conflict(Which),
-    /// A call takes effect, and its process dies before the answer.
+    /// A call takes effect, and its process dies before the response.
     Dies(Which),
     /// The delivery log accepts no rows for this many milliseconds.
     Hot(Time, u64),

@@ -77,7 +77,7 @@ struct Failing {
     /// The number of calls since the failing calls were chosen.
     calls: u64,
     fails: Range<u64>,
-    /// Whether the first failing call takes effect: then only its answer is lost.
+    /// Whether the first failing call takes effect: then only its response is lost.
     takes_effect: bool,
 }
 
@@ -265,7 +265,7 @@ fn asking_for_capacity(body: &[u8]) -> Bytes {
 }
 
 impl Shared {
-    /// Adds the capacity in the answer: of one table, or of each table in the call.
+    /// Adds the capacity in the response: of one table, or of each table in the call.
     fn meter(&self, call: &HeaderMap, answer: &[u8]) {
         let answer: Value = serde_json::from_slice(answer).expect("an answer of a table");
         let used = &answer["ConsumedCapacity"];

@@ -65,7 +65,7 @@ pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Li
     }
 }
 
-/// The names of the endpoints for people.
+/// The display names of the endpoints.
 #[derive(Default)]
 pub(super) struct Labels(HashMap<EndpointId, String>);
 
@@ -77,7 +77,7 @@ impl Labels {
         Self(listed.webhook_endpoints.iter().map(label).collect())
     }
 
-    /// Whether the endpoint of the delivery is missing here, as a new one is.
+    /// Whether the endpoint of the delivery is missing here, for instance because it is new.
     pub(super) fn lack(&self, delivery: &Delivery) -> bool {
         delivery.webhook_endpoint_id.as_ref().is_some_and(|id| !self.0.contains_key(id))
     }

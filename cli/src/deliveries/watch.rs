@@ -18,14 +18,14 @@ use crate::{
     terminal::{is_for_people, note, say, say_json},
 };
 
-/// The time between two calls.
+/// The interval between calls.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The most deliveries printed after one call: the newest.
+/// The maximum number of deliveries printed after one call: the newest ones.
 const MOST: usize = 1_000;
 
 /// The title of the last column.
 const WHEN: &str = "CREATED (UTC)";
-/// A row of the usual widths, since later rows are not known when the first is printed.
+/// The usual widths, since later rows are unknown when the first one is printed.
 const TYPICAL: [&str; 7] = [
     "a6250e60",
     "delivered",

@@ -21,7 +21,7 @@ pub(super) struct Tried {
 }
 
 impl Done {
-    /// The settlement, as `deliveries/settle` takes it.
+    /// The settlement, in the form that `deliveries/settle` accepts.
     pub(super) fn settlement(&self) -> Settlement {
         let release = Settlement::new(self.delivery.delivery_id.clone(), self.delivery.lease.clone());
         let Some(Tried { answer, took }) = &self.tried else { return release };
@@ -33,7 +33,7 @@ impl Done {
 }
 
 impl Tried {
-    /// The HTTP status, or the reason for a missing answer.
+    /// The HTTP status, or the reason for a missing response.
     pub(super) fn outcome(&self) -> String {
         match &self.answer {
             Ok(posted) => posted.status.to_string(),

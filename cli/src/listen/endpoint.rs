@@ -37,14 +37,14 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// A warning if the stored secret did not sign this delivery, which was signed just now. It is given once.
+    /// A warning if the stored secret did not sign this delivery, which was signed just now. It is returned only once.
     pub(super) fn outdated(&mut self, config: &Config, delivery: &LeasedDelivery) -> Option<String> {
         let signature = delivery.headers.get("x-webhook-signature")?;
         let is_current = |secret: &Secret| secret::signs(secret, &delivery.body, signature);
         if self.secret.as_ref().is_none_or(is_current) {
             return None;
         }
-        // Another process of this machine may have rotated the secret meanwhile.
+        // Another process on this machine may have rotated the secret in the meantime.
         let kept = config.reloaded().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
         self.secret = kept.filter(is_current);
         let told = "The stored signing secret is no longer valid: it was rotated elsewhere. Create a new one with";
@@ -57,7 +57,7 @@ impl Source {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                note("Another `fanfare listen` receives from this endpoint. Each event goes to one of the two.");
+                note("Another `fanfare listen` receives from this endpoint. Each event goes to only one of them.");
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
@@ -93,7 +93,8 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     let secret = config.service(&api.origin()).secrets.remove(&id);
     if found.is_some() && secret.is_none() && listen.endpoint.is_none() {
         note(
-            "Another machine created this endpoint. If `fanfare listen` runs there too, each event goes to one of the two.",
+            "Another machine created this endpoint. If `fanfare listen` runs there too, each event goes to only one \
+            of them.",
         );
     }
     if listen.print_secret {

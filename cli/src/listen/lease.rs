@@ -4,14 +4,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The duration of a lease.
 const LASTS: Duration = Duration::from_secs(60);
-/// The latest age of a lease at which a post may begin: a post takes up to 15 seconds, and its settlement some more.
+/// The maximum age of a lease at which a post may begin: a post takes up to 15 seconds, and its settlement a little
+/// longer.
 const LATEST: Duration = Duration::from_secs(40);
 
 /// The lease of the events of one call, counted from before the call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
     began: Instant,
-    /// The monotonic clock may stand still while the machine sleeps.
+    /// The monotonic clock may stop while the machine sleeps.
     began_at: SystemTime,
 }
 

@@ -18,17 +18,17 @@ const WHILE_INACTIVE: Duration = Duration::from_secs(3);
 /// The longest `Retry-After` or pause that is respected.
 const LONGEST_WISH: Duration = Duration::from_secs(60);
 
-/// The state that was printed last.
+/// The last printed state.
 #[derive(Default)]
 pub(super) struct News {
-    /// Consecutive calls without an answer.
+    /// Consecutive calls without a response.
     failures: u32,
     is_inactive: bool,
-    /// The end of the overlap of the latest rotation, from the latest answer. `None` before the first answer.
+    /// The end of the overlap of the latest rotation, from the latest response. `None` before the first response.
     rotated: Option<Option<Timestamp>>,
 }
 
-/// The consequences of an answer.
+/// The consequences of a response.
 pub(super) struct Heard {
     /// The lines to print.
     pub(super) lines: Vec<String>,
@@ -45,7 +45,7 @@ pub(super) enum Next {
 }
 
 impl News {
-    /// Takes in the answer of a call.
+    /// Processes the response to a call.
     pub(super) fn hear(&mut self, answer: Result<Received, Failure>) -> Heard {
         let mut lines = Vec::new();
         let next = match answer {
@@ -141,7 +141,7 @@ mod tests {
             (fine(), &[back]),
             (inactive(), &[off]),
             (inactive(), &[]),
-            // Both at once: neither hides the other.
+            // Both at once, so that neither hides the other.
             (down(), &[broke]),
             (down(), &[]),
             (inactive(), &[back]),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{calls::Api, failure::Failure};
 
-/// The most settlements in a call, and their length in bytes: the service accepts 64 KiB.
+/// The maximum number of settlements in a call, and their length in bytes: the service accepts 64 KiB.
 const MOST: usize = 40;
 const LONGEST: usize = 60 << 10;
 

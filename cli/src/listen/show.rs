@@ -1,4 +1,4 @@
-//! Prints one line for each event, and a sum at the end.
+//! Prints one line for each event, and a summary at the end.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// The shortest part of a job's id that is shown, in columns.
 const LEAST: usize = 8;
-/// The indentation of a line below that of its event: the width of the time.
+/// The indentation of a line below its event: the width of the time.
 const INDENT: &str = "          ";
 
 pub(super) struct Show {
@@ -31,7 +31,7 @@ pub(super) struct Show {
     /// The local program.
     to: Url,
     output: Output,
-    /// The hint that was printed last. It is repeated only after an answer or another hint.
+    /// The hint that was printed last. It is repeated only after a response or another hint.
     hinted: Option<String>,
     sum: Sum,
 }
@@ -82,7 +82,7 @@ impl Show {
         self.sum
     }
 
-    /// Prints the result of an event, and the service's answer to its settlement, if any.
+    /// Prints the result of an event, and the service's response to its settlement, if any.
     pub(super) fn event(&mut self, done: &Done, settled: Option<Settled>) -> Result<(), Failure> {
         self.sum.count(done);
         if self.output.is_json { self.program(done, settled) } else { self.person(done, settled) }
@@ -145,7 +145,7 @@ impl Show {
         Ok(())
     }
 
-    /// The remedy for a missing answer, as far as it is known.
+    /// The remedy for a missing response, if it is known.
     fn hint(&self, missing: &Missing) -> Option<String> {
         let program = host_and_port(&self.to);
         match missing.why {

@@ -19,7 +19,7 @@ impl Stop {
             asked().await;
             let _ended = stop.send(true);
             asked().await;
-            note("Stopped immediately. Unsettled events are received again after a minute.");
+            note("Stopped immediately. Unsettled events will be received again after a minute.");
             std::process::exit(INTERRUPTED);
         });
         Self(stopped)
@@ -40,10 +40,10 @@ impl Stop {
 #[cfg(unix)]
 async fn asked() {
     use tokio::signal::unix::{SignalKind, signal};
-    // SIGHUP comes when the terminal closes.
+    // The terminal sends SIGHUP when it closes.
     let all = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()));
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = all else {
-        // The default handlers stay, which end the process immediately.
+        // The default handlers remain, and end the process immediately.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -56,9 +56,9 @@ async fn asked() {
 #[cfg(windows)]
 async fn asked() {
     use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close};
-    // Ctrl-Close comes when the terminal closes. Windows then waits some seconds for the process.
+    // Windows sends Ctrl-Close when the terminal closes. It then waits some seconds for the process.
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut close)) = (ctrl_c(), ctrl_break(), ctrl_close()) else {
-        // The default handlers stay, which end the process immediately.
+        // The default handlers remain, and end the process immediately.
         return std::future::pending().await;
     };
     tokio::select! {

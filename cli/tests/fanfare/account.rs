@@ -55,7 +55,7 @@ async fn logout_names_the_keys_that_it_deleted() {
     assert_eq!((nothing.code, nothing.out), (0, format!("Not signed in to {}.\n", machine.api)));
     machine.signs_in(&tenant).await;
     let given = machine.run(&["logout"]).await;
-    assert!(given.out.contains("The API key was deleted here. It stays valid until"), "{given:?}");
+    assert!(given.out.contains("The API key was deleted on this machine. It stays valid until"), "{given:?}");
     assert!(world.key_works(&tenant.key).await);
     let key = world.cli(&tenant.cookie, "api-key/create", json!({"name": "x"})).await.body;
     let stored = json!({"services": {&machine.api: {"key": key["key"], "key_id": key["id"]}}});

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Machine, listening::Listener};
 
-/// A TLS server for `localhost` that passes decrypted connections on.
+/// A TLS server for `localhost` that forwards decrypted connections.
 struct Encrypted {
     url: String,
     /// A PEM file with its certificate.
@@ -102,7 +102,7 @@ async fn a_companys_certificate_is_trusted_for_the_service() {
 async fn a_proxy_is_for_the_service_and_never_for_this_machine() {
     let world = World::live(&[]).await;
     let (tenant, receiver, machine) = (world.tenant("acme").await, Receiver::start().await, Machine::new(&world));
-    // The local service takes requests in the form that proxies get.
+    // The local service accepts requests in the form that proxies receive.
     let proxied = |no_proxy: &'static str| {
         let environment = [
             ("FANFARE_API_KEY", tenant.key.as_str()),
@@ -196,7 +196,7 @@ async fn errors_of_json_are_json() {
 async fn an_unwritable_home_is_named() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
-    // Even root cannot make a folder here.
+    // Even root cannot create a folder here.
     let mut login = machine.command(&["login", "--key"]);
     login.env("XDG_CONFIG_HOME", "/proc/config");
     let login = super::ended(login, &tenant.key).await;

@@ -1,4 +1,4 @@
-//! `fanfare listen`: forwarded events, and failures meanwhile.
+//! `fanfare listen`: forwarded events, and failures during forwarding.
 
 use std::{
     collections::BTreeMap,
@@ -161,7 +161,7 @@ async fn a_restart_keeps_the_secret_and_ctrl_c_settles_posted_events() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_exits_at_once_and_the_event_comes_again() {
     let (world, tenant, machine, receiver) = begin(&[("LEASE_TIME", "2")]).await;
-    // It accepts connections, and never answers.
+    // It accepts connections and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = format!("http://{}/", silent.local_addr().expect("an address"));
     let mut listener = Listener::start(&machine, &to, &[]);
@@ -341,7 +341,7 @@ struct Troubles {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// The most events that a listener has leased: as many may come twice after each failure.
+/// The maximum number of events that a listener has leased: after each failure, as many may be repeated.
 const LEASED: usize = 20;
 
 async fn nothing_is_lost(troubles: Troubles) {

@@ -31,12 +31,12 @@ impl Network {
         &self.address
     }
 
-    /// From now on, nothing passes, and connections stay open without an error.
+    /// From now on, no data passes, and connections stay open without an error.
     pub(super) fn cut(&self) {
         self.is_cut.send_replace(true);
     }
 
-    /// New connections pass again. Those from before are closed, as after a change of the address.
+    /// New connections work again. Earlier ones are closed, as after a change of address.
     pub(super) fn mend(&self) {
         self.is_cut.send_replace(false);
     }

@@ -1,4 +1,4 @@
-//! The files that packages of the client contain beside it.
+//! The files that packages of the client contain in addition to the client.
 
 use std::process::Command;
 

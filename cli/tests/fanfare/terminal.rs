@@ -81,7 +81,7 @@ impl Terminal {
     }
 }
 
-/// Runs a command on a terminal. Each answer is typed once its question is shown.
+/// Runs a command on a terminal. Each response is typed once its question is shown.
 async fn on(
     machine: &Machine,
     columns: u16,
@@ -188,7 +188,7 @@ async fn listened(world: &World, tenant: &str, machine: &Machine, columns: u16) 
     });
     let output = output.await.expect("it ends");
     assert!(output.out.contains("\u{1b}]8;;"), "the id links to its page: {output:?}");
-    // Bodies are shown whole.
+    // Bodies are shown in full.
     lines(&output).into_iter().filter(|line| !line.contains("{\"event\"")).collect()
 }
 

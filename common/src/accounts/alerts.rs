@@ -1,7 +1,7 @@
-//! Emails about changes to an account that its user has to know of, in case another person made them.
+//! Emails that notify users of changes to their account, in case another person made them.
 //!
-//! They are sent after the change is stored, and a failure is only logged. Only a verified address gets them, since
-//! another one may be a stranger's.
+//! They are sent after the change is stored, and a failure is only logged. They go only to verified addresses, since an
+//! unverified one may be a stranger's.
 
 use crate::{
     accounts::{
@@ -36,7 +36,7 @@ impl Alerts {
         Ok(Self { attempts: Attempts::from_env(env, aws)?, mailer: Mailer::from_env(env, aws)? })
     }
 
-    /// Tells `user` that they changed their password on `device`.
+    /// Notifies `user` that they changed their password on `device`.
     pub async fn password_changed(&self, user: &User, device: &Device, base: &BaseUrl, now: Timestamp) {
         let agent = device.agent.as_deref();
         let mail = Mail::new(
@@ -56,7 +56,7 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Tells `user` that a link from an email was used to choose a new password. The link has proved the address.
+    /// Notifies `user` that a link from an email was used to choose a new password. The link has proved the address.
     pub(crate) async fn password_reset(&self, user: &User, base: &BaseUrl, now: Timestamp) {
         let mail = Mail::new(
             "Your password was changed",
@@ -77,7 +77,8 @@ impl Alerts {
         self.tell(&verified, mail, now).await;
     }
 
-    /// Tells `user` that they created an API key on `device`. The email has the first characters of the key, as lists do.
+    /// Notifies `user` that they created an API key on `device`. The email has the first characters of the key, as
+    /// lists do.
     pub async fn key_created(&self, user: &User, name: &Name, key: &IssuedKey, device: &Device, base: &BaseUrl) {
         let now = key.created_at;
         let expires = key.expires_at.map_or_else(|| "never".to_owned(), Timestamp::readable);
@@ -97,7 +98,7 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Tells `user` that the client that requested `login` is signed in.
+    /// Notifies `user` that the client that requested `login` is signed in.
     pub async fn client_signed_in(&self, user: &User, login: &CliLogin, base: &BaseUrl, now: Timestamp) {
         let mail = Mail::new(
             "A command-line client signed in",
@@ -112,8 +113,8 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Tells `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave get no
-    /// email.
+    /// Notifies `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave get
+    /// no email.
     pub async fn removed(&self, by: &User, member: &User, organization: &Organization, now: Timestamp) {
         if by.id == member.id {
             return;

@@ -61,13 +61,13 @@ impl ApiKey {
         well_formed.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret, for the answer to its issuer. It must not be logged or stored.
+    /// The secret, for the response to its issuer. It must not be logged or stored.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The first 9 characters, by which people tell keys apart.
+    /// The first 9 characters, which distinguish keys in lists.
     #[must_use]
     pub fn start(&self) -> &str {
         self.0.get(..START_LENGTH).unwrap_or_default()
@@ -169,7 +169,7 @@ attributes! {
     KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request",
 }
 
-/// The maximum number of keys of an organization: one answer lists all, and people have to keep track of each.
+/// The maximum number of keys of an organization: one response lists all, and people have to keep track of each.
 pub const MAX_KEYS: u32 = 100;
 
 /// The table of keys. Each key has a second item, a pointer, through which consistent reads find it by id. The pointer
@@ -279,7 +279,7 @@ impl ApiKeys {
     /// The organization has no such key; or a read fails.
     async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
         let Some(pointer) = self.read(&pointer(id)).await? else {
-            // Keys issued before pointers were introduced have none, but are in the index by now.
+            // Keys issued before pointers were introduced have none, but they are in the index.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
         };
         let found = self.read(Record::new("pointer", &pointer).text(HASH)?).await?.ok_or(NOT_FOUND)?;
@@ -316,7 +316,7 @@ impl ApiKeys {
     pub async fn delete_all(&self, organization: &TenantId) -> Result<()> {
         let doing = "deleting API keys";
         let found = self.list(organization).await?;
-        // Pointers go first, because a repeated call finds them through the keys.
+        // Pointers are deleted first, because a repeated call finds them through the keys.
         let pointers = found.iter().map(|key| pointer(key.id)).chain([count_key(organization)]);
         for keys in [pointers.collect::<Vec<_>>(), found.iter().map(|key| key.hash.clone()).collect()] {
             let keys = keys.into_iter().map(key);
@@ -335,8 +335,8 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Changes the number of keys of an organization by `by`. The number has an item of its own, because DynamoDB
-    /// checks conditions on items, not on their number.
+    /// Changes the number of keys of an organization by `by`. The number is a separate item, because DynamoDB checks
+    /// conditions on items, not on their number.
     fn counter(&self, organization: &TenantId, by: i64) -> Update {
         Update::of(&self.table, key(count_key(organization))).add(KEYS, number(by))
     }

@@ -44,11 +44,12 @@ const KNOWN_CLIENT: &str = "known_client";
 /// Known clients are remembered for 90 days.
 const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// Verification emails requested for one address, from all clients together: the limit protects the mailbox. An
-/// attacker who uses up the limit of a user only sends them five working links.
+/// Verification emails requested for one address, from all clients together: the limit protects the mailbox. If an
+/// attacker uses up the limit of a user, the user has five valid links.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
-/// Emails that reset the password of one address. As above, an attacker who uses up the limit only sends working links.
+/// Emails that reset the password of one address. As above, an attacker who uses up the limit only causes valid links
+/// to be sent.
 const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
 /// Emails that reset a password, requested from one client for any addresses.
 const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
@@ -204,7 +205,7 @@ impl Attempts {
     /// # Errors
     /// Too many attempts: [`Error::TooMany`], with the seconds until the window ends; or a write fails.
     pub async fn count(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<()> {
-        // Another call may open the window between these two writes. The second round then counts in that window.
+        // If another call opens the window between these two writes, the second round counts in that window.
         for _ in 0..2 {
             let Some(window_ends) = self.count_in_window(limit, subject, now).await? else { return Ok(()) };
             if window_ends > now.as_second() {
@@ -248,7 +249,7 @@ impl Attempts {
     }
 }
 
-/// The key of a counter. The hash keeps addresses, such as those of people without an account, out of the table.
+/// The key of a counter. The hash keeps plain addresses, such as those of people without an account, out of the table.
 fn key(what: &str, subject: &str) -> String {
     format!("{what}#{}", SecretHash::of(subject).as_str())
 }

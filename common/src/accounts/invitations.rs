@@ -102,7 +102,7 @@ pub struct Invitations {
     tokens: String,
 }
 
-/// The number of tries to create an invitation while other owners invite the same address.
+/// The maximum number of attempts to create an invitation while other owners invite the same address.
 const INVITE_ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 /// The index of invitations by organization. It has only keys and is eventually consistent.
@@ -131,7 +131,8 @@ impl Invitations {
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
         let (id, email, token) = (InvitationId::generate(), email.clone(), Token::generate());
         let invitation = Invitation { id, email, organization, role, inviter: inviter.id };
-        // If another owner invites the same address in between, this call starts over and replaces their invitation.
+        // If another owner invites the same address in the meantime, this call starts over and replaces their
+        // invitation.
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(&token, expires_at, now);
@@ -312,7 +313,8 @@ pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &Te
     for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
         let keys: Vec<Item> = ids.iter().map(key).collect();
         let invitations = batch_get(dynamodb, table, keys.clone(), doing).await?;
-        // The invitations of one address share a pointer, which only they lead to, so pointers go first.
+        // The invitations of one address share a pointer, which is found only through them, so pointers are deleted
+        // first.
         let emails = invitations.iter().map(|found| Record::new("invitation", found).text(EMAIL));
         let emails: BTreeSet<&str> = emails.collect::<Result<_>>()?;
         let pointers = emails.into_iter().map(|email| key(pointer(organization, email)));
@@ -387,8 +389,8 @@ fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
 }
 
-/// The email with the link to join an organization. The names are the inviter's words to a recipient who may not know
-/// them, so they appear only in the body, attributed to the inviter, and never in the subject.
+/// The email with the link to join an organization. The inviter chooses the names and may be a stranger to the
+/// recipient, so the names appear only in the body, attributed to the inviter, and never in the subject.
 #[must_use]
 pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, new: &NewInvitation) -> Mail {
     let (id, token) = (new.invited.invitation.id, new.token.reveal());

@@ -36,7 +36,7 @@ impl Inviting {
     }
 
     /// Invites `email` to the organization of `inviter` and sends the email. The caller has checked that `inviter` may
-    /// invite. Each try is counted.
+    /// invite. Each attempt is counted.
     ///
     /// # Errors
     /// Too many invitations: `Error::TooMany`; the email has an account; or a call fails.

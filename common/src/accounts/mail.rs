@@ -20,7 +20,7 @@ use crate::{
     telemetry::metrics,
 };
 
-/// Longer than two reads, a write and an email take.
+/// Longer than the duration of two reads, a write and an email.
 const ANSWER_AFTER: Duration = Duration::from_millis(500);
 
 /// Runs `work`, which sends an email if an address has an account. It takes at least half a second, so that its
@@ -41,7 +41,7 @@ pub struct Mailer {
     service: ServiceName,
 }
 
-/// An email, as HTML and as plain text for clients that do not show HTML. Both are made of the same parts.
+/// An email, as HTML and as plain text for clients that do not show HTML. Both are built from the same parts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mail {
     subject: String,
@@ -57,7 +57,7 @@ pub enum Part {
     Facts(Vec<(&'static str, String)>),
     /// The label and the URL of the email's main link. An email has at most one.
     Button(&'static str, String),
-    /// A link, alone on a line.
+    /// A link on a separate line.
     Link(String),
     /// Text from outside the service, marked as a quotation on each line.
     Quote(String),
@@ -122,7 +122,7 @@ impl Mailer {
     }
 }
 
-/// A display name before an address. SES takes only ASCII there: other text has to be in encoded words of at most 75
+/// A display name before an address. SES accepts only ASCII there: other text has to be in encoded words of at most 75
 /// characters (RFC 2047, 2). A quoted name needs no escapes, because [`ServiceName`] excludes such characters.
 fn display_name(name: &str) -> String {
     const MOST_BYTES: usize = 45;

@@ -1,5 +1,5 @@
-//! The members of an organization. A user belongs to exactly one, so a member who leaves or is removed loses the
-//! account. Their sessions and keys end with it, because every call looks up the user behind its credential.
+//! The members of an organization. A user belongs to exactly one, so the account of a member who leaves or is removed
+//! is deleted. Their sessions and keys end with it, because every call reads the user of its credential.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,9 +73,9 @@ pub struct Members {
 
 /// The eventually consistent index of users by organization. It has only keys of candidates: the table decides.
 const BY_ORGANIZATION: &str = "by-organization";
-/// The number of tries of a change while other calls change the same member.
+/// The maximum number of attempts at a change while other calls change the same member.
 const ATTEMPTS: usize = 5;
-/// The number of members read at once, in the order in which they joined, to find one with some property.
+/// The number of members that a search reads at once, in the order in which they joined.
 const LOOKED_AT: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
@@ -159,8 +159,8 @@ impl Members {
     }
 
     /// Changes a member on condition that an owner stays: the caller or, if the caller is the member, any other owner.
-    /// The transaction of every change to an owner checks that another one is still an owner. So of concurrent changes,
-    /// each finds an owner that stays, and no counter of owners is needed that could go wrong.
+    /// The transaction of every change to an owner checks that another member is still an owner. Concurrent changes
+    /// therefore cannot remove the last owner, and no counter of owners is needed, which could become wrong.
     async fn change(&self, by: &User, named: &MemberIdOrEmail, change: Change) -> Result<Member> {
         for _ in 0..ATTEMPTS {
             let member = self.find(&by.organization, named).await?;
@@ -197,7 +197,7 @@ impl Members {
         self.check_owner(self.writes(user, change), &other.user).try_commit(&self.dynamodb).await
     }
 
-    /// The writes that change `user`. The first is refused if the user has another role by now, or was deleted.
+    /// The writes that change `user`. The first is refused if the user's role has changed or the user was deleted.
     fn writes(&self, user: &User, change: Change) -> Transaction {
         match change {
             Change::Role(role) => {
@@ -211,7 +211,8 @@ impl Members {
         }
     }
 
-    /// Adds the deletion of the account of `user`. It is refused if the user has another role by now, or was deleted.
+    /// Adds the deletion of the account of `user`. It is refused if the user's role has changed or the user was
+    /// deleted.
     fn delete(&self, writes: Transaction, user: &User) -> Transaction {
         writes
             .delete_if(&self.users, pk(user_key(user.id)), is_still(user, user.role))

@@ -43,7 +43,7 @@ pub struct Organization {
 pub(crate) const SLUG: Attribute = Attribute("slug");
 const DEBUG_NOTIFICATION_EMAIL: Attribute = Attribute("debug_notification_email");
 const DISABLE_JOB_FAILURE_NOTIFICATIONS: Attribute = Attribute("disable_job_failure_notifications");
-/// The users who have joined and not left. Earlier members may be missing.
+/// The users who have joined and have not left. Earlier members may be missing.
 pub(crate) const JOINED: Attribute = Attribute("joined");
 pub(crate) const DELETED_AT: Attribute = Attribute("deleted_at");
 
@@ -131,8 +131,7 @@ impl Organizations {
 
     /// Reads a user's own organization, which exists as long as the user does.
     ///
-    /// # Errors
-    /// It was deleted in the meantime, and the user with it: [`Error::Unauthorized`]; or the read fails.
+    /// # Errors It was deleted in the meantime, together with the user: [`Error::Unauthorized`]; or the read fails.
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
         self.find(id).await?.ok_or(Error::Unauthorized)
     }

@@ -36,7 +36,7 @@ impl Password {
     /// # Errors
     /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        // Longer texts are not even prepared, since that would take long.
+        // Longer texts are not prepared, since that would be slow.
         if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
             return Err(vec![problem]);
         }
@@ -51,7 +51,7 @@ impl Password {
         let spaces = CodePointMapData::<GeneralCategory>::new();
         let is_space = |c: char| spaces.get(c) == GeneralCategory::SpaceSeparator;
         let spaced = text.chars().map(|c| if is_space(c) { ' ' } else { c });
-        // Reserves room for the longest form: a string that grows leaves copies behind.
+        // Reserves space for the longest form, because a growing string leaves copies in memory.
         let mut prepared = Zeroizing::new(String::with_capacity(3 * text.len()));
         prepared.extend(ComposingNormalizerBorrowed::new_nfc().normalize_iter(spaced));
         let typed = (*prepared != *text).then(|| Zeroizing::new(text.to_owned()));

@@ -96,7 +96,7 @@ impl PasswordResets {
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, uses up this token and all earlier ones, and marks the email as verified, because the
-    /// token proves access to the mailbox. Of concurrent resets, one succeeds. An email tells the user.
+    /// token proves access to the mailbox. Of concurrent resets, one succeeds. The user is notified by email.
     ///
     /// A concurrent change of the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
     ///

@@ -93,7 +93,7 @@ impl SignIns {
         self.sessions.change_password(user, (&old, &new), device, now).await
     }
 
-    /// Checks the password of `user`, who is signed in, and returns its hash. Each try is counted.
+    /// Checks the password of `user`, who is signed in, and returns its hash. Each attempt is counted.
     ///
     /// # Errors
     /// Too many tries: [`Error::TooMany`]; the password is wrong: [`Error::InvalidPassword`]; the user was deleted:

@@ -29,7 +29,8 @@ use crate::{
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
 /// The kind of verifications among the tokens in the table.
 const EMAIL_VERIFICATION: &str = "email_verification";
-/// The kind of a verification that was used. It is kept until it expires, so that its page can say that all is well.
+/// The kind of a verification that was used. It is kept until it expires, so that its page can confirm that the address
+/// is verified.
 const USED: &str = "used_email_verification";
 
 pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> Item {
@@ -72,8 +73,9 @@ impl Verifications {
         })
     }
 
-    /// Sends `user` another email with a link, unless they are verified. The caller counts the request before. If another
-    /// account has the pending address, its owner is told instead: the user must not learn whether there is one.
+    /// Sends `user` another email with a link, unless they are verified. The caller counts the request before. If
+    /// another account has the pending address, its owner is notified instead: the user must not learn whether such an
+    /// account exists.
     pub async fn send_again(&self, user: &User, mailer: &Mailer, base: &BaseUrl, now: Timestamp) -> Result<()> {
         if user.email_verified {
             return Ok(());
@@ -100,9 +102,10 @@ impl Verifications {
         Ok(token)
     }
 
-    /// Replaces the address that `user` has to verify by `email`, and returns the changed user. Links to other addresses
-    /// die. The user signs in with the old address until the new one is verified, so that another account's address can
-    /// be entered here without an effect. Returns `None` if the user may not: they are verified by now, or invited.
+    /// Replaces the address that `user` has to verify by `email`, and returns the changed user. Links sent to other
+    /// addresses become invalid. The user signs in with the old address until the new one is verified, so entering
+    /// another account's address here has no effect. Returns `None` if the user may not replace it, because they have
+    /// been verified or were invited.
     pub async fn replace_email(&self, user: &User, email: &Email) -> Result<Option<User>> {
         let pending = Some(email).filter(|email| **email != user.email);
         let update = Update::of(&self.users, pk(user_key(user.id)))
@@ -139,8 +142,7 @@ impl Verifications {
     /// calls one succeeds. A pending address replaces the old one: the transaction moves the guard, and the organization's
     /// notifications if the old address got them. Returns the state of the link before.
     ///
-    /// # Errors
-    /// Another account has the pending address by now; or a read or the write fails.
+    /// # Errors Another account now has the pending address; or a read or the write fails.
     pub async fn verify(&self, token: &Token, organizations: &Organizations, now: Timestamp) -> Result<Link> {
         let user = match self.link(token, now).await? {
             Link::Valid(user) => user,
@@ -195,7 +197,8 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     )
 }
 
-/// The email to the owner of an account whose address another person wants to use. It contains none of that person's words.
+/// The email to the owner of an account whose address another person wants to use. It contains no text from that
+/// person.
 fn taken_mail(base: &BaseUrl) -> Mail {
     Mail::new(
         "You already have an account",

@@ -1,9 +1,9 @@
-//! Deletes an account, and with the last account the organization, for both the page and the API.
+//! Deletes an account, and the organization with its last account, for both the page and the API.
 //!
-//! The caller is first removed like any member, which is refused to an only owner. If there are no other members, one
-//! transaction deletes the user and both guards, marks the organization as deleted, and adds it to the item `deleted`. It
-//! fails if a member has joined in the meantime. The endpoints are deleted before the response; after a crash in between,
-//! `accounts-purge` deletes them.
+//! The caller is first removed like any member, which fails if they are the only owner. If there are no other members,
+//! one transaction deletes the user and both guards, marks the organization as deleted, and adds it to the item
+//! `deleted`. It fails if a member has joined in the meantime. The endpoints are deleted before the response; if a
+//! crash prevents that, `accounts-purge` deletes them.
 
 use crate::{
     accounts::{

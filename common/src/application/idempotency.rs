@@ -1,9 +1,9 @@
-//! Idempotent calls: a client that did not get the answer repeats the call with the same `idempotency-key`, and gets
-//! the answer of the first call.
+//! Idempotent calls: a client that did not get the response repeats the call with the same `idempotency-key`, and gets
+//! the response of the first call.
 //!
-//! The answer is stored in the same transaction as the writes of the call, so a crash leaves both or neither, and of
-//! several concurrent calls one takes effect. Only successes are remembered, because a refused call changes nothing. A
-//! call without a key costs no more than it would without this module.
+//! The response is stored in the same transaction as the writes of the call, so a crash leaves both or neither, and
+//! only one of several concurrent calls takes effect. Only successes are remembered, because a refused call changes
+//! nothing. A call without a key costs no more than it would without this module.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub struct IdempotencyKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
-/// The remembered calls. They are in the table of endpoints, because an answer may contain an endpoint's secret.
+/// The remembered calls. They are in the table of endpoints, because a response may contain an endpoint's secret.
 #[derive(Clone)]
 pub struct Calls {
     dynamodb: Client,
@@ -54,11 +54,11 @@ pub struct Once<'a> {
     now: Timestamp,
 }
 
-/// The answer to a call. It may contain a secret, so it has no `Debug`.
+/// The response to a call. It may contain a secret, so it has no `Debug`.
 pub enum Answer<T> {
     /// The call was made for the first time.
     New(T),
-    /// The call was repeated; this is the stored answer.
+    /// The call was repeated; this is the stored response.
     Known(Box<RawValue>),
 }
 
@@ -115,10 +115,9 @@ impl Calls {
 }
 
 impl Once<'_> {
-    /// The item that stores the answer, for the transaction of the call. `None` if the call has no key.
+    /// The item that stores the response, for the transaction of the call. `None` if the call has no key.
     ///
-    /// # Errors
-    /// The answer cannot be serialized.
+    /// # Errors The response cannot be serialized.
     pub fn marker(&self, answer: &impl Serialize) -> Result<Option<Marker>> {
         let Some(key) = self.key else { return Ok(None) };
         let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
@@ -130,7 +129,7 @@ impl Once<'_> {
         Ok(Some(Marker { table: self.calls.table.clone(), item, is_new }))
     }
 
-    /// Returns the stored answer if the call was made before, or else runs `act` and returns its answer.
+    /// Returns the stored response if the call was made before, or else runs `act` and returns its response.
     ///
     /// # Errors
     /// The key was used with other fields; `act` fails; or a read fails.
@@ -142,7 +141,7 @@ impl Once<'_> {
             Ok(answer) => return Ok(Answer::New(answer)),
             Err(error) => error,
         };
-        // The same call may have been made concurrently and come first, or only the transaction's own answer was lost.
+        // A concurrent call may have been first, or only the response to this transaction was lost.
         match self.known().await {
             Ok(known) => known.map(Answer::Known).ok_or(error),
             Err(unknown) => {

@@ -23,7 +23,7 @@ pub(crate) const WRITES: usize = 25;
 const READS: usize = 100;
 /// The number of calls that a caller may have in progress.
 pub(crate) const CONCURRENCY: usize = 16;
-/// The number of times that a batch is sent for items that DynamoDB leaves out.
+/// The number of times that a batch is resent for items that DynamoDB leaves unprocessed.
 pub(crate) const ROUNDS: u32 = 4;
 
 /// The part of a batch that was not written or read.
@@ -69,7 +69,7 @@ pub(crate) async fn batch_write(
     written.map_err(|left| left.into_error(doing)).try_collect().await
 }
 
-/// As [`batch_write`], with a label for each write. The results are those of the batches. `is_of` returns whether a
+/// Like [`batch_write`], with a label for each write. Returns the results of each batch. `is_of` returns whether a
 /// label belongs to a write that DynamoDB left out.
 pub(crate) fn write_all<L>(
     dynamodb: &Client,
@@ -111,7 +111,7 @@ pub(crate) async fn batch_get(
     found.try_concat().await
 }
 
-/// Reads the items that have these keys. The results are those of the batches: the items, and the keys that are left.
+/// Reads the items that have these keys. Returns the results of each batch: the items, and the keys that were not read.
 pub(crate) fn read_all(
     dynamodb: &Client,
     table: &str,

@@ -136,8 +136,8 @@ impl ClassifyRetry for MetTransaction {
 /// The maximum duration of one AWS call, including its retries.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A first pause of at most 50 ms. The SDK's default is up to a second, which is long in a process that may be stopped
-/// in between, and for a waiting caller.
+/// A first pause of at most 50 ms. The SDK's default is up to a second, which is long for a waiting caller and for a
+/// process that may be stopped in the meantime.
 fn retries() -> RetryConfig {
     RetryConfig::standard().with_initial_backoff(Duration::from_millis(50))
 }
@@ -174,7 +174,7 @@ mod tests {
         format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
-    /// A client whose calls get these answers, each on a separate connection.
+    /// A client whose calls get these responses, each on a separate connection.
     async fn client_of(answers: [String; 2]) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));

@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Attribute {
-    /// The attribute as an expression contains it: behind a `#` if it may be a reserved word. None of DynamoDB's 573
-    /// reserved words contains an underscore
+    /// The attribute as it appears in an expression: with the prefix `#` if it may be a reserved word. None of
+    /// DynamoDB's 573 reserved words contains an underscore
     /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html>).
     fn parts(self) -> impl Iterator<Item = &'static str> {
         let mark = |name: &str| if name.contains('_') { "" } else { "#" };
@@ -109,12 +109,12 @@ impl Expression {
         Self { is_choice: true, ..self.joined("", " OR ", other) }
     }
 
-    /// The condition beside an AND, which binds more strongly than OR. DynamoDB refuses redundant parentheses.
+    /// The condition as an operand of AND, which binds more tightly than OR. DynamoDB refuses redundant parentheses.
     fn operand(self) -> Self {
         if self.is_choice { Self { text: format!("({})", self.text), is_choice: false, ..self } } else { self }
     }
 
-    /// Appends another expression, behind `first` if this one is empty, and otherwise behind `separator`.
+    /// Appends another expression, after `first` if this one is empty, and otherwise after `separator`.
     fn joined(mut self, first: &str, separator: &str, other: Self) -> Self {
         self.text.push_str(if self.text.is_empty() { first } else { separator });
         self.text.push_str(&other.text);
@@ -123,7 +123,7 @@ impl Expression {
     }
 }
 
-/// The names and values behind the placeholders of a call.
+/// The names and values of the placeholders of a call.
 #[derive(Default)]
 pub(crate) struct Placeholders {
     names: HashMap<String, String>,
@@ -131,7 +131,7 @@ pub(crate) struct Placeholders {
 }
 
 impl Placeholders {
-    /// The final text of an expression, with numbered values. Notes its names and values. `None` if it is empty.
+    /// The final text of an expression, with numbered values. Records its names and values. `None` if it is empty.
     pub(crate) fn place(&mut self, Expression { text: template, values, .. }: Expression) -> Option<String> {
         let mut parts = template.split('?');
         let mut text = parts.next().unwrap_or_default().to_owned();
@@ -195,7 +195,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// An update of the item with this key, still without a change.
+    /// An update of the item with this key, without a change yet.
     pub(crate) fn of(table: &str, key: Item) -> Self {
         let [set, remove, add, delete, condition] = Default::default();
         Self { table: table.to_owned(), key, set, remove, add, delete, condition }
@@ -230,7 +230,7 @@ impl Update {
         self.assign(format!("{to} = {from}"), [])
     }
 
-    /// As [`Self::copy`], and sets `to` to `value` if there is no `from`.
+    /// Like [`Self::copy`], but sets `to` to `value` if there is no `from`.
     pub(crate) fn copy_or(self, to: Attribute, from: Attribute, value: AttributeValue) -> Self {
         self.assign(format!("{to} = if_not_exists({from}, ?)"), [value])
     }
@@ -258,7 +258,7 @@ impl Update {
         }
     }
 
-    /// Adds a condition, which must hold beside all earlier ones.
+    /// Adds a condition, which must hold in addition to all earlier ones.
     pub(crate) fn only_if(self, condition: Condition) -> Self {
         Self { condition: self.condition.joined("", " AND ", condition.operand()), ..self }
     }
@@ -330,7 +330,7 @@ pub(crate) async fn put_if(
     Ok(unless_refused(Box::pin(put.send()).await, doing)?.is_some())
 }
 
-/// The answer to a write, or `None` if its condition did not hold.
+/// The response to a write, or `None` if its condition did not hold.
 fn unless_refused<T, E, R>(answer: Result<T, SdkError<E, R>>, doing: &'static str) -> Result<Option<T>>
 where
     E: StdError + ProvideErrorMetadata + 'static,

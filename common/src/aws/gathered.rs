@@ -1,4 +1,4 @@
-//! Gathered reads: the keys that several callers ask for at about the same time are read in one call.
+//! Gathered reads: keys that several callers request at about the same time are read in one call.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::error::{Error, Result};
 
-/// The reads of a process. Only one is in progress at a time; it takes all keys that were asked for meanwhile.
+/// The reads of a process. Only one is in progress at a time; the next one reads all keys requested in the meantime.
 pub struct Gathered<K, V> {
     asked: Mutex<Vec<Asked<K, V>>>,
     turn: sync::Mutex<()>,
@@ -28,7 +28,7 @@ pub struct Found<K, V> {
     pub unread: HashSet<K>,
 }
 
-/// The keys that a caller has asked for.
+/// The keys that a caller has requested.
 struct Asked<K, V> {
     keys: Vec<K>,
     answer: oneshot::Sender<Result<HashMap<K, V>>>,
@@ -78,7 +78,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
         }
     }
 
-    /// Reads all keys that have been asked for.
+    /// Reads all keys that have been requested.
     async fn read_all<R: Future<Output = Found<K, V>>>(&self, read: impl Fn(Vec<K>) -> R) {
         let asked = mem::take(&mut *self.asked());
         if asked.is_empty() {

@@ -92,7 +92,7 @@ impl HttpConnector for Pool {
             Err(error) => return HttpConnectorFuture::ready(Err(ConnectorError::user(error.into()))),
         };
         let connection = capture_connection(&mut request);
-        // After some failures, the SDK wants the next attempt to use another connection.
+        // After some failures, the SDK requires the next attempt to use another connection.
         if let Some(captured) = request.extensions().get::<CaptureSmithyConnection>() {
             captured.set_connection_retriever(move || metadata(&connection));
         }

@@ -142,10 +142,10 @@ impl<W: Sync> Access<W> for Public {
 }
 
 /// A user whose email is verified, with a key or a session. Missing, malformed, unknown and ended credentials, and
-/// those of deleted users, all get the same answer.
+/// those of deleted users, all get the same response.
 ///
-/// A key takes precedence: browsers add cookies automatically, but a key is sent on purpose and names the organization
-/// to act for. It may do everything that a session may on these routes.
+/// A key takes precedence: browsers add cookies automatically, but a key is sent deliberately and names the
+/// organization to act for. It may do everything that a session may on these routes.
 pub struct Verified;
 
 impl Access<Callers> for Verified {
@@ -230,7 +230,7 @@ impl Access<Callers> for AnyCaller {
     }
 }
 
-/// A user with a key or a session. As for [`AnyCaller`], a session takes precedence.
+/// A user with a key or a session. As with [`AnyCaller`], a session takes precedence.
 pub struct KeyOrSession;
 
 impl Access<Callers> for KeyOrSession {

@@ -31,7 +31,7 @@ pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
 /// Finds the session token among the cookies of a request, given the values of its `cookie` headers.
 pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));
-    // Only the white space of RFC 6265 is trimmed: browsers take other white space as part of a name, which they then
+    // Only the white space of RFC 6265 is trimmed: browsers treat other white space as part of a name, which they then
     // do not protect as `__Host-`.
     let mut values =
         pairs.filter_map(|pair| pair.trim_matches([' ', '\t']).strip_prefix(cookie_name(base))?.strip_prefix('='));

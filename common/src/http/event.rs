@@ -1,8 +1,8 @@
 //! The events and responses of API Gateway's HTTP API, payload version 2.0
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html>).
 //!
-//! `lambda_http` has a conversion of its own, but it panics on an unreadable `Host`, query or body (1.3), and builds a
-//! URL that is not needed here.
+//! `lambda_http` also has a conversion, but it panics on an unreadable `Host`, query or body (1.3), and builds a URL
+//! that is not needed here.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::{
@@ -131,7 +131,7 @@ pub fn canonical(path: &str) -> String {
 
 /// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events also or
 /// only leave them in the headers. All come from the same browser. The first of two sessions counts, so `listed` comes
-/// first. Invalid UTF-8 in a header does not lose the rest of it: the session cookie is ASCII.
+/// first. Invalid UTF-8 in a header does not invalidate the rest of it, because the session cookie is ASCII.
 fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
     let in_headers = headers.get_all(header::COOKIE).iter();
     let in_headers = in_headers.map(|cookies| String::from_utf8_lossy(cookies.as_bytes()).into_owned());

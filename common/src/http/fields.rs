@@ -272,7 +272,7 @@ impl Fields {
         self.optional_whole(name, &range, |value| if let Json::Number(number) = value { Some(number) } else { None })
     }
 
-    /// Reads a whole number that may be absent or `null`, which mean the same.
+    /// Reads a whole number; absent and `null` are equivalent.
     ///
     /// # Errors
     /// It is neither `null` nor a whole number, or not within `range`.
@@ -318,7 +318,8 @@ impl Fields {
         Err(self.reject(name, Problem { code, message }))
     }
 
-    /// Refuses fields of other services' APIs that this one does not support: ignoring them would give a wrong answer.
+    /// Refuses fields of other services' APIs that this one does not support: ignoring them would make the response
+    /// wrong.
     ///
     /// # Errors
     /// One of the fields is present.

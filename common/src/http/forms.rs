@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// The forms of values in answers. As fields of an input, values have the schemas of these forms.
+/// The forms of values in responses. As fields of an input, values have the schemas of these forms.
 macro_rules! forms {
     ($($type:ident $(: $text:ident)?,)*) => {$(
         $(impl From<$type> for api::$type {
@@ -135,7 +135,7 @@ impl From<Member> for account::Member {
     }
 }
 
-/// Schemas of texts that are not in answers of the crate `api`.
+/// Schemas of texts that are not in responses of the crate `api`.
 macro_rules! schemas {
     ($($type:ident { $($json:tt)* })*) => {$(
         impl JsonSchema for $type {

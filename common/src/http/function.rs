@@ -163,8 +163,8 @@ impl Function {
 /// The largest form that is kept while its sender signs in. It is posted again inside another form, and so encoded twice.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// The fields of a form that its sender may have filled in, so that they survive a session that ended meanwhile. A form
-/// with a password is not kept: no page repeats a password.
+/// The fields of a form that its sender may have filled in, so that they are kept if the session has ended in the
+/// meantime. A form with a password is not kept: no page repeats a password.
 fn kept(request: &Request) -> Option<String> {
     if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {
         return None;

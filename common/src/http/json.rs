@@ -1,4 +1,4 @@
-//! Reads untrusted JSON, as far as the fields of an input need it.
+//! Reads the parts of untrusted JSON that the fields of an input need.
 //!
 //! Does not use `serde_json::Value`: with the feature `raw_value`, an object whose only key is serde_json's own marker
 //! for raw values is parsed as JSON inside a string, and such strings can be nested until the stack overflows. Values
@@ -47,7 +47,7 @@ pub(super) enum Document {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Envelope(pub(super) Document);
 
-/// The container of a value. It bounds the recursion, so that nesting of any depth takes no stack.
+/// The container of a value. It bounds the recursion, so that deep nesting cannot exhaust the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Nothing,

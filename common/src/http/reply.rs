@@ -41,7 +41,7 @@ pub enum Reply {
     },
     /// 200 and an SVG image.
     Svg(&'static str),
-    /// 204 to a CORS preflight: API Gateway adds the headers that answer it.
+    /// 204 to a CORS preflight request: API Gateway adds the required headers.
     Preflight,
 }
 
@@ -69,7 +69,7 @@ impl<T: Serialize + JsonSchema + Send> Output for T {
     }
 }
 
-/// The answer to an idempotent call, new or stored.
+/// The response to an idempotent call, new or stored.
 impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
     fn reply(self, wire: Wire) -> Result<Reply> {
         match self {

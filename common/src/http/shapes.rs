@@ -30,7 +30,7 @@ impl Generators {
         Self { inputs: inputs.into_generator(), outputs: outputs.into_generator() }
     }
 
-    /// The named schemas. Among those of inputs are only enumerations, which are the same in outputs.
+    /// The named schemas. Those of inputs contain only enumerations, which are the same in outputs.
     pub(super) fn named(mut self) -> Map<String, Value> {
         let mut schemas = self.inputs.take_definitions(true);
         schemas.append(&mut self.outputs.take_definitions(true));
@@ -97,7 +97,7 @@ impl FieldDescriptions {
         self.push(name, false, schema);
     }
 
-    /// Describes that the field that was noted last may be `null`.
+    /// Describes the last noted field as nullable.
     pub(super) fn allow_null(&mut self, name: &'static str) {
         if let Some((_, _, schema)) = self.fields.iter_mut().rfind(|(noted, ..)| *noted == name) {
             schema.insert("type".to_owned(), json!(["integer", "null"]));

@@ -131,7 +131,7 @@ pub(super) fn error_message(error: &Error) -> String {
     }
 }
 
-/// A time to wait for people: seconds up to two minutes, then whole minutes, then whole hours, rounded up.
+/// A human-readable waiting time: seconds up to two minutes, then minutes, then hours, rounded up.
 fn wait(seconds: i64) -> String {
     let seconds = u64::try_from(seconds).unwrap_or_default();
     let (number, unit) = match seconds {
@@ -142,7 +142,7 @@ fn wait(seconds: i64) -> String {
     if number == 1 { format!("1 {unit}") } else { format!("{number} {unit}s") }
 }
 
-/// The code in the command-line flow. It is more specific than the status if one status has many causes.
+/// The code in the command-line flow. It is more specific than the status, because one status can have many causes.
 pub(super) fn flow_code(error: &HttpError) -> String {
     let code = match error {
         HttpError::Domain(Error::WrongPassword) => Code::InvalidEmailOrPassword,

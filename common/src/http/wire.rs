@@ -22,7 +22,7 @@ pub enum Wire {
     Envelope,
     /// Plain JSON: the routes under `/api/auth`.
     Plain,
-    /// Forms and pages, for people. Clients that do not accept HTML get errors in plain JSON.
+    /// Forms and pages. Clients that do not accept HTML get errors in plain JSON.
     Page,
 }
 

@@ -1,5 +1,5 @@
 //! The lines of the service's log. A line is a stable dotted name with fields: operators' filters, queries and alarms
-//! refer to names, and would break if a sentence changed. [`log!`](crate::log) writes a line, and takes only names of
+//! refer to names, and would break if a sentence changed. [`log!`](crate::log) writes a line, and accepts only names in
 //! this list. The table in docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service --
 //! docs::operating`.
 
@@ -279,7 +279,7 @@ pub const LINES: &[Line] = &[
         "endpoint.recovered",
         INFO,
         &["tenant", "endpoint"],
-        "An endpoint whose organization was told that it is failing works again. Its organization gets an email.",
+        "An endpoint whose organization was notified that it is failing works again. Its organization gets an email.",
     ),
     line(
         "endpoint.disabled",
@@ -441,7 +441,7 @@ const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
     one.is_empty() && other.is_empty()
 }
 
-/// Writes a line of the [list](crate::telemetry::line::LINES), with its fields as `tracing` takes them:
+/// Writes a line of the [list](crate::telemetry::line::LINES), with its fields in the syntax of `tracing`:
 /// `log!("endpoint.failing", %tenant, %endpoint)`.
 #[macro_export]
 macro_rules! log {

@@ -28,7 +28,7 @@ pub fn init(env: &Env) {
 }
 
 /// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: the service writes no line
-/// below it, and those of libraries contain whole requests with their secrets.
+/// below it, and the libraries' lines contain entire requests with their secrets.
 pub fn subscriber<W>(level: LevelFilter, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,

@@ -46,7 +46,7 @@ pub fn emit(metrics: &[Metric], dimensions: &[(&'static str, &str)]) {
     }
 }
 
-/// Splits the values over as many documents as the longest metric needs.
+/// Splits the values into as many documents as the longest metric needs.
 fn documents(metrics: &[Metric], dimensions: &[(&'static str, &str)], now_ms: i64) -> Vec<Value> {
     let longest = metrics.iter().map(|metric| metric.values.len()).max().unwrap_or_default();
     (0..longest.div_ceil(MAX_VALUES)).map(|part| document(metrics, part, dimensions, now_ms)).collect()

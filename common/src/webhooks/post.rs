@@ -3,8 +3,9 @@
 //! The `Dialer` connects to permitted addresses only, a `Connection` limits the bytes that are read from it, and the
 //! `Pool` keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
-//! The project has its own pool, since that of `hyper-util`'s client bounds idle connections per host but not over all
-//! hosts: many receivers could take all file descriptors of the process. Nor does it see data that precedes a response.
+//! The project has a custom pool, since the pool of `hyper-util`'s client bounds idle connections per host but not over
+//! all hosts: many receivers could take all file descriptors of the process. Nor does it see data that precedes a
+//! response.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -63,7 +64,7 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// The process had no file descriptor left. This failure is not the receiver's, and does not count as an attempt.
+/// The process has run out of file descriptors. This failure is not the receiver's, and does not count as an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoDescriptor;
 
@@ -141,8 +142,7 @@ impl Client {
 
     /// Makes an attempt. `now` is the time in the signature.
     ///
-    /// # Errors
-    /// The process had no file descriptor left.
+    /// # Errors The process has run out of file descriptors.
     pub async fn post(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoDescriptor> {
         if !self.dialer.permits(post.target.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked).into());
@@ -176,7 +176,7 @@ impl Client {
                 }
             }
         }
-        // Boxed: the future takes thousands of bytes, and most attempts find an open connection.
+        // Boxed, because the future has a size of thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(url, deadline)).await?;
         let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
         let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;
@@ -188,8 +188,8 @@ impl Client {
         let no_host = NoResponse::because(Failure::Protocol, "The URL has no host");
         let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(no_host)?;
         let mut permit = self.pool.reserve();
-        // Connecting has a limit of its own.
-        let tcp = within(deadline, "The name servers did not answer", self.dialer.dial(&host, port)).await??;
+        // Connecting has a separate limit.
+        let tcp = within(deadline, "The name servers did not respond", self.dialer.dial(&host, port)).await??;
         // A connection needs only one of the sockets reserved for the dial.
         drop(permit.as_mut().and_then(|permit| permit.split(permit.num_permits() - 1)));
         let wire = Meter::new();
@@ -199,7 +199,7 @@ impl Client {
         }
         let no_name = NoResponse::because(Failure::Tls, "The host name cannot be in a certificate");
         let handshake = tls::noting(self.tls.connect(server_name(host).ok_or(no_name)?, tcp));
-        let (tls, asked) = within(deadline, "The TLS handshake did not end in time", handshake).await?;
+        let (tls, asked) = within(deadline, "The TLS handshake did not finish in time", handshake).await?;
         let tls = tls.map_err(|error| no_handshake(&error, asked))?;
         Ok(Connection::over(Metered::new(tls, Meter::new()), wire, permit).await?)
     }
@@ -214,7 +214,7 @@ impl From<DialError> for NoResponse {
                 Self::because(Failure::Dns, "The host name exists but has no IPv4 or IPv6 address")
             }
             DialError::NoAddress(LookupError::Failed) => {
-                Self::because(Failure::Dns, "The name servers of the host did not answer, or reported an error")
+                Self::because(Failure::Dns, "The name servers of the host did not respond, or reported an error")
             }
             DialError::NoAnswer(kind) => Self::because(Failure::Connect, no_connection(kind)),
             DialError::NoDescriptor => Self::NoDescriptor,
@@ -240,7 +240,7 @@ fn no_connection(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => "The connection was reset",
         io::ErrorKind::HostUnreachable => "The host is unreachable",
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => "The network of the host is unreachable",
-        io::ErrorKind::TimedOut => "No address of the host answered in time",
+        io::ErrorKind::TimedOut => "No address of the host responded in time",
         _ => "The connection failed",
     }
 }
@@ -389,7 +389,7 @@ mod tests {
         client_trusting(rustls::RootCertStore::empty())
     }
 
-    /// A client whose resolver gives these answers in turn, and a count of the lookups.
+    /// A client whose resolver gives these responses in turn, and a count of the lookups.
     fn client_resolving(answers: Vec<Vec<&'static str>>) -> (Client, Arc<AtomicUsize>) {
         let (answers, asked) = (Mutex::new(answers.into_iter()), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&asked);
@@ -791,7 +791,7 @@ mod tests {
         const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
         const CLIENT: &str = "The receiver demands a client certificate, which deliveries do not have";
         const NO_TLS: &str = "The receiver does not speak TLS on this port";
-        // An alert: its record, "fatal", and its number. A ServerHello of TLS 1.1, as far as it matters.
+        // An alert: its record, "fatal", and its number. The relevant part of a ServerHello of TLS 1.1.
         let hello_of_1_1 = [&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2][..], &[7; 32], &[0, 0xc0, 0x13, 0]].concat().leak();
         // The beginning of a message that is longer than 64 KiB.
         let long_message = [&[22, 3, 3, 0x40, 0, 2, 0, 0xff, 0xff][..], &[0; 0x4000 - 4]].concat().repeat(6).leak();
@@ -908,7 +908,7 @@ mod tests {
             ("No address associated with hostname", "The host name exists but has no IPv4 or IPv6 address"),
             (
                 "Temporary failure in name resolution",
-                "The name servers of the host did not answer, or reported an error",
+                "The name servers of the host did not respond, or reported an error",
             ),
         ] {
             let lookup = move |_| -> BoxFuture<'static, _> {
@@ -922,7 +922,7 @@ mod tests {
             (io::ErrorKind::ConnectionReset, "The connection was reset"),
             (io::ErrorKind::HostUnreachable, "The host is unreachable"),
             (io::ErrorKind::NetworkUnreachable, "The network of the host is unreachable"),
-            (io::ErrorKind::TimedOut, "No address of the host answered in time"),
+            (io::ErrorKind::TimedOut, "No address of the host responded in time"),
         ] {
             let lookup: Lookup = Arc::new(|_| Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }));
             let connect: Connect = Arc::new(move |_| Box::pin(async move { Err(kind.into()) }));
@@ -976,10 +976,10 @@ mod tests {
         let network = Network { lookup, ..system };
         let client = Client::new(policy, Duration::from_millis(300), 2, tls, network);
         for (url, detail) in [
-            ("http://hook.example/".to_owned(), "The name servers did not answer"),
-            (format!("https://127.0.0.1:{port}/"), "The TLS handshake did not end in time"),
+            ("http://hook.example/".to_owned(), "The name servers did not respond"),
+            (format!("https://127.0.0.1:{port}/"), "The TLS handshake did not finish in time"),
             (format!("http://127.0.0.1:{port}/"), "The receiver accepted the connection and did not respond"),
-            (format!("http://127.0.0.1:{dripping}/"), "The response did not end in time"),
+            (format!("http://127.0.0.1:{dripping}/"), "The response did not finish in time"),
         ] {
             assert_eq!(why(&client, &url).await, ("timeout", detail.to_owned()), "{url}");
         }

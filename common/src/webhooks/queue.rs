@@ -1,5 +1,5 @@
 //! The deliveries queues, whose messages name due attempts: one queue each for receivers that answer quickly, that
-//! answer late or with errors, and that hang. So no delivery waits behind slower receivers.
+//! answer late or with errors, and that hang. So no delivery waits for slower receivers.
 
 use std::borrow::Cow;
 
@@ -151,7 +151,7 @@ async fn try_send(
     Ok(())
 }
 
-/// The delay to ask SQS for, in whole seconds, rounded up.
+/// The delay for SQS, rounded up to whole seconds.
 fn delay(at: Timestamp, now: Timestamp) -> i32 {
     let wait = at.since(now).min(MAX_DELAY);
     i32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)

@@ -150,11 +150,12 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
             " "
             @match (delivery.status, delivery.next_attempt_at) {
                 (Status::Pending, _) if is_deleted(delivery, endpoint) => "Its endpoint was deleted. It won't be retried.",
-                (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
+                (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or about to start.",
                 (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
                 (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
                 (Status::Held, _) if is_inactive => "The endpoint is disabled. It won't be sent automatically.",
-                (Status::Held, _) => "The endpoint was disabled when it came. It won't be sent automatically.",
+                (Status::Held, _) => "The endpoint was disabled when the event arrived. It won't be sent \
+                    automatically.",
                 (Status::Failed, _) => "It won't be retried automatically.",
                 (Status::Ended, _) => "Canceled: the endpoint was deleted, or was inactive for too long.",
                 _ => "",

@@ -65,7 +65,7 @@ const FIELDS: [(&str, &str); 8] = [
     ("headers", "Headers that are sent with each attempt, one `name: value` per line."),
 ];
 
-/// The stored answer, which a resubmitted form gets as well.
+/// The stored response, which a resubmitted form gets as well.
 #[derive(Deserialize, JsonSchema, Serialize)]
 struct Created {
     id: String,

@@ -65,9 +65,10 @@ impl State {
     /// An explanation of the state, where it needs one.
     pub(crate) fn meaning(self) -> Option<&'static str> {
         match self {
-            Self::Disabled(DisabledReason::Gone) => {
-                Some("We disabled this endpoint: its receiver answered 410 Gone, which asks for no more deliveries.")
-            }
+            Self::Disabled(DisabledReason::Gone) => Some(
+                "We disabled this endpoint: its receiver responded with 410 Gone, which means that it wants no \
+                    more deliveries.",
+            ),
             Self::Disabled(DisabledReason::Failing) => {
                 Some("We disabled this endpoint because its deliveries failed for too long.")
             }

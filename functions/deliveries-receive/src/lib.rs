@@ -35,7 +35,7 @@ const BUSY_PAUSE: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
 /// The time for which more events are expected after a delivery was received.
 const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
-/// The maximum size of the deliveries in an answer. A Lambda response has at most 6,291,556 bytes, and contains the
+/// The maximum size of the deliveries in a response. A Lambda response has at most 6,291,556 bytes, and contains the
 /// answer as JSON inside a JSON string. The largest delivery fits: a body of 1 MiB of quotes takes four times that.
 const ROOM: usize = 5_500_000;
 /// The size of a delivery without its body and the values of its headers.
@@ -151,7 +151,7 @@ fn headers_size(endpoint: &Endpoint) -> usize {
     endpoint.headers.reveal().map(|(name, value)| FRAME / 100 + name.len() + size(value.as_bytes())).sum()
 }
 
-/// The size of a text in an answer: a quote or a backslash becomes four bytes there, and any other character stays.
+/// The size of a text in a response: a quote or a backslash becomes four bytes there, and any other character stays.
 fn size(text: &[u8]) -> usize {
     text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 4 } else { 1 }).sum()
 }

@@ -191,7 +191,8 @@ impl App {
         Ok(found.into_iter().flatten().map(|endpoint| (endpoint.id, endpoint)).collect())
     }
 
-    /// Settles a delivery, if its lease is still valid. A call repeated after a lost answer returns the same answer.
+    /// Settles a delivery, if its lease is still valid. A call repeated after a lost response returns the same
+    /// response.
     async fn settle(
         &self,
         tenant: &TenantId,
@@ -214,7 +215,7 @@ impl App {
             let after = match was.claim(settlement.lease, now) {
                 Claim::Over => return Ok(Break(verdict(Verdict::LeaseExpired, None))),
                 Claim::Settled => {
-                    // The answer to this very write may have been lost.
+                    // The response to this write may have been lost.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
                     // A delivery that has ended was not released, even if this call asks for a release.

@@ -57,7 +57,9 @@ pub(crate) fn about(
         ),
         Some((_, reason)) => {
             let why = match reason {
-                DisabledReason::Gone => "its receiver answered 410 Gone, which asks for no more deliveries",
+                DisabledReason::Gone => {
+                    "its receiver responded with 410 Gone, which means that it wants no more deliveries"
+                }
                 DisabledReason::Failing => "its deliveries failed for too long",
             };
             (

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::api::{Api, Credential};
 use crate::inbox::{Inbox, Manner};
 
-/// An endpoint, and the final answer of its receiver.
+/// An endpoint, and the final response of its receiver.
 pub(super) struct Endpoint {
     pub(super) path: &'static str,
     description: &'static str,
@@ -91,7 +91,7 @@ impl Endpoint {
         api.call(key, "webhooks/update", &fields).await.map(drop)
     }
 
-    /// Gives the inbox the answer of the receiver, and the secret.
+    /// Gives the inbox the response of the receiver, and the secret.
     pub(super) fn tell(&self, inbox: &Inbox) -> Result<()> {
         let secret = if self.path == WAREHOUSE.path { NEW_WAREHOUSE_SECRET } else { self.secret };
         let secret = SigningSecret::parse(secret).map_err(|problems| anyhow!("{problems:?}"))?;

@@ -1,4 +1,4 @@
-//! The requests to the inbox, and the answer of each path. All of it is in memory, and bounded.
+//! The requests to the inbox, and the response of each path. All of it is in memory, and bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The number of paths that may have settings.
 const MAX_PATHS: usize = 100;
 
-/// The answer of a path.
+/// The response of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// With 204.
@@ -27,7 +27,7 @@ pub(crate) enum Manner {
     Gone,
     /// 204, after a while.
     Slowly,
-    /// No answer.
+    /// No response.
     Hang,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Kept {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Its answer.
+    /// Its response.
     pub(crate) manner: Manner,
 }
 

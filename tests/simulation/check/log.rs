@@ -178,7 +178,7 @@ impl Check<'_> {
             } else {
                 count
             };
-            // A request that gets no answer on an idle connection is repeated on a new one: the receiver may have
+            // A request that gets no response on an idle connection is repeated on a new one: the receiver may have
             // closed the idle one before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
             // An attempt at a receiver that was not known to be slow or hanging is cut off after half a second or three

@@ -80,7 +80,7 @@ impl Check<'_> {
             return if found.iter().all(Option::is_some) { Ok(()) } else { Err("a secret is unknown".to_owned()) };
         }
         let slack = self.allowance.stale;
-        // A rotation without an answer before the end is unknown.
+        // A rotation without a response before the end is unknown.
         let replaced = secrets.get(current + 1).map(|(_, when)| when.to);
         if since.from > post.at + self.allowance.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
             return Err(format!("secret {current} is not current"));

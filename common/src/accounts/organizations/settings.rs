@@ -62,11 +62,11 @@ impl Organization {
 }
 
 impl Organizations {
-    /// Changes at least one setting of a user's own organization. Returns the organization as it was right before, so
-    /// of concurrent changes, each sees the result of the one before.
+    /// Changes at least one setting of a user's own organization. Returns the organization as it was immediately
+    /// before, so each of several concurrent changes sees the result of the previous one.
     ///
-    /// # Errors
-    /// The organization was deleted in the meantime, and the user with it: [`Error::Unauthorized`]; or the write fails.
+    /// # Errors The organization and the user were deleted in the meantime: [`Error::Unauthorized`]; or the write
+    /// fails.
     pub async fn change_settings(&self, id: &TenantId, settings: &SettingsChange) -> Result<Organization> {
         let address = settings.debug_notification_email.as_ref();
         let disable = settings.disable_job_failure_notifications;
@@ -79,8 +79,8 @@ impl Organizations {
         Organization::from_item(&before.ok_or(Error::Unauthorized)?)
     }
 
-    /// Adds the write that sends the notifications of the organization of `user`, an owner, to `new`, if they go to the
-    /// address of the user, which `new` replaces.
+    /// If the notifications of the organization of `user`, an owner, go to the user's address, which `new` replaces,
+    /// adds the write that sends them to `new`.
     pub(in crate::accounts) async fn with_notifications_moved(
         &self,
         writes: Transaction,
@@ -99,8 +99,8 @@ impl Organizations {
 }
 
 /// The emails to the old and the new notification address of an organization that has the new one. The new address may
-/// be a stranger's, who has a right to know why they get email, but not who got it before. The founder chose the name
-/// of the organization, so the subject leaves it out.
+/// be a stranger's, who should learn why they get email, but not who got it before. The subject omits the name of the
+/// organization, which its founder chose.
 #[must_use]
 pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);

@@ -45,8 +45,9 @@ impl Fields {
         self
     }
 
-    /// Describes that the value of a field determines which others are required: each value requires the fields named
-    /// beside it, which are refused with other values. The first value is the default. Reading the fields checks it.
+    /// Describes that the value of a field determines which other fields are required: each value requires the fields
+    /// listed with it, which are refused with other values. The first value is the default. Reading the fields checks
+    /// it.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
         #[cfg(feature = "openapi")]
@@ -92,7 +93,7 @@ impl Fields {
         }
     }
 
-    /// Notes that the call takes an idempotency key.
+    /// Declares that the call accepts an idempotency key.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub(super) fn note_key(&mut self) {
         #[cfg(feature = "openapi")]

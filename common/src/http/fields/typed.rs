@@ -54,7 +54,7 @@ impl Typed {
 }
 
 impl Fields {
-    /// Reads the texts of a form, or of a link for people, without checking them: the page itself reports mistakes.
+    /// Reads the texts of a form or a link to a page, without checking them: the page itself reports mistakes.
     pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
         for (name, about) in fields {
             self.about(about).note::<String>(name, OPTIONAL);

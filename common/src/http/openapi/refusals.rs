@@ -103,7 +103,8 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::EmailNotVerified => "The email is not verified. Open the link in the verification email.",
         Code::NotAMember => "The organization is not the caller's. Send the caller's organization, or omit the field.",
         Code::Forbidden => {
-            "The email is not verified, the caller is not an owner, or the `Origin` is not trusted: the message says which."
+            "The email is not verified, the caller is not an owner, or the `Origin` is not trusted, as the message \
+            explains."
         }
         Code::NotFound => "The object does not exist, or it belongs to another organization. Check the id.",
         Code::PayloadTooLarge => "The body is larger than 64 KiB. Split the call.",

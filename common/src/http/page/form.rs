@@ -22,7 +22,7 @@ pub struct Form<'a> {
     pub hidden: &'a [(&'static str, &'a str)],
     /// The fields to fill in.
     pub fields: &'a [Field<'a>],
-    /// The error of the last submission. The issues of a field are shown beside the field.
+    /// The error of the last submission. The issues of a field are shown next to the field.
     pub error: Option<&'a Error>,
 }
 

@@ -1,10 +1,11 @@
-//! JSON for people: the same text with line breaks and indentation. Numbers keep their digits, strings their escapes.
+//! Human-readable JSON: the same text with line breaks and indentation. Numbers keep their digits, strings their
+//! escapes.
 
 /// The maximum depth of indentation, so that brackets alone cannot make a text grow without bounds.
 const DEEPEST: usize = 24;
 
-/// Puts the members and elements of `text` on lines of their own, up to about `most` bytes, and returns whether that is
-/// the whole text. Text that is not JSON gets odd line breaks, but loses only white space.
+/// Puts each member and element of `text` on a separate line, up to about `most` bytes, and returns whether this is the
+/// entire text. Text that is not JSON gets odd line breaks, but loses only white space.
 #[must_use]
 pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);

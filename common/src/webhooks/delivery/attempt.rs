@@ -22,7 +22,7 @@ pub struct Attempt {
     pub outcome: Cow<'static, str>,
     /// The HTTP status of the response, if any.
     pub status_code: Option<u16>,
-    /// The cause of the failure, as far as it is known.
+    /// The cause of the failure, if it is known.
     pub detail: Option<Detail>,
     /// The duration of the attempt, in milliseconds.
     pub duration_ms: u32,
@@ -53,7 +53,7 @@ impl Attempt {
 }
 
 /// The space for earlier attempts in the state of a delivery, in bytes. It keeps the item below one kilobyte, since
-/// each begun kilobyte of an update is paid for.
+/// DynamoDB charges an update per started kilobyte.
 const ROOM: usize = 560;
 
 /// Whether the state of a delivery, which has a workflow's name of this length, has room for these attempts before its

@@ -1,4 +1,4 @@
-//! The details of a failed attempt, for people.
+//! The human-readable details of a failed attempt.
 
 use std::borrow::Cow;
 

@@ -50,7 +50,7 @@ pub struct Shard {
     pub number: u8,
 }
 
-/// The number of shards in the log of a busy destination: a DynamoDB partition takes a thousand writes per second.
+/// The number of shards in the log of a busy destination: a DynamoDB partition accepts a thousand writes per second.
 pub const SHARDS: u8 = 8;
 
 impl DeliveryId {

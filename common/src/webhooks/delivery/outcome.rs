@@ -70,8 +70,8 @@ pub enum NextStep {
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// An attempt that would come after [`MAX_AGE`] is moved forward to this period before the end, so that a delivery
-/// still gets a last attempt after a long outage.
+/// An attempt that would be due after [`MAX_AGE`] is moved forward into this period before the deadline, so that a
+/// delivery still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
 /// The maximum share by which delays are extended, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
@@ -87,7 +87,7 @@ pub fn retry_schedule(env: &Env) -> Result<Vec<Duration>, ConfigError> {
 
 /// Decides the step after attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
 /// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`. An
-/// attempt that would come too late is moved into the last hours, or, once they have begun, fails the delivery.
+/// attempt that would be too late is moved into the last hours or, once they have begun, the delivery fails.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,

@@ -20,12 +20,12 @@ pub struct Lease {
     pub ends: Option<Timestamp>,
 }
 
-/// The answer to a request to settle a lease.
+/// The response to a request to settle a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The lease can be settled.
     Valid,
-    /// The lease has been settled already. The first answer may have been lost.
+    /// The lease has been settled already. The first response may have been lost.
     Settled,
     /// The lease has ended, or the delivery was received or resent since.
     Over,

@@ -1,4 +1,4 @@
-//! The reason of a failed attempt, in words for people. Programs read the reason itself: see [`Failure::reason`].
+//! A human-readable reason of a failed attempt. Programs read the reason itself: see [`Failure::reason`].
 //!
 //! [`Failure::reason`]: super::Failure::reason
 
@@ -69,9 +69,9 @@ pub fn error_meaning(reason: &str, detail: Option<&Detail>) -> String {
     let meaning = match reason {
         "status_4xx" => "The receiver rejected the request.",
         "status_5xx" => "The receiver reported a server error.",
-        "status_other" => "The receiver answered with a status that does not mean success.",
+        "status_other" => "The receiver responded with a status other than 2xx.",
         "redirect" => "The receiver redirected the request. Redirects are not followed.",
-        "gone" => "The receiver asked for no more deliveries.",
+        "gone" => "The receiver asked to stop deliveries.",
         "timeout" => "No complete response arrived in time.",
         "blocked" => "The URL leads to an address that this deployment does not allow.",
         "dns" => "The host name has no address.",

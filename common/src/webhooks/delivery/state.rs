@@ -188,7 +188,7 @@ impl Delivery {
         self.earlier.iter().chain(&self.last_attempt)
     }
 
-    /// The state after the delivery waited too long: the receiver did not answer, or no client received the delivery.
+    /// The state of a delivery that has waited too long: its receiver did not answer, or no client received it.
     fn expired(&self, now: Timestamp) -> Self {
         let unanswered = || Attempt {
             at: now,
@@ -214,7 +214,7 @@ impl Delivery {
         self.pull.as_ref().map(|_| Pull::default())
     }
 
-    /// The same delivery, pending again, with the whole schedule ahead and its first attempt at `due`.
+    /// The same delivery, pending again, with a full schedule ahead and its first attempt at `due`.
     #[must_use]
     pub(in crate::webhooks) fn reopened(self, trigger: Trigger, due: Timestamp, now: Timestamp) -> Self {
         Self {

@@ -36,7 +36,7 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Self::PlainHttp => "Must be an https URL",
             Self::NotPublic => "Must be on the public internet",
-            Self::Impossible => "Must have a host name and a port that can exist",
+            Self::Impossible => "Must have a valid host name and port",
         })
     }
 }

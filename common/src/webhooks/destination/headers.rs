@@ -97,7 +97,7 @@ impl Headers {
         words.retain(|word| word.len() >= MASK.len());
         // A word may be part of another word.
         words.sort_unstable_by_key(|word| std::cmp::Reverse(word.len()));
-        // The answer may have been cut off within a word.
+        // The response may have been cut off within a word.
         let cut = |word: &&str| {
             let beginnings = (MASK.len()..=word.len()).rev().filter_map(|end| word.get(..end));
             beginnings.into_iter().find(|beginning| answer.ends_with(beginning)).map(str::len)

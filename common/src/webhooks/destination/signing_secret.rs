@@ -29,7 +29,7 @@ const FEWEST_CHOSEN: usize = 16;
 pub struct SigningSecret(Zeroizing<String>);
 
 impl SigningSecret {
-    /// Validates a secret that is stored or comes with a job.
+    /// Validates a secret that is stored or part of a job event.
     ///
     /// # Errors
     /// Lists every rule that `text` breaks.
@@ -49,7 +49,7 @@ impl SigningSecret {
     ///   another key, and no library decodes it as base64.
     /// - It does not decode to an empty key, which some libraries accept: anyone could sign with it.
     ///
-    /// A secret that is stored or comes with a job is only parsed, so that no delivery is lost for these rules.
+    /// A secret that is stored or part of a job event is only parsed, so that these rules lose no delivery.
     ///
     /// # Errors
     /// Lists every rule that `text` breaks.

@@ -17,8 +17,8 @@ use crate::{
 
 impl Endpoints {
     /// Reports a delivery that has failed, and notes the consequences of the last attempt for its endpoint, which had
-    /// this `health` before; `None` if the endpoint is inactive or does not exist. If a process died before it noted
-    /// them, the call is repeated with `is_new` false: it reports nothing, and changes nothing that was noted.
+    /// this `health` before; `None` if the endpoint is inactive or does not exist. If a process died before it recorded
+    /// them, the call is repeated with `is_new` false: it reports nothing, and changes nothing that was recorded.
     pub async fn follow(
         &self,
         tenant: &TenantId,

@@ -27,7 +27,8 @@ use crate::{
 /// The health of a receiver, as the item of its endpoint stores it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// The time of the first attempt without an answer, without a success since. The receiver is then silent, and slow.
+    /// The time of the first attempt without a response, without a success since. The receiver is then silent, and
+    /// slow.
     pub unanswered_since: Option<Timestamp>,
     /// Whether the receiver fails to answer within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
@@ -135,9 +136,9 @@ impl Health {
 }
 
 impl Endpoints {
-    /// Notes that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. If the
-    /// tenant was told, or is being told, that the endpoint is failing, the same write makes the notice of the recovery
-    /// pending. Otherwise a pending notice stays: the sweep finds that it has become obsolete.
+    /// Notes that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. If
+    /// the tenant has been or is being notified that the endpoint is failing, the same write makes the notice of the
+    /// recovery pending. Otherwise a pending notice stays: the sweep finds that it has become obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let answered = || {
             self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove(SILENT).remove([FAILING_SINCE])
@@ -196,7 +197,7 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Notes that an attempt that ended at `at` had no answer, and whether the receiver hangs. From the first such
+    /// Notes that an attempt that ended at `at` had no response, and whether the receiver hangs. From the first such
     /// attempt on, the receiver is silent and slow.
     pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self

@@ -1,9 +1,9 @@
 //! The latest failed attempt at an endpoint, in the endpoint's item.
 //!
 //! The log cannot name it at once: it sorts by creation, and a delivery that is retried or recovered fails long after
-//! that. A receiver that fails may get thousands of attempts a minute, so an attempt within a minute of the noted one is
-//! not noted. Endpoints without failed attempts cost no write, others at most one a minute and process. A process that
-//! dies before the write leaves the previous error, until the next failed attempt.
+//! that. A receiver that fails may get thousands of attempts a minute, so an attempt within a minute of the noted one
+//! is not noted. Endpoints without failed attempts cost no write, others at most one a minute and process. If a process
+//! dies before the write, the previous error remains until the next failed attempt.
 
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ pub struct LastError {
     pub reason: String,
     /// The HTTP status of the response, if there was one.
     pub status_code: Option<u16>,
-    /// The cause of the failure, as far as it is known.
+    /// The cause of the failure, if it is known.
     pub detail: Option<Detail>,
 }
 
-/// The time after an error for which further errors are not noted.
+/// The time after an error during which further errors are not recorded.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The attributes of the error. A new URL removes them.
 pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];

@@ -1,9 +1,9 @@
-//! Notices tell a tenant by email that an endpoint is failing, has been disabled, or works again.
+//! Notices: emails to a tenant when an endpoint is failing, has been disabled, or works again.
 //!
 //! The write that changes the endpoint also makes the notice pending, so that neither is lost. Pending notices are in a
 //! sparse index, which makes them an outbox. A notice describes the endpoint at the time of sending, and is removed on
-//! condition that it is unchanged. A process that dies before it has counted a try leaves the notice to the next sweep;
-//! one that dies between the email and the removal causes a second email.
+//! condition that it is unchanged. If a process dies before it has counted a try, the next sweep sends the notice; if
+//! it dies between the email and the removal, a second email is sent.
 //!
 //! Each try is counted before it is made. Two processes therefore never send the same notice, no notice is sent while
 //! the table cannot be written, and tries become rarer regardless of their result.
@@ -42,7 +42,7 @@ pub struct Notice {
     pub failing_since: Option<Timestamp>,
     /// The time and the reason of the service's decision to make the endpoint inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// The time since which the endpoint was failing when its tenant was told, until they are told that it works again.
+    /// The start of the failure of which the tenant was notified, until they are notified of the recovery.
     pub told_since: Option<Timestamp>,
     /// The time at which the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
@@ -131,7 +131,7 @@ impl Notice {
         let pause = after_tries(self.tries);
         let is_soon = |mailed_at| now.since(mailed_at) < APART;
         match (self.failing_since, self.disabled) {
-            // The tenant was not told that it was failing.
+            // The tenant was not notified that it was failing.
             (None, None) if self.told_since.is_none() => NoticeStep::Drop,
             _ if now.since(self.at) >= GIVE_UP_AFTER => NoticeStep::GiveUp,
             _ if now.since(self.at) < pause => NoticeStep::Wait,
@@ -159,8 +159,9 @@ impl Endpoints {
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 
-    /// Counts a try to send a notice. Returns the updated notice, or `None` if it changed meanwhile: do not send it. Notes
-    /// that the tenant is told of a failing endpoint, before they are, so that a recovery meanwhile is told as well.
+    /// Counts a try to send a notice. Returns the updated notice, or `None` if it has changed in the meantime and must
+    /// not be sent. Records that the tenant is notified of a failing endpoint, before the email is sent, so that a
+    /// recovery in the meantime is reported as well.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let told = notice.failing_since.filter(|_| notice.disabled.is_none());
@@ -189,7 +190,7 @@ impl Endpoints {
     }
 }
 
-/// The condition that a notice is pending since `at`, and has been tried this many times.
+/// The condition that a notice has been pending since `at` and has been tried this many times.
 pub(in crate::webhooks) fn has_tries(at: Timestamp, tries: u32) -> Condition {
     let is_tried = if tries == 0 { NOTICE_TRIES.is_absent() } else { NOTICE_TRIES.equals(number(tries.into())) };
     NOTICE_AT.equals(number(at.as_millisecond())).and(is_tried)

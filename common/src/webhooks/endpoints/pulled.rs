@@ -35,7 +35,7 @@ impl Endpoints {
         }
     }
 
-    /// Notes that a client asked for deliveries, and whether it received any, unless the item was updated recently.
+    /// Records that a client requested deliveries, and whether it received any, unless the item was updated recently.
     pub async fn note_pulled(
         &self,
         tenant: &TenantId,
@@ -55,7 +55,7 @@ impl Endpoints {
         if set.is_empty() {
             return Ok(());
         }
-        // The endpoint may have been deleted meanwhile.
+        // The endpoint may have been deleted in the meantime.
         let update = self.change(tenant, endpoint.id).set_all(set).only_if(WEBHOOK_ENDPOINT_ID.exists());
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }

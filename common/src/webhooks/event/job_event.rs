@@ -65,7 +65,7 @@ impl Audience {
     }
 }
 
-/// The reason why a queue's message cannot be parsed. It never succeeds, so it is left to the queue's redrive policy.
+/// The reason why a queue's message cannot be parsed. It can never succeed, so the queue's redrive policy handles it.
 #[derive(Debug)]
 pub struct Malformed(pub(in crate::webhooks) String);
 

@@ -91,7 +91,7 @@ impl JobFailures {
                 let workflow = record.text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(PREFIX);
                 found.push((record.parsed(TENANT_ID)?, WorkflowKey::stored(workflow)));
             }
-            // The rest of a tenant that fills pages is left for later, so that the next tenants get their turn.
+            // If a tenant fills several pages, the rest is postponed, so that the next tenants get their turn.
             match page.last_evaluated_key.as_ref().and_then(|last| last.get(TENANT_ID.name())?.as_s().ok()) {
                 Some(last) => last.clone_into(&mut after),
                 None => break,
@@ -146,7 +146,7 @@ impl JobFailures {
         if reported().remove(DONE).only_if(is_unchanged(failing)).send(&self.dynamodb, DOING).await? {
             return Ok(());
         }
-        // The notice is gone if the organization was deleted meanwhile.
+        // The notice no longer exists if the organization has been deleted in the meantime.
         let mut rest =
             reported().set(NOTICE_AT, number(now.as_millisecond())).remove([NOTICE_TRIES]).only_if(NOTICE.exists());
         if failing.more > 0 {

@@ -1,8 +1,8 @@
 //! Storms: a workflow fails so often that a process does not write each failure.
 //!
 //! Once a process knows that the notice is pending and full, and is not sent before some time, it only counts the
-//! failures until then, and writes the count once a minute. A process that dies loses its count: the email then reports
-//! too low a number, but is still sent.
+//! failures until then, and writes the count once a minute. If a process dies, its count is lost: the email then
+//! reports too low a number, but is still sent.
 
 use std::time::Duration;
 

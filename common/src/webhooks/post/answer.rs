@@ -26,7 +26,7 @@ pub struct Posted {
     pub outcome: Outcome,
     /// The first 1,024 bytes of the response to a failed attempt, in the form of text.
     pub response: Option<String>,
-    /// The cause of the failure, as far as it is known.
+    /// The cause of the failure, if it is known.
     pub detail: Option<Detail>,
 }
 
@@ -68,7 +68,7 @@ impl Read<'_> {
         match timeout_at(self.deadline, to_the_end(response.into_body())).await {
             Ok(Ok(())) => Outcome::Delivered(status.as_u16()).into(),
             Ok(Err(error)) => failed(Failure::Protocol, if is_invalid(&error) { INVALID } else { INCOMPLETE }),
-            Err(_elapsed) => failed(Failure::Timeout, "The response did not end in time"),
+            Err(_elapsed) => failed(Failure::Timeout, "The response did not finish in time"),
         }
     }
 
@@ -113,7 +113,7 @@ fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
 /// The maximum time for the body of a failed response, since the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
-/// The first bytes of a body in the form of text, or as many as arrive in time. Other bytes than text are only counted.
+/// The first bytes of a body as text, or as many as arrive in time. Other bytes than text are only counted.
 async fn beginning(response: Response<Incoming>) -> String {
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
@@ -134,7 +134,7 @@ async fn beginning(response: Response<Incoming>) -> String {
 }
 
 /// Names the form of a body that is compressed or binary, with its length. Requests ask for no compression, so few
-/// receivers use one: a decoder would cost each cold start more than it shows.
+/// receivers use one, and a decoder would slow down each cold start.
 fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
     let value = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let form = match value(header::CONTENT_ENCODING) {

@@ -1,4 +1,4 @@
-//! The causes of errors, and the words for those that several modules find.
+//! The causes of errors, and the messages that several modules share.
 
 use std::{error::Error, io, iter::successors};
 

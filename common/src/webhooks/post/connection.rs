@@ -26,7 +26,8 @@ use tokio::{
 const MAX_BYTES: usize = 64 * 1024;
 /// The minimum number of bytes charged per read, since reading one byte costs as much as reading many.
 const READ: usize = 128;
-/// The number of header lines that are read of a response. A line of four bytes takes thirty times as many in memory.
+/// The number of header lines that are read of a response. A line of four bytes occupies thirty times as many in
+/// memory.
 const MAX_HEADERS: usize = 1024;
 /// The number of bytes that an interim response (100, 102, 103) counts: a few are normal, sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
@@ -138,7 +139,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 }
 
 /// An HTTP/1.1 connection. It has no background task: it makes progress only while a request is being sent, and closes
-/// when dropped, so an attempt that times out leaves nothing behind.
+/// when dropped, so an attempt that times out leaves nothing running.
 pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
     /// Reads and writes; `None` once the connection is closed.

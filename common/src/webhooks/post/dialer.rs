@@ -1,4 +1,4 @@
-//! Connects to permitted addresses only, regardless of the URL and of DNS answers.
+//! Connects to permitted addresses only, regardless of the URL and of DNS responses.
 
 use std::{
     io,
@@ -75,7 +75,7 @@ pub(super) enum DialError {
     NoAddress(LookupError),
     /// No address accepted a connection. The last one to fail did so with this error.
     NoAnswer(io::ErrorKind),
-    /// The process has no file descriptor left, which is not the receiver's fault.
+    /// The process has run out of file descriptors, which is not the receiver's fault.
     NoDescriptor,
 }
 
@@ -92,7 +92,7 @@ pub(super) enum LookupError {
     NoName,
     /// The name exists, but has neither an IPv4 nor an IPv6 address.
     NoAddress,
-    /// The name servers did not answer, or answered with an error.
+    /// The name servers did not respond, or responded with an error.
     Failed,
 }
 
@@ -112,7 +112,7 @@ impl From<io::Error> for LookupError {
 }
 
 /// Opens connections to permitted addresses. A name is looked up once per connection, and only checked addresses are
-/// dialed, so a resolver that changes its answer (DNS rebinding) gains nothing.
+/// dialed, so a resolver that changes its responses (DNS rebinding) gains nothing.
 pub(super) struct Dialer {
     policy: DestinationPolicy,
     network: Network,
@@ -124,7 +124,7 @@ impl Dialer {
         Self { policy, network }
     }
 
-    /// Whether the policy allows a URL, as far as this can be decided without a DNS lookup.
+    /// Whether the policy allows a URL, judging without a DNS lookup.
     pub(super) fn permits(&self, url: &Url) -> bool {
         self.policy.refusals(url).next().is_none()
     }
@@ -195,7 +195,7 @@ fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     interleaved
 }
 
-/// Whether a call failed because this process (EMFILE) or the whole system (ENFILE) has no file descriptor left.
+/// Whether a call failed because this process (EMFILE) or the system (ENFILE) has run out of file descriptors.
 fn is_no_descriptor(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;

@@ -19,7 +19,7 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 /// Bounds the open connections, in use and idle together, by the needs of the concurrent attempts, for any number of
 /// hosts. At the limit, a new connection replaces the connection that has been idle longest.
 ///
-/// Lambda allows a process 1,024 file descriptors. A dial takes at most two: for two addresses at the same time, or for
+/// Lambda allows a process 1,024 file descriptors. A dial uses at most two: for two addresses at the same time, or for
 /// the sockets and files of a lookup. So with `MAX_CONCURRENT_ATTEMPTS` at its maximum:
 ///
 /// ```text
@@ -31,9 +31,9 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 ///  904
 /// ```
 ///
-/// Attempts beyond that, of which there may be twice as many, proceed without a permit, and leave no room for idle
-/// connections. The pool of `hyper-util` has no such bound: it limits idle connections per host, and not in total.
-/// There is no limit per host, since a host never has more idle connections than it had concurrent attempts.
+/// Attempts beyond that, up to twice as many, proceed without a permit, and leave no capacity for idle connections. The
+/// pool of `hyper-util` has no such bound: it limits idle connections per host, and not in total. There is no limit per
+/// host, since a host never has more idle connections than it had concurrent attempts.
 pub(super) struct Pool {
     /// The idle connections, longest idle first.
     idle: Mutex<VecDeque<Idle>>,

@@ -40,7 +40,7 @@ pub fn tls(authorities: impl Into<Arc<RootCertStore>>) -> Result<ClientConfig, E
     Ok(config)
 }
 
-/// Verifies certificates as the default verifier of `rustls` does, and distinguishes a self-signed certificate and an
+/// Verifies certificates like the default verifier of `rustls`, and distinguishes a self-signed certificate and an
 /// incomplete chain from an untrusted authority: `rustls` does not show the certificates to its callers.
 #[derive(Debug)]
 struct Verifier {
@@ -92,7 +92,7 @@ impl ServerCertVerifier for Verifier {
 fn untrusted(certificate: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>], error: Error) -> Error {
     let is_from_authority = match &error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => false,
-        // The usual command for a self-signed certificate makes it an authority's, which is an error of its own.
+        // The usual command for a self-signed certificate makes it a CA certificate, which causes a different error.
         Error::InvalidCertificate(CertificateError::Other(_)) => true,
         _ => return error,
     };
@@ -131,13 +131,13 @@ impl fmt::Display for Untrusted {
 
 impl error::Error for Untrusted {}
 
-/// Presents no certificate, and notes that the receiver asked for one.
+/// Presents no certificate, and records that the receiver requested one.
 #[derive(Debug)]
 struct NoCertificate;
 
 impl ResolvesClientCert for NoCertificate {
     fn resolve(&self, _authorities: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        // It fails outside of `noting`, where the answer is not needed.
+        // It fails outside of `noting`, where the result is not needed.
         ASKED.try_with(|asked| asked.set(true)).ok();
         None
     }
@@ -148,12 +148,12 @@ impl ResolvesClientCert for NoCertificate {
 }
 
 tokio::task_local! {
-    /// Whether a receiver asked for a client certificate. Handshakes share one configuration, so that sessions can be
+    /// Whether a receiver requested a client certificate. Handshakes share one configuration, so that sessions can be
     /// resumed, and its parts do not learn which connection calls them.
     static ASKED: Cell<bool>;
 }
 
-/// Runs a handshake so that [`explained`] can tell whether a client certificate was asked for.
+/// Runs a handshake so that [`explained`] knows whether a client certificate was requested.
 pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
     let handshake = async {
         let done = handshake.await;
@@ -162,7 +162,7 @@ pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
     ASKED.scope(Cell::new(false), handshake).await
 }
 
-/// The cause of a failure. `asked` says whether the receiver asked for a client certificate.
+/// The cause of a failure. `asked` is whether the receiver requested a client certificate.
 pub(super) fn explained(error: &Error, asked: bool) -> Detail {
     const CLIENT_CERTIFICATE: &str = "The receiver demands a client certificate, which deliveries do not have";
     const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures of deliveries";

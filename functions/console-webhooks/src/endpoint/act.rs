@@ -93,8 +93,8 @@ async fn change(app: &App, tenant: &TenantId, id: EndpointId, change: Change) ->
     app.endpoints.update(tenant, id, change, app.rotation_overlap, Timestamp::now()).await
 }
 
-/// Starts a recovery, once it is confirmed if it needs that. If the form says so, the endpoint is enabled first: nothing is
-/// sent to an inactive endpoint.
+/// Starts a recovery, once it is confirmed if it needs that. If the form requests it, the endpoint is enabled first,
+/// because nothing is sent to an inactive endpoint.
 async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
     let wanted = confirm::wanted(form, now)?;

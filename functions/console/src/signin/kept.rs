@@ -19,7 +19,7 @@ pub(super) fn read(form: &Typed, back: Option<&str>) -> Option<Page> {
     let fields: Vec<(String, String)> = form_urlencoded::parse(kept.as_bytes()).into_owned().collect();
     let typed = fields.iter().filter(|(name, value)| !INNER.contains(&name.as_str()) && !value.is_empty());
     let content = html! {
-        p { strong { "Nothing was saved or sent." } " Your input is still here. Review it, then submit it again." }
+        p { strong { "Nothing was saved or sent." } " Your input was kept. Review it, then submit it again." }
         dl {
             @for (name, value) in typed {
                 dt { (visible(&name.replace('_', " "))) }

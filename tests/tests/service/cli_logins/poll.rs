@@ -30,7 +30,7 @@ async fn a_client_is_signed_in_by_the_browser() {
     }
     let request = world.http.post(world.url("/v1/auth/cliLoginPoll")).header("user-agent", "cli/1.0");
     let poll_as_cli = async || world.send(request.try_clone().expect("no body").json(&json!({"json": login}))).await;
-    // A repeated call after a lost answer gets the same answer.
+    // A repeated call after a lost response gets the same response.
     for _ in 0..2 {
         let done = approve(&world, &tenant.cookie, &login).await;
         assert_eq!(done.ok(), &json!({"status": "approved", "email": tenant.email}));
@@ -198,7 +198,7 @@ async fn end_all_sessions(tables: &Client) {
 }
 
 /// A call fails three times, the maximum number of tries. Another poll gets the session, or shows that it was delivered
-/// and only the answer was lost; there is never a second one.
+/// and only the response was lost; there is never a second one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_call_of_a_poll() {
     let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
@@ -221,7 +221,7 @@ async fn a_process_may_die_at_any_call_of_a_poll() {
     assert_eq!(join_all(lives).await, expected);
 }
 
-/// If only one answer is lost, the call is repeated and takes effect once.
+/// If only one response is lost, the call is repeated and takes effect once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_is_recovered() {
     let lives = at_each_call(0.., async |call| {

@@ -37,7 +37,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
         &[
             "2 endpoints, 1 failing or disabled.",
             "/gone : disabled, 1 failed and 2 held deliveries since",
-            "Last error: HTTP 410. The receiver asked for no more deliveries.",
+            "Last error: HTTP 410. The receiver asked to stop deliveries.",
             "Enable and resend 3 deliveries",
             "/gone",
             "Disabled",

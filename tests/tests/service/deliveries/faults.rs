@@ -227,8 +227,8 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
 }
 
 /// Events of tenants with this many hosts each, through a worker with this many file descriptors; in every second
-/// round, beside receivers that answer `100 Continue` endlessly and one that closes its connection after each answer.
-/// Every possible delivery succeeds at the first and only attempt.
+/// round, beside receivers that answer `100 Continue` endlessly and one that closes its connection after each
+/// response. Every possible delivery succeeds at the first and only attempt.
 async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, at_once: usize, rounds: usize) {
     let world = World::start().await;
     let (healthy, closing) = (Receiver::everywhere().await, Rough::start(Manner::ClosesAfterEach).await);

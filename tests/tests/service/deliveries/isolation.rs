@@ -500,8 +500,8 @@ async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
         world.enqueue("job-events", event(&tenant.id, job)).await;
     }
     until(async || world.log_of(&tenant.id, Status::Delivered).await.len() == 60).await;
-    // While it hangs, it gets four attempts at once beside its trial. After its first late answer, it gets ten
-    // more, plus one for each success.
+    // While it hangs, it gets four attempts at once beside its trial. After its first late response, it gets ten more,
+    // plus one for each success.
     for (at_once, taken) in receiver.seen() {
         let most = if taken == 0 { 5 } else { 15 + taken };
         assert!(at_once <= most, "{at_once} at once, though it had accepted {taken}");

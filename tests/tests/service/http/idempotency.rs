@@ -225,8 +225,8 @@ async fn a_call_is_remembered_for_a_day() {
 /// The transaction of the call, and the read after it, fail at every try.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
-    // The key and its user (one call for the first two, whose processes know the key), the stored answer, and the first
-    // reads and writes of each route.
+    // The key and its user (one call for the first two, whose processes know the key), the stored response, and the
+    // first reads and writes of each route.
     let transactions = ROUTES.into_iter().zip([2, 4, 5, 6]);
     let lives = transactions.flat_map(|(route, call)| [(route, call, false), (route, call, true)]);
     join_all(lives.map(async |(route, call, takes_effect)| {

@@ -114,7 +114,7 @@ async fn the_users_own_organization_is_always_the_active_one() {
         let active = set_active(&world, &jo, fields.clone()).await;
         assert_eq!((active.status, active.body), (200, organization.clone()), "{fields}");
     }
-    // Another organization and an unknown one get the same answer.
+    // Another organization and an unknown one get the same response.
     for fields in [
         json!({"organizationId": other.id}),
         json!({"organizationSlug": other.slug}),

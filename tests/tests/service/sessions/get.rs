@@ -1,4 +1,4 @@
-//! The answers of `get-session`.
+//! The responses of `get-session`.
 
 use serde_json::{Value, json};
 use tests::{World, world::cookie};
