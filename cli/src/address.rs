@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_people_do_not_mean_is_refused() {
+    fn an_ambiguous_address_is_refused() {
         for wrong in [
             "",
             ":",

@@ -24,7 +24,7 @@ use crate::address::{program, service, url};
     name = "fanfare",
     version,
     after_help = "\
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 not signed in, 4 not found, 5 service unreachable, 130 stopped immediately by a second Ctrl-C.
+Exit codes: 0 success, 1 refused or failed, 2 incorrect usage, 3 not signed in, 4 not found, 5 service unreachable, 130 stopped immediately by a second Ctrl-C.
 
 Examples:
   fanfare login
@@ -33,16 +33,16 @@ Examples:
   fanfare --json endpoints list | jq ."
 )]
 pub(crate) struct Arguments {
-    /// Address of the service [default: that of the latest login, or http://127.0.0.1:9000]
+    /// Address of the service [default: the service of the latest login, or http://127.0.0.1:9000]
     #[arg(long, global = true, env = "FANFARE_API", value_name = "URL", value_parser = service)]
     pub(crate) api: Option<Url>,
     /// Name of a stored login, for several services or organizations
     #[arg(long, global = true, env = "FANFARE_PROFILE", value_name = "NAME", value_parser = profile)]
     pub(crate) profile: Option<String>,
-    /// PEM file of certificates to trust in addition to those of the system
+    /// PEM file of certificates to trust in addition to the system's
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
-    /// JSON output for programs
+    /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -60,7 +60,7 @@ Examples:
   fanfare --json login --no-wait     # prints the address for a person
   fanfare login --complete           # once the person has approved it")]
     Login(Login),
-    /// Delete the API key of this machine, here and at the service
+    /// Delete this machine's API key, on this machine and at the service
     #[command(after_help = "Example:\n  fanfare logout")]
     Logout,
     /// Show the signed-in user, the organization and the service
@@ -104,13 +104,13 @@ Examples:
   fanfare open a6250e60    # a delivery or an endpoint
   fanfare open keys")]
     Open {
-        /// Beginning of the id of a delivery or an endpoint, or deliveries, keys, team, settings or account
+        /// Id of a delivery or an endpoint or its beginning, or one of deliveries, keys, team, settings and account
         what: Option<String>,
-        /// Address in the output only, without a browser
+        /// Print the address without opening a browser
         #[arg(long)]
         no_browser: bool,
     },
-    /// List and delete API keys. `fanfare open keys` issues them
+    /// List and delete API keys. To create one, run `fanfare open keys`
     #[command(subcommand)]
     Keys(Keys),
     /// List, invite and remove members
@@ -145,16 +145,16 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct Login {
-    /// API key from standard input instead of the browser
+    /// Read an API key from standard input instead of opening a browser
     #[arg(long, conflicts_with_all = ["no_browser", "no_wait", "complete"])]
     pub(crate) key: bool,
-    /// Sign-in address in the output only, without a browser
+    /// Print the sign-in address without opening a browser
     #[arg(long)]
     pub(crate) no_browser: bool,
-    /// Sign-in address in the output, and an end before it is approved
+    /// Print the sign-in address and exit without waiting for approval
     #[arg(long, conflicts_with = "complete")]
     pub(crate) no_wait: bool,
-    /// End of a login that began with --no-wait
+    /// Complete a login that began with --no-wait
     #[arg(long)]
     pub(crate) complete: bool,
 }
@@ -228,10 +228,10 @@ Examples:
         /// Events of all workflows
         #[arg(long, group = "change", conflicts_with = "workflows")]
         all_workflows: bool,
-        /// Header of each attempt, as 'name: value'. All headers are replaced
+        /// Header of each attempt, as 'name: value'. Replaces all headers
         #[arg(long = "header", group = "change", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,
-        /// Removal of all headers
+        /// Remove all headers
         #[arg(long, group = "change", conflicts_with = "headers")]
         no_headers: bool,
     },
@@ -255,7 +255,7 @@ Examples:
     Delete {
         /// Id of the endpoint, or the beginning of it
         id: String,
-        /// No question
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -271,7 +271,7 @@ pub(crate) enum Keys {
     Delete {
         /// Id of the key, or the beginning of it
         id: String,
-        /// No question
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -311,7 +311,7 @@ pub(crate) enum Team {
     Remove {
         /// Email address or id of the member
         member: String,
-        /// No question
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
@@ -346,13 +346,13 @@ Examples:
     Recover {
         /// Id of the endpoint, or the beginning of it
         endpoint: String,
-        /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+        /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
         since: Timestamp,
         /// Status of the deliveries to resend
         #[arg(long, default_value = "both", value_parser = one_of::<Missed>())]
         status: Missed,
-        /// No wait for the end of the recovery
+        /// Exit without waiting for the recovery to finish
         #[arg(long)]
         no_wait: bool,
     },
@@ -362,7 +362,7 @@ Examples:
         /// Only this endpoint
         #[arg(long)]
         endpoint: Option<String>,
-        /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+        /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
         since: Option<Timestamp>,
     },
@@ -371,7 +371,7 @@ Examples:
 /// A delivery, by its id or by its job.
 #[derive(Args)]
 pub(crate) struct Named {
-    /// Id of the delivery, the beginning of its short form, or its `webhook-id`
+    /// Id of the delivery, the beginning of its short id, or its `webhook-id`
     #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
     pub(crate) id: Option<String>,
     /// Job of the delivery, instead of its id
@@ -402,13 +402,13 @@ pub(crate) struct List {
     /// Only this outcome of the last attempt, such as status_5xx
     #[arg(long)]
     pub(crate) outcome: Option<String>,
-    /// Earliest time of creation: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<Timestamp>,
-    /// Largest number of deliveries
+    /// Maximum number of deliveries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
-    /// Continuous output of new and changed deliveries
+    /// Keep printing new and changed deliveries
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -421,7 +421,7 @@ pub(crate) struct Send {
     /// Event
     #[arg(long, default_value = "job.completed", value_parser = event_of_a_job())]
     pub(crate) event: EventName,
-    /// Id of the organization [default: that of the signed-in user]
+    /// Id of the organization [default: the signed-in user's]
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
     /// Workflow of the job
@@ -433,8 +433,8 @@ pub(crate) struct Send {
     /// Error of the job, as JSON
     #[arg(long, value_parser = json)]
     pub(crate) error: Option<Box<RawValue>>,
-    /// Queue of job events [default: that of `cargo local`]. A queue in AWS needs AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
-    /// and, for temporary credentials, AWS_SESSION_TOKEN
+    /// Queue of job events [default: the queue of `cargo local`]. A queue in AWS needs AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY and, for temporary credentials, AWS_SESSION_TOKEN
     #[arg(long, env = "FANFARE_QUEUE_URL", value_name = "URL", value_parser = url)]
     pub(crate) queue_url: Option<Url>,
 }
@@ -450,13 +450,13 @@ pub(crate) struct Trigger {
     /// Id of the job
     #[arg(long, default_value = "sample")]
     pub(crate) job: String,
-    /// Endpoint whose stored secret signs, if there are several: the beginning of its id
+    /// Endpoint whose stored secret signs the event, by the beginning of its id
     #[arg(long, value_name = "ID")]
     pub(crate) endpoint: Option<String>,
     /// Signing secret from FANFARE_SIGNING_SECRET or standard input
     #[arg(long, conflicts_with = "endpoint")]
     pub(crate) secret: bool,
-    /// No check of the local program's certificate
+    /// Skip the check of the local program's certificate
     #[arg(long)]
     pub(crate) insecure: bool,
 }
@@ -466,10 +466,10 @@ pub(crate) struct Listen {
     /// Local program: a port, as in 3000/hook, or a URL
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Url,
-    /// No check of the local program's certificate
+    /// Skip the check of the local program's certificate
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Recovery of deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    /// Resend deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
     #[arg(long, value_parser = since)]
     pub(crate) since: Option<Timestamp>,
     /// Events to receive, separated by commas [default: all]
@@ -481,10 +481,10 @@ pub(crate) struct Listen {
     /// Name of the endpoint [default: the name of this machine]. Processes with the same name share its events
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// Signing secret in the output, if this machine has it
+    /// Print the signing secret, if it is stored on this machine
     #[arg(long)]
     pub(crate) print_secret: bool,
-    /// Body of each event in the output
+    /// Print the body of each event
     #[arg(short = 'v', long)]
     pub(crate) print_body: bool,
 }

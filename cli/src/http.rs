@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_success_counts_however_long_its_answer_is() {
+    async fn a_success_counts_regardless_of_the_length_of_its_body() {
         let long = [b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n".to_vec(), vec![b'x'; 1_000_000]].concat();
         assert_eq!(answered(long).await, Ok(Posted { status: 200, response: None }));
         let broken = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc".to_vec();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_reason_for_a_missing_answer_has_its_name() {
+    async fn each_reason_for_a_missing_response_has_its_name() {
         let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
         let plain = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (ends, silent) = (TcpListener::bind("127.0.0.1:0").await, TcpListener::bind("127.0.0.1:0").await);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_ids_are_recognized() {
+    fn full_ids_are_recognized() {
         assert!(is_uuid("01a1fd8f-0d9d-7467-9431-944eedd69c67"));
         assert!(is_delivery_id("callback.3.1769860800999.0123456789abcdef0123456789abcdef"));
         for other in ["", "01a1fd8f", "01a1fd8f-0d9d-7467-9431-944eedd69c6x", "callback.3.1.0123", "-----"] {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_table_shrinks_then_leaves_columns_out() {
+    fn a_narrow_table_shrinks_then_omits_columns() {
         let rows = [row("invoices-of-january", "https://hooks.example.com/orders/new")];
         let all = "a6250e60  delivered  job.completed  invoices-of-january  https://hooks.example.com/orders/new  12m";
         assert!(shown(&rows, usize::MAX).ends_with(all));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_each_cell_whole() {
+    fn a_pipe_gets_each_cell_in_full() {
         let table = Table::laid_out(COLUMNS, &[], usize::MAX);
         let row = row("invoices-of-january", "https://hooks.example.com/orders/new");
         assert_eq!(strip_str(&table.line(&row)).to_string(), row.join("  "));

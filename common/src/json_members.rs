@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_kept_as_written_whatever_their_values() {
+    fn members_are_kept_as_written_regardless_of_their_values() {
         let text = r#" { "a" : 1e400 , "b":"\ud800", "\u0061":[1, {"c":"\udfff"}],"\ud800":1,"":null } "#;
         let Members(members) = serde_json::from_str(text).expect("JSON");
         let members: Vec<_> = members.iter().map(|(name, value)| (name.as_str(), value.get())).collect();

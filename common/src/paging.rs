@@ -39,7 +39,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Puts `entries`, which are in ascending order, into this order.
+    /// Sorts `entries`, which are in ascending order, in this order.
     pub fn apply<T>(self, entries: &mut [T]) {
         if self == Self::Descending {
             entries.reverse();

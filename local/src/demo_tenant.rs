@@ -1,12 +1,12 @@
-//! A demo tenant: an organization with a history, so that its pages and lists have something to show.
+//! A demo tenant: an organization with a history, so that its pages and lists have content.
 //!
 //! Accounts, keys and endpoints are created through the API, with the clock set to their days (`common::ambient`).
 //! Deliveries are made by a separate process of `webhooks-deliver`, to which [`past`] passes job events and due
-//! attempts in the order of their times; its messages are intercepted on their way to SQS ([`catch`]). Pending ones go
-//! to SQS at the end, or wait in the log for the next sweep.
+//! attempts in the order of their times; its messages are intercepted on their way to SQS ([`catch`]). Pending ones are
+//! sent to SQS at the end, or wait in the log for the next sweep.
 //!
 //! A process that finds the owner of the demo tenant creates nothing. The endpoints keep their URLs, so the same
-//! `--inbox` port must be used with `.local/`. A process that is killed while it creates the tenant leaves it
+//! `--inbox` port must be used with `.local/`. If the process is killed while it creates the tenant, the tenant stays
 //! incomplete. `GET /demo` signs in through the API's own route, leads to `/console`, and refuses a browser sent there
 //! by another site. No deployed function has it.
 

@@ -146,7 +146,7 @@ impl Function {
         requests: &Arc<Requests>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
-        // Every function calls AWS with credentials of its own, as in Lambda, so that the callee can identify the caller.
+        // Every function calls AWS with separate credentials, as in Lambda, so that the callee can identify the caller.
         variables.insert("AWS_ACCESS_KEY_ID".to_owned(), name.to_owned());
         variables.extend(properties.variables());
         for (name, value) in &mut variables {
@@ -190,8 +190,8 @@ impl Function {
 
     /// Invokes the function with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
     ///
-    /// It runs to its end or its timeout even if the caller goes away: Lambda does not notice that either. It has the clock
-    /// of the caller.
+    /// It runs to completion or its timeout even if the caller disconnects, which Lambda does not notice either. It has
+    /// the clock of the caller.
     pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
         self.invocations.fetch_add(1, Ordering::Relaxed);
         let handler = self.handler.clone();

@@ -122,7 +122,7 @@ fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &
 }
 
 impl Incoming<'_> {
-    /// The event that API Gateway would send. Members without a value are left out.
+    /// The event that API Gateway would send. Members without a value are omitted.
     fn event(&self, account: &str, route: &Route, variables: &BTreeMap<&str, &str>) -> Value {
         let now = chrono::Utc::now();
         let route_key = format!("{} {}", route.method, route.path);

@@ -1,5 +1,5 @@
-//! The inbox: a receiver for webhooks on this machine. It accepts every `POST`, shows the requests, and gives each path
-//! the response that a developer chose.
+//! The inbox: a receiver for webhooks on this machine. It accepts every `POST`, shows the requests, and sends the
+//! response that a developer chose for each path.
 //!
 //! The requests (the last 200, 16 MiB at most), each path's answer and the secrets are in memory only. The page has no script and
 //! escapes everything. Its forms need the page's own `Origin`, webhooks must have none, and the page is shown only under the names
@@ -31,13 +31,14 @@ use self::kept::{Kept, Shelf};
 
 /// The largest accepted body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
-/// The delay of a path that answers slowly: longer than the first attempts wait, and shorter than an attempt may take.
+/// The delay of a path that answers slowly: longer than first attempts wait, and shorter than the timeout of an
+/// attempt.
 const SLOWLY: Duration = Duration::from_secs(8);
 
 /// The inbox. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Inbox {
-    /// Its address, under both names of this machine. Only its own pages may change anything.
+    /// Its address, with both names of this machine. Only its own pages may change anything.
     origins: [String; 2],
     shelf: Arc<Mutex<Shelf>>,
     /// Ends requests that never get a response.
@@ -92,8 +93,8 @@ impl Inbox {
         origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
     }
 
-    /// Whether a request names this machine as its host. Another name for this machine may belong to a site that wants
-    /// to read the requests.
+    /// Whether a request names this machine as its host. Another name may belong to a site that tries to read the
+    /// requests.
     fn is_asked_for(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
@@ -160,7 +161,10 @@ async fn receive(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     if method != Method::POST || uri.path() == "/" {
-        return (StatusCode::NOT_FOUND, "The inbox takes a POST to any path but /, where its page shows the requests.")
+        return (
+            StatusCode::NOT_FOUND,
+            "The inbox accepts a POST to any path except /, where its page shows the requests.",
+        )
             .into_response();
     }
     // A webhook comes from a server; a request from a page has the origin of the page.

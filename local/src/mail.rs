@@ -1,4 +1,4 @@
-//! The sent emails, for people and for programs, newest first.
+//! The sent emails, as a page and as JSON, newest first.
 
 use std::sync::Arc;
 
@@ -60,8 +60,8 @@ async fn page(State(mail): State<Arc<EmailStore>>) -> impl IntoResponse {
     Html(page.into_string())
 }
 
-/// The HTML part goes into a frame that may open links but not run scripts: to this page it is untrusted content, as it
-/// is to an email program.
+/// The HTML part is shown in a frame that can open links but not run scripts: it is untrusted content, as in an email
+/// program.
 fn email(mail: &SentEmail) -> Markup {
     let subject = mail.subject.as_deref().unwrap_or_default();
     let body = mail.body.as_ref();

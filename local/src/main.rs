@@ -41,20 +41,20 @@ struct Arguments {
     /// Port of the sent emails: a page at /, JSON at /messages.
     #[arg(long, default_value_t = 8025)]
     mail: u16,
-    /// Port of the inbox: a receiver for webhooks that shows at / the requests that it received.
+    /// Port of the inbox: a receiver for webhooks that shows its requests at /.
     #[arg(long, default_value_t = 9110)]
     inbox: u16,
-    /// A demo organization with some days of deliveries, and a link that signs a browser in to it.
+    /// Create a demo organization with some days of deliveries, and print a link that signs a browser in to it.
     #[arg(long)]
     demo_data: bool,
-    /// All addresses as one line of JSON, and at the end another with counts: AWS requests, and invocations of each
-    /// function.
+    /// Print all addresses as one line of JSON, and at the end a line with counts: AWS requests, and invocations of
+    /// each function.
     #[arg(long)]
     json: bool,
-    /// Tables and queues in memory instead of in .local/.
+    /// Keep tables and queues in memory instead of in .local/.
     #[arg(long)]
     memory: bool,
-    /// Also the addresses of the tables and queues.
+    /// Print the addresses of the tables and queues, too.
     #[arg(long)]
     verbose: bool,
 }
@@ -143,9 +143,9 @@ fn banner(stack: &Stack, verbose: bool) -> String {
     lines.join("\n")
 }
 
-/// Names the program, after the compiler's last line and before anything that takes time.
+/// Prints the program's name, after the compiler's last line and before any slow step.
 fn announce(text: &str) {
-    // The macros panic if a file on a full disk or a closed pipe takes the output. The service goes on.
+    // The macros panic if the output is a closed pipe or a file on a full disk. The service continues.
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
@@ -166,7 +166,7 @@ fn log(default_level: &str) {
         .init();
 }
 
-/// Whether to color the text that goes to `stream` (<https://no-color.org>).
+/// Whether to color text written to `stream` (<https://no-color.org>).
 fn has_colors(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -18,10 +18,10 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
 
 /// The members of an event that describe a job. A test event has none of them.
 const JOB_MEMBERS: [(&str, &str); 7] = [
-    ("nonce", "A text of the producer that tells runs of the job apart."),
+    ("nonce", "A text from the producer that distinguishes runs of the job."),
     ("workflow", "The workflow that the job belongs to."),
     ("deployment_id", "The deployment that ran the job."),
-    ("status", "How the job ended, in the words of the producer."),
+    ("status", "The result of the job, as reported by the producer."),
     ("result", "The result of the job."),
     ("error", "The error of the job."),
     ("mapped_stack", "The stack trace of the error, mapped to its sources."),
@@ -53,7 +53,7 @@ fn webhooks() -> Value {
 fn job(name: &str, summary: &str) -> Value {
     let responses = json!({
         "2XX": { "description": "Delivered." },
-        "410": { "description": "Not delivered, and no further attempt. An endpoint is made inactive." },
+        "410": { "description": "Not delivered, with no further attempt. An endpoint is made inactive." },
         "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
     });
     let job_id = json!({ "description": "The id of the job that the event is about.", "type": "string" });
@@ -66,7 +66,7 @@ fn test() -> Value {
         "2XX": { "description": "Delivered." },
         "default": { "description": "Not delivered. There is one attempt." },
     });
-    let summary = "A test of the endpoint, which its owner asked for.";
+    let summary = "A test of the endpoint, requested by its owner.";
     let job_id = json!({ "description": "Always `test`.", "const": "test" });
     let member = |_| json!({ "description": "Always null: there is no job.", "const": null });
     event("webhook.test", summary, job_id, member, responses)

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{functions::Function, template::Mapping};
 
-/// The maximum number of concurrent invocations on one machine, however many the template permits in the cloud.
+/// The maximum number of concurrent invocations on one machine, regardless of the template's limits.
 const MAX_CONCURRENCY: usize = 32;
 
 /// The time for which a receive call waits for a first message.

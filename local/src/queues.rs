@@ -1,5 +1,5 @@
-//! The embedded SQS, extended with what clients expect of the real one: limits, the groups of messages, and the error
-//! names that the SDKs know. docs/architecture.md lists what is still missing.
+//! The embedded SQS, extended with features that clients expect of the real one: limits, message groups, and the error
+//! names that the SDKs know. docs/architecture.md lists the remaining differences.
 
 mod journal;
 mod limits;
@@ -52,7 +52,7 @@ const RECEIVES: &str = "ApproximateReceiveCount";
 #[derive(Clone)]
 pub(crate) struct Queues {
     sqs: Arc<RustackSqs>,
-    /// Handles the operations that need no change.
+    /// Handles the operations of SQS that need no extension.
     rest: Arc<RustackSqsHandler>,
     messages: Arc<RwLock<Messages>>,
 }
@@ -332,12 +332,12 @@ impl Queues {
     }
 }
 
-/// Messages of FIFO queues are left to the embedded SQS, and end with the process.
+/// The embedded SQS handles messages of FIFO queues, which end with the process.
 fn is_fifo(queue_url: &str) -> bool {
     queue_url.ends_with(".fifo")
 }
 
-/// The id of the message that a receipt handle belongs to: here the handle starts with it, in base64.
+/// The id of the message that a receipt handle belongs to: the handle starts with it, in base64.
 fn message_id(receipt_handle: &str) -> Result<String, Refusal> {
     let text = BASE64_STANDARD.decode(receipt_handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let id = text.as_deref().and_then(|text| text.split_once(':')).map(|(id, _)| id.to_owned());

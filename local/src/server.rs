@@ -26,8 +26,8 @@ pub struct Limits {
     /// The time until the head of a request has arrived, from the connection's start or from the previous answer. It
     /// also limits the idle time of a connection.
     pub head: Duration,
-    /// The time from there to the response. It has to cover a slowly arriving body, a function's timeout, and a long
-    /// poll.
+    /// The time limit from then to the response. It has to cover a slowly arriving body, a function's timeout, and a
+    /// long poll.
     pub answer: Duration,
 }
 

@@ -37,7 +37,7 @@ const ACCOUNT: &str = "123456789012";
 /// The path of the description of the API. Deployments do not have it.
 const DESCRIPTION: &str = "/openapi.json";
 
-/// The time for which stopping waits for running work: longer than a delivery can take.
+/// The time for which a stop waits for running work: longer than any delivery.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The options of a stack.
@@ -48,7 +48,7 @@ pub struct Options {
     /// The ports to listen on.
     pub ports: Ports,
     /// Environment variables that override the values from the template and from Lambda. A function for which neither
-    /// sets a variable does not get it from here. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
+    /// sets a variable does not get it. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
     pub env: HashMap<String, String>,
     /// Whether to poll the queues and to run the schedules. If not, messages stay in a queue until [`Stack::poll`] is
     /// called, and scheduled functions run only when they are invoked.
@@ -96,7 +96,7 @@ impl Default for Options {
     }
 }
 
-/// The whole running service.
+/// The running service.
 pub struct Stack {
     addresses: Addresses,
     demo_tenant: Option<DemoTenant>,
@@ -215,7 +215,7 @@ impl Stack {
         &self.addresses.inbox
     }
 
-    /// The demo tenant, if that was asked for.
+    /// The demo tenant, if requested.
     #[must_use]
     pub fn demo_tenant(&self) -> Option<&DemoTenant> {
         self.demo_tenant.as_ref()
@@ -418,8 +418,8 @@ pub(crate) fn place(api: &str, sqs: &str) -> Place {
     Place { region: REGION.to_owned(), account: ACCOUNT.to_owned(), api: api.to_owned(), sqs: sqs.to_owned() }
 }
 
-/// The origin of the API under its other name, and those of the developer's `TRUSTED_ORIGINS`. They are passed as a
-/// template parameter, so that functions and CORS agree on them.
+/// The origin of the API under its other name, and the developer's `TRUSTED_ORIGINS`. They are passed as a template
+/// parameter, so that functions and CORS agree on them.
 fn trusted_origins(api: &str, more: String) -> Result<String> {
     let localhost = api.replace("127.0.0.1", "localhost");
     let more = Env::new(move |_| Some(more.clone())).list::<BaseUrl>("TRUSTED_ORIGINS")?;

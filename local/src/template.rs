@@ -63,7 +63,7 @@ enum Event {
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Schedule {
     schedule: String,
-    /// The event, if it is not that of EventBridge.
+    /// The event, if it differs from EventBridge's default.
     input: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The program: its output for people and for programs, and its memory.
+//! The program: its human-readable output, its JSON, and its memory.
 
 #![expect(clippy::expect_used, reason = "a program that does not start should fail the test")]
 
@@ -101,7 +101,7 @@ fn a_signal_prints_the_work_so_far_as_one_line_of_json() {
     assert_ne!(work.pointer("/requests/sqs"), Some(&Value::from(0)), "it has made its queues");
 }
 
-/// The addresses that the service prints for people.
+/// The addresses that the service prints.
 fn addresses(arguments: &[&str]) -> Vec<String> {
     let (_program, output, first) = Program::serve(arguments);
     let rest = output.lines().map(|line| line.expect("UTF-8")).take_while(|line| line != "Press Ctrl-C to stop.");

@@ -5,7 +5,7 @@
 //! The function is built as it is deployed and has a process for each sweeper, with the embedded tables and queues.
 //! Each sweeper is invoked twice at once, as if the sweep of a minute took longer than a minute. The run fails if a
 //! delivery is not woken, or is woken twice; if a process needs too much memory; or if the sweepers would not keep up
-//! with the CPU that the template gives them. The measurements go into `docs/performance.md`.
+//! with the CPU that the template gives them. The measurements are written to `docs/performance.md`.
 //!
 //! ```sh
 //! cargo bench -p tests --bench outage
@@ -40,7 +40,7 @@ use tests::World;
 const ROWS: usize = 180_000;
 /// The number of recovered deliveries: less than a hundred recoveries resend in a minute, which is 600,000.
 const RECOVERED: usize = 60_000;
-/// The maximum memory of a process, in MiB. Reading all rows of a minute at once would take more.
+/// The maximum memory of a process, in MiB. Reading all rows of a minute at once would exceed it.
 const MOST_MEMORY: f64 = 64.0;
 /// The memory, in MiB, with which a process gets one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).
@@ -83,7 +83,7 @@ async fn main() {
     }
 }
 
-/// The table, and the part of a minute that its waits and checks take.
+/// The table, and the part of a minute that its waits and checks need.
 fn report(measured: &[(&str, usize, Measured); 3]) -> (String, f64) {
     let memory = sweep::memory_of_function();
     let share = memory / MIB_OF_A_CPU;

@@ -51,7 +51,7 @@ async function begins(t, device) {
   return { person, owner, email, hook, link, other };
 }
 
-// Two receivers answer 410, and another job ends meanwhile. Returns the paths of the endpoints.
+// Two receivers answer 410, and another job ends in the meantime. Returns the paths of the endpoints.
 async function isDisabled(owner, hook) {
   const tenant_id = await owner.tenant();
   const paths = [];

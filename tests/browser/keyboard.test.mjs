@@ -75,7 +75,7 @@ async function tabsTo(person, name) {
   assert.fail(`nothing that Tab reaches is called ${name}`);
 }
 
-// Runs in the page. At the end of the page, the focus goes to the browser's own window.
+// Runs in the page. At the end of the page, the focus moves to the browser's window.
 function isFocusSeen() {
   const element = document.activeElement;
   if (element === document.body) return true;

@@ -100,7 +100,7 @@ export class Person {
     return this.page.evaluate(() => (document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim());
   }
 
-  // The newest email to them that contains these words.
+  // Their newest email that contains this text.
   mail(to, words) {
     return until(`a mail to ${to} with ${words}`, async () => {
       const mails = await (await fetch(`${this.service.mail}/messages`)).json();

@@ -31,7 +31,7 @@ async function take() {
   await shot(page, "console-phone");
   await page.setViewportSize(DESK);
 
-  // Endpoints with problems come first, so the first endpoint shows most.
+  // Endpoints with problems are listed first, so the first endpoint shows the most.
   await page.locator("tbody td:first-child a").first().click();
   await page.getByRole("heading", { name: "Last 24 hours" }).waitFor();
   await shot(page, "endpoint");

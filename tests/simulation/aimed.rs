@@ -22,7 +22,7 @@ use crate::{
 /// The duration of an outage, in milliseconds: longer than a client retries.
 const DOWN: u64 = 8000;
 
-/// A script with a name. The aimed faults come on top of the script's.
+/// A script with a name. The aimed faults are added to the script's.
 pub(crate) struct Aimed {
     pub(crate) name: String,
     pub(crate) script: Script,
@@ -127,7 +127,7 @@ fn small() -> Vec<Aimed> {
         ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
         // A rotation between the attempts.
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
-        // A slow endpoint beside a good one: one event is cut off and postponed, another is postponed at once.
+        // A slow endpoint and a good one: one event is cut off and postponed, another is postponed at once.
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
         // An attempt is in time at first, and a later one is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
@@ -281,7 +281,7 @@ fn failures(all: &[Aimed], one_is_enough: bool) -> Vec<(usize, Vec<Violation>)> 
     failed
 }
 
-/// For `mutations.rs`: the first world that fails, and its violation. Worlds without faults of their own are quick.
+/// For `mutations.rs`: the first world that fails, and its violation. Worlds without faults in their script are quick.
 pub(crate) fn first(is_quick: bool) -> Option<(String, &'static str)> {
     let all =
         if is_quick { [as_they_are(), copies()].into_iter().flatten().collect() } else { failing(small(), "Query") };

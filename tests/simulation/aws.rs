@@ -1,5 +1,5 @@
-//! AWS, as the SDK's clients see it: DynamoDB is the embedded one, called in this process; SQS and SES are simulated
-//! here. The network between the clients and the services delays calls, makes them fail, and loses them.
+//! AWS, as the SDK's clients see it: the embedded DynamoDB is called in this process; SQS and SES are simulated here.
+//! The network between the clients and the services delays calls, makes them fail, and loses them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -29,7 +29,8 @@ use crate::{
 /// The time for which an unanswered call waits: longer than clients do.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls meet no faults and take no time.
+/// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls have no faults and take no
+/// time.
 pub(crate) fn client(world: &Arc<World>, who: Option<String>) -> SharedHttpClient {
     let connector = SharedHttpConnector::new(Connector { world: Arc::clone(world), who });
     http_client_fn(move |_, _| connector.clone())

@@ -1,6 +1,6 @@
-//! A crowd: tenants with healthy receivers beside many with bad receivers, and as many processes as Lambda would have.
+//! A crowd: tenants with healthy receivers next to many with bad receivers, and as many processes as Lambda would have.
 //! The waits of the healthy tenants are measured on the clock of the run, which moves only when no work is left: they
-//! are waits for receivers, for AWS and for turns, and never for CPU.
+//! are waits for receivers, AWS and turns, never for CPU.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ const NEIGHBOR: usize = 0;
 /// The number of healthy tenants with their first event in each burst. They are between the neighbor and the bad
 /// tenants.
 const NEW: usize = 3;
-/// A tenant whose receiver always takes 0.8 seconds, and has done so before.
+/// A tenant whose receiver always takes 0.8 seconds, also before the burst.
 const SLOW: usize = 1 + 2 * NEW;
 /// A tenant whose receiver was quick, and takes 0.8 seconds from [`SLOWS`] on.
 const SLOWING: usize = SLOW + 1;
@@ -80,7 +80,8 @@ struct Latencies {
 }
 
 struct Figures {
-    /// For each burst: the neighbor's deliveries in it and after it, those of the new tenants, and those of the slow tenant.
+    /// For each burst: the neighbor's deliveries during and after it, and the deliveries of the new tenants and of the
+    /// slow tenant.
     bursts: Vec<[Latencies; 4]>,
     /// The deliveries of the receiver that becomes slow, from then on.
     slowing: Latencies,
@@ -381,7 +382,7 @@ const CALLBACKS: Crowd = Crowd { audience: Audience::OwnCallback, ..SMALL };
 const MANY_CALLBACKS: Crowd = Crowd { bad: 1, events: 300, ..CALLBACKS };
 const MANY_ENDPOINTS: Crowd = Crowd { bad: 1, endpoints: 10, events: 100, ..SMALL };
 const JUST_IN_TIME: Crowd = Crowd { manner: Manner::Answers(200, 450, None), ..SMALL };
-/// Crowds that are large enough to take all invocations of a queue: hanging receivers, slow receivers that begin to
+/// Crowds that are large enough to occupy all invocations of a queue: hanging receivers, slow receivers that begin to
 /// hang, and new callback origins of one organization.
 const MANY: Crowd = Crowd { endpoints: 10, events: 600, ..SMALL };
 const SLOW_THEN_HANGING: Crowd = Crowd { manner: Manner::Answers(200, 800, None), then: Some(Manner::Hangs), ..MANY };

@@ -1,6 +1,6 @@
 //! A total outage: for an hour, all receivers refuse connections while events continue; then all return at once.
-//! `benches/outage.rs` measures a minute of it at full size. This is the whole hour and the hours after it, at a small
-//! fraction of the event rate: each attempt here stands for hundreds.
+//! `benches/outage.rs` measures a minute of it at full size. This is the hour and the hours after it, at a small
+//! fraction of the event rate: each attempt represents hundreds.
 
 use std::{
     collections::BTreeMap,
@@ -136,7 +136,7 @@ impl Metrics {
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
-        // `AttemptsFailed` also requires a hundred attempts: less than one here, where each attempt stands for
+        // `AttemptsFailed` also requires a hundred attempts: less than one here, where each attempt represents
         // hundreds.
         let invariant = if (failed > delivered) != (GONE..BACK).contains(&begins) {
             "the alarm is on during an outage, and only then"

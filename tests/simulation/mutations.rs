@@ -132,7 +132,7 @@ fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
     result + &text[from..]
 }
 
-/// Updates the copy, with all mutations that apply. An unchanged file is left alone, so that it is not built again.
+/// Updates the copy, with all mutations that apply. An unchanged file is not rewritten, so that it is not built again.
 fn copy(files: &[String], sources: &[Source], mutations: &[(Mutation, Result<Found, String>)]) -> PathBuf {
     let copy = Path::new(ROOT).join("target/mutations");
     for file in files {
@@ -238,7 +238,7 @@ fn each_mutation_is_found() {
     assert_eq!(missed, 0, "of {} mutations", results.len());
 }
 
-/// A mutation whose code has changed is left out until the next person who runs the list fixes or deletes it. This is
+/// A mutation whose code has changed is skipped until the next run of the list, when it is fixed or deleted. This is
 /// the limit.
 #[test]
 fn nine_of_ten_mutations_apply_to_this_code() {

@@ -15,7 +15,7 @@ use crate::{
 const OUTAGE: Time = Duration::from_secs(62 * 60 * 60);
 /// The life of a delivery created on the outage's last evening, and a little more.
 const END: Time = OUTAGE.saturating_add(Duration::from_secs((3 * 24 + 1) * 60 * 60));
-/// The ways in which receivers can be down. The second to last asks for a day each time.
+/// The ways in which receivers can be down. The second to last requests a day each time.
 const DOWN: [Manner; 5] = [
     Manner::Hangs,
     Manner::Refuses,

@@ -52,7 +52,7 @@ fn kind(what: &str) -> &'static str {
     }
 }
 
-/// A process. It dies after this many wake-ups: all of its work stops at the await points.
+/// A process. It dies after this many wake-ups: all its work stops at await points.
 pub(crate) struct Process {
     pub(crate) name: String,
     ambient: Ambient,
@@ -148,7 +148,7 @@ impl Process {
         futures::executor::block_on(started).expect("settings")
     }
 
-    /// The context of an invocation that begins now and may take `limit`.
+    /// The context of an invocation that begins now and has a time limit of `limit`.
     fn context(&self, world: &World, limit: Duration) -> Context {
         let mut context = Context::default();
         let now = i64::try_from((BEGINNING + world.now()).as_millis()).unwrap_or(0) + self.off;
@@ -435,8 +435,8 @@ fn note_overdue(world: &World) {
     world.state().overdue.extend(overdue);
 }
 
-/// Whether a sweep would have nothing to do now. If it has something to do, its cursors are moved past the minutes
-/// without due rows: reading these would take most of the time of a run.
+/// Whether a sweep would have nothing to do now. If it has work to do, its cursors are moved past the minutes without
+/// due rows, because reading these would take most of the time of a run.
 fn has_nothing_to_sweep(world: &World) -> bool {
     let stored = world.stored();
     let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! A run: the functions work through a script until nothing is left to do.
+//! A run: the functions process a script until no work is left.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -358,7 +358,7 @@ impl Client {
 /// More requests than in any run that ends.
 const MOST_POSTS: usize = 5_000;
 
-/// Waits until nothing is left to do.
+/// Waits until no work is left.
 ///
 /// # Errors Work remains at the end.
 async fn finish(world: &Arc<World>) -> Result<(), String> {

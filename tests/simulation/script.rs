@@ -57,7 +57,7 @@ pub(crate) enum Order {
     Any,
     /// Roughly the oldest first, as SQS mostly does.
     Oldest,
-    /// The same, but first those of tenants with few messages in flight, as in fair queues.
+    /// The same, but tenants with few messages in flight have priority, as in fair queues.
     Fair,
 }
 

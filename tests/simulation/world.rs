@@ -186,7 +186,7 @@ impl World {
         self.state().history.push(line);
     }
 
-    /// Notes a failure of the service, which only a fault may cause.
+    /// Records a failure of the service, which only a fault may cause.
     pub(crate) fn fail(&self, who: impl Display, what: impl Display) {
         let failure = format!("{who}: {what}");
         self.note("failure of", &failure);

@@ -15,8 +15,7 @@ use local::{Handler, Worker};
 
 use crate::{CutOff, Proxy, World};
 
-/// A separate process, some of whose calls fail. If all calls from some point on fail, it is dead as far as others can
-/// see.
+/// A separate process, some of whose calls fail. If all calls from some point on fail, it looks dead from outside.
 pub struct Doomed<P> {
     /// The process.
     pub process: P,
@@ -91,9 +90,10 @@ pub fn context(seconds: u64) -> Context {
 
 /// The number of concurrent processes.
 const AT_ONCE: usize = 12;
-/// This many in a row must finish before they die, so that no call is left out if the number of calls varies.
+/// This many processes in a row must finish before their fault, so that no call is missed if the number of calls
+/// varies.
 const BEYOND: usize = 3;
-/// More calls than any process here makes.
+/// More calls than any of these processes makes.
 const MOST: usize = 200;
 
 /// Makes a process die at the first of these calls, another at the second, and so on, until they finish with fewer

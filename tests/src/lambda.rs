@@ -48,7 +48,7 @@ struct Api {
 
 impl Lambda {
     /// Starts `binary` with `environment` and the variables that Lambda sets, and sends its output to `log`. Returns
-    /// when it asks for its first event.
+    /// when it requests its first event.
     pub async fn start(binary: &Path, environment: &HashMap<String, String>, log: Stdio) -> Self {
         Self::started(Command::new(binary).stdout(log), environment).await
     }
@@ -92,12 +92,12 @@ impl Lambda {
         received(&mut self.idle, &mut self.child).await;
     }
 
-    /// Sends an event. Returns the response or reported error, once the function asks for the next event.
+    /// Sends an event. Returns the response or reported error once the function requests the next event.
     pub async fn invoke(&mut self, event: String) -> String {
         self.invoke_all(vec![event]).await.remove(0)
     }
 
-    /// Sends events, each as soon as the function asks for one. Returns the responses.
+    /// Sends events, each as soon as the function requests one. Returns the responses.
     pub async fn invoke_all(&mut self, events: Vec<String>) -> Vec<String> {
         let (sender, mut answers) = (self.events.clone(), Vec::with_capacity(events.len()));
         let expected = events.len();
@@ -174,7 +174,7 @@ pub fn memory(pid: u32, line: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Waits for an event, however long it takes.
+/// Waits for an event, without a time limit.
 async fn next(State(api): State<Arc<Api>>) -> (HeaderMap, String) {
     api.idle.send(()).await.expect("somebody waits");
     let Some(event) = api.events.lock().await.recv().await else { std::future::pending().await };

@@ -1,4 +1,4 @@
-//! The logs of this process and of others, for checking what they must and must not contain.
+//! The logs of this process and of others, for checks of their content.
 
 use std::{
     fs::File,

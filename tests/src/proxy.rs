@@ -1,5 +1,5 @@
-//! A proxy between the functions and the tables or the queues. It counts calls, and can measure the capacity that they
-//! use, make some of them fail, or answer some itself as only AWS does: with a lag or a refusal.
+//! A proxy between the functions and the tables or the queues. It counts calls, measures the capacity that they use,
+//! makes some fail, or answers some itself with a lag or a refusal that only AWS has.
 
 use std::{
     mem,
@@ -68,7 +68,7 @@ impl Index<&str> for Call {
 }
 
 /// Calls that fail, counted over all proxies that share this. If all calls from some point on fail, the process that
-/// makes them is dead as far as others can see.
+/// makes them looks dead from outside.
 #[derive(Debug, Default)]
 pub struct CutOff(Mutex<Failing>);
 
@@ -127,7 +127,7 @@ pub struct Units {
     pub written: f64,
     /// The number of calls.
     pub calls: usize,
-    /// The number of items read, including those that a filter left out.
+    /// The number of items read, including those that a filter removed.
     pub items: usize,
 }
 
@@ -170,7 +170,7 @@ impl Proxy {
         Self::start(Manner::CutOff(Arc::clone(cut_off))).await
     }
 
-    /// Starts a proxy for tables or queues that asks `answer` about every call.
+    /// Starts a proxy for tables or queues that calls `answer` for every call.
     pub async fn answering(answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static) -> Self {
         Self::start(Manner::Answering(Box::new(answer))).await
     }

@@ -81,7 +81,7 @@ impl Receiver {
         Self::at([127, 0, 0, 1], script).await
     }
 
-    /// A receiver at every loopback address of this machine, so that it stands for many hosts.
+    /// A receiver at every loopback address of this machine, to represent many hosts.
     pub async fn everywhere() -> Self {
         Self::at([0, 0, 0, 0], &[]).await
     }
@@ -101,7 +101,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// A URL of such a receiver, on one of the hosts that it stands for.
+    /// A URL of such a receiver, on one of the hosts that it represents.
     #[must_use]
     pub fn url_of_host(&self, host: Ipv4Addr) -> String {
         format!("http://{host}:{}/", self.address.port())

@@ -256,7 +256,7 @@ pub fn hidden_fields(page: &str) -> Vec<(String, String)> {
     fields.collect()
 }
 
-/// The link on a line of its own in an email.
+/// The link on a separate line of an email.
 #[must_use]
 pub fn link(mail: &Value) -> String {
     let text = mail["text"].as_str().expect("a text part");

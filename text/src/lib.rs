@@ -1,8 +1,8 @@
 //! Untrusted text, and its form on pages, in emails and on terminals.
 //!
 //! Users, producers and receivers choose texts that other people read: names, descriptions, ids of jobs, payloads,
-//! responses. Characters that hide or reorder what surrounds them can make such a text look like a different one, or
-//! like a part of the page, so none of them is shown as it is. All media use the same list of characters:
+//! responses. Characters that hide or reorder the surrounding text can make it look like a different text, or like a
+//! part of the page, so none of them is shown unchanged. All media use the same list of characters:
 //!
 //! | kind | characters | Unicode property |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! - [`Variation_Selector`][ucd]s stay. They choose between the forms of an emoji or a Han character that they follow.
 //! - The joiners U+200C and U+200D stay where they shape a text, and are hidden characters elsewhere. The contexts are
 //!   those of [identifiers][joiners], slightly wider: after a letter of a cursive script (Arabic, Persian, Syriac,
-//!   N'Ko), beside a virama (the scripts of India and its neighbors), and for U+200D between [emoji][emoji].
+//!   N'Ko), next to a virama (the scripts of India and its neighbors), and for U+200D between [emoji][emoji].
 //! - Tag characters never stay. They can spell any invisible text, so the flags of England, Scotland and Wales are
 //!   shown as a black flag and code points.
 //!

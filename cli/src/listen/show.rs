@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_names_only_what_happened() {
+    fn a_summary_lists_only_results_that_occurred() {
         let sum = |delivered, failed, released| Sum { delivered, failed, released }.to_string();
         assert_eq!(sum(0, 0, 0), "no events");
         assert_eq!(sum(3, 0, 1), "3 delivered, 1 released");

@@ -100,7 +100,7 @@ async fn profiles_keep_logins_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_and_headers_are_the_endpoints_own_and_not_shown() {
+async fn secrets_and_headers_are_set_per_endpoint_and_hidden() {
     let world = World::live(&[]).await;
     let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
     machine.signs_in(&tenant).await;
@@ -132,7 +132,7 @@ async fn secrets_and_headers_are_the_endpoints_own_and_not_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn losses_need_a_confirmation() {
+async fn destructive_commands_need_confirmation() {
     let world = World::start().await;
     let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
     machine.signs_in(&tenant).await;

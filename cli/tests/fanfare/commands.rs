@@ -66,7 +66,7 @@ async fn a_browser_login_stores_a_key_that_only_its_owner_can_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_failure_has_its_exit_code_and_its_words() {
+async fn each_failure_has_an_exit_code_and_a_message() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let machine = Machine::new(&world);

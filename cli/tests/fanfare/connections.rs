@@ -151,7 +151,7 @@ async fn a_key_of_the_environment_is_trimmed_and_its_failure_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sent_values_arrive_as_typed() {
+async fn sent_values_arrive_unchanged() {
     let world = World::live(&[]).await;
     let (tenant, receiver, machine) = (world.tenant("acme").await, Receiver::start().await, Machine::new(&world));
     machine.signs_in(&tenant).await;

@@ -159,7 +159,7 @@ async fn a_restart_keeps_the_secret_and_ctrl_c_settles_posted_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_exits_at_once_and_the_event_comes_again() {
+async fn a_second_signal_exits_at_once_and_the_event_is_redelivered() {
     let (world, tenant, machine, receiver) = begin(&[("LEASE_TIME", "2")]).await;
     // It accepts connections and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -201,7 +201,7 @@ async fn a_deleted_key_ends_the_listener() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_does_not_run_is_named_once() {
+async fn a_program_that_is_not_running_is_reported_once() {
     let (world, tenant, machine, _) = begin(&[("RETRY_SCHEDULE", "1")]).await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let listener = Listener::start(&machine, &closed.to_string(), &[]);
@@ -242,7 +242,7 @@ async fn a_sample_event_is_signed_with_the_stored_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_events_with_long_answers_are_delivered() {
+async fn two_hundred_events_with_long_responses_are_delivered() {
     let (world, tenant, machine, _) = begin(&[]).await;
     let long = program(vec![b'x'; 200_000]).await;
     let listener = Listener::start(&machine, &long, &["--json"]);
@@ -279,7 +279,7 @@ async fn program(body: Vec<u8>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missed_events_come_at_the_start_and_failures_are_retried() {
+async fn missed_events_arrive_at_the_start_and_failures_are_retried() {
     let (world, tenant, machine, receiver) = begin(&[("RETRY_SCHEDULE", "1")]).await;
     drop({
         let listener = Listener::start(&machine, &receiver.url("/"), &[]);
@@ -444,7 +444,7 @@ async fn nothing_is_lost_while_listen_is_killed_stopped_and_cut_off() {
 /// `cargo test -p cli -- --ignored a_hundred_thousand --nocapture`
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes half an hour"]
-async fn nothing_of_a_hundred_thousand_is_lost() {
+async fn none_of_a_hundred_thousand_events_is_lost() {
     nothing_is_lost(Troubles {
         events: 100_000,
         kills: 10,

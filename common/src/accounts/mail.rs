@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_html_say_the_same_and_markup_stays_text() {
+    fn text_and_html_have_the_same_content_and_markup_stays_text() {
         let parts = [
             Part::text("<b> & \"more\"\na second line"),
             Part::Facts(vec![("Workflow", "<i>\nb".to_owned()), ("Job", "7".to_owned())]),

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_loses_its_answer_is_retried() {
+    async fn a_call_that_loses_its_response_is_retried() {
         for cut in ["", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"] {
             let get = client_of([cut.to_owned(), answer("200 OK", "{}")]).await.get_item().table_name("t");
             get.key("id", AttributeValue::S("1".to_owned())).send().await.expect(cut);

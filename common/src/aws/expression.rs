@@ -410,7 +410,7 @@ mod tests {
 
     /// DynamoDB refuses an expression with redundant parentheses.
     #[test]
-    fn choices_have_parentheses_only_beside_an_and() {
+    fn alternatives_have_parentheses_only_next_to_an_and() {
         let [a, b, c] = [A, B, STATUS].map(|attribute| move || attribute.exists());
         let [x, y, z] = ["attribute_exists(an_a)", "attribute_exists(a_b)", "attribute_exists(#status)"];
         for (condition, expected) in [

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unread_key_fails_only_for_its_own_callers() {
+    async fn only_the_callers_of_an_unread_key_fail() {
         let gathered = Gathered::default();
         let get = |keys: Vec<u8>| {
             gathered.get(keys, |_| async { Found { values: HashMap::from([(1, 2)]), unread: HashSet::from([3]) } })
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_whose_reader_is_stopped_reads_itself() {
+    async fn a_caller_reads_itself_if_its_reader_is_stopped() {
         let (gathered, calls) = (Rc::new(Gathered::default()), RefCell::default());
         let mut stopped = Box::pin(gathered.get(vec![1], |_| pending()));
         let mut other = Box::pin(gathered.get(vec![2], |keys| read(&calls, keys)));

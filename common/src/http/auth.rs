@@ -21,7 +21,7 @@ use crate::{
 
 /// Decides whether a caller may call a route. `W` is the type of the stores that identify callers.
 pub trait Access<W>: Send + 'static {
-    /// The caller, as the handler gets it.
+    /// The caller, as passed to the handler.
     type Caller: Send;
 
     /// The accepted credentials. If a call has several, the first of them acts.
@@ -145,7 +145,7 @@ impl<W: Sync> Access<W> for Public {
 /// those of deleted users, all get the same response.
 ///
 /// A key takes precedence: browsers add cookies automatically, but a key is sent deliberately and names the
-/// organization to act for. It may do everything that a session may on these routes.
+/// organization to act for. On these routes, it has the rights of a session.
 pub struct Verified;
 
 impl Access<Callers> for Verified {

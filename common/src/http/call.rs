@@ -1,4 +1,4 @@
-//! The request as a handler gets it.
+//! The request, as passed to a handler.
 
 use std::sync::Arc;
 

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_is_secure_where_the_base_url_is_https() {
+    fn the_cookie_is_secure_if_the_base_url_is_https() {
         let token = Token::generate();
         let secret = token.reveal();
         assert_eq!(

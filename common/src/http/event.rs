@@ -112,9 +112,9 @@ impl Request {
     }
 }
 
-/// The path that a request means: without repeated slashes, which result from joining `/v1/...` to a base URL that ends
-/// in `/`, and without slashes at its end. Routes are found by this path alone, so that their checks apply to every
-/// spelling.
+/// The normalized path of a request: without repeated slashes, which result from joining `/v1/...` to a base URL that
+/// ends in `/`, and without slashes at its end. Routes are found by this path alone, so that their checks apply to
+/// every spelling.
 #[must_use]
 pub fn canonical(path: &str) -> String {
     let mut canonical = String::with_capacity(path.len());
@@ -129,9 +129,9 @@ pub fn canonical(path: &str) -> String {
     canonical
 }
 
-/// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events also or
-/// only leave them in the headers. All come from the same browser. The first of two sessions counts, so `listed` comes
-/// first. Invalid UTF-8 in a header does not invalidate the rest of it, because the session cookie is ASCII.
+/// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events may leave
+/// them in the headers. All come from the same browser. The first of two sessions counts, so `listed` comes first.
+/// Invalid UTF-8 in a header does not invalidate the rest of it, because the session cookie is ASCII.
 fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
     let in_headers = headers.get_all(header::COOKIE).iter();
     let in_headers = in_headers.map(|cookies| String::from_utf8_lossy(cookies.as_bytes()).into_owned());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strange_path_or_proxy_header_does_no_harm() {
+    fn an_unusual_path_or_proxy_header_is_harmless() {
         for changes in [
             json!({"rawPath": "no slash \u{0}"}),
             json!({"headers": {"x-forwarded-proto": "a b://"}}),

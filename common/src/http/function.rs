@@ -76,7 +76,7 @@ impl Function {
         // Responses contain tokens and keys, except public pages.
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         if self.wire == Wire::Page && self.origins.is_https() {
-            // For a year, the browser uses only https for this host.
+            // Browsers use only https for this host for a year.
             response
                 .headers_mut()
                 .insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));

@@ -2,7 +2,7 @@
 //!
 //! Does not use `serde_json::Value`: with the feature `raw_value`, an object whose only key is serde_json's own marker
 //! for raw values is parsed as JSON inside a string, and such strings can be nested until the stack overflows. Values
-//! are read from their text when a field may need them, at most three levels deep, and all others are skipped.
+//! that a field may need are read, at most three levels deep, and all others are skipped.
 
 use std::collections::HashMap;
 
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// They are JSON, and unknown members need nothing more.
+    /// They are valid JSON, which suffices for unknown members.
     #[test]
     fn half_a_surrogate_pair_and_any_number_are_json() {
         for value in [r#""\ud800""#, r#"["\udc00\ud800"]"#, r#"{"\ud800":{"a":1e999}}"#, "-1e400", r#"[[1e400]]"#] {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_takes_no_stack() {
+    fn deep_nesting_does_not_exhaust_the_stack() {
         let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
         assert_eq!(object(&format!(r#"{{"a":{deep}}}"#))["a"], Json::List(vec![Json::Other]));
         let deep = format!("{}1{}", r#"{"b":"#.repeat(100), "}".repeat(100));

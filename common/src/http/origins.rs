@@ -22,7 +22,7 @@ impl Origins {
         Ok(Self { base: BaseUrl::from_env(env)?, trusted: env.list("TRUSTED_ORIGINS")? })
     }
 
-    /// Whether the API is reached over TLS only. Domains that API Gateway maps to it are.
+    /// Whether the API is reached over TLS only. Custom domains of API Gateway are.
     pub(super) fn is_https(&self) -> bool {
         self.base.as_ref().is_none_or(BaseUrl::is_https)
     }

@@ -21,7 +21,7 @@ use crate::error::Error;
 mod form;
 mod json;
 
-/// A page. Its status is 200, unless it reports an error.
+/// A page. Its status is 200 unless it reports an error.
 pub struct Page {
     title: Cow<'static, str>,
     content: Markup,
@@ -86,7 +86,7 @@ impl Page {
         Self { is_done: true, ..self }
     }
 
-    /// Marks the page as refused, with the status of `error`, if there is one. The content has to explain it.
+    /// Marks the page as refused, with the status of `error`, if there is one. The content must explain the refusal.
     #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
         Self { refused: error.map(HttpError::Domain), ..self }
@@ -127,7 +127,7 @@ impl Page {
         Self { refused: Some(Error::Unauthorized.into()), ..Self::new("Your session has ended", content) }
     }
 
-    /// Makes it a page of a site: `frame` follows the name of the service in the header, and the content may be wide.
+    /// Adds a site's frame: `frame` follows the name of the service in the header, and the content may be wide.
     #[must_use]
     pub fn within(self, frame: impl Render) -> Self {
         Self { frame: Some(frame.render()), ..self }

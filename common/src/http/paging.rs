@@ -1,4 +1,4 @@
-//! Reads the requested part of a list from a query, in the parameters that Better Auth's clients send.
+//! Reads the requested part of a list from the query parameters of Better Auth's clients.
 
 use schemars::JsonSchema;
 

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_resolver_that_changes_its_answer_gains_nothing() {
+    async fn a_resolver_that_changes_its_response_gains_nothing() {
         let (port, permitted) = good("127.0.0.1:0", 1).await;
         let (_, refused) = good(&format!("127.0.0.2:{port}"), 1).await;
         let (client, asked) = client_resolving(vec![vec!["127.0.0.1"], vec!["127.0.0.2"], vec![]]);
@@ -1034,7 +1034,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nconnection: close\r\nConnection: close\r\n".to_owned(), true),
         ] {
             let body = if head.contains("chunked") { "0\r\n\r\n" } else { "" };
-            // Two lengths that agree are one.
+            // Two equal lengths count as one.
             let length = if body.is_empty() { "content-length: 0\r\n" } else { "" };
             let answer: &[u8] = format!("{head}{length}\r\n{body}").into_bytes().leak();
             let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;

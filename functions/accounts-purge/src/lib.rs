@@ -25,8 +25,9 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// The time after the deletion of an organization during which data may still be stored for it. A call by one of its
-/// credentials takes at most 29 seconds; an attempt takes 30, and may start before the first pass, within a minute.
+/// The time after the deletion of an organization during which data may still be stored for it. A call with one of its
+/// credentials takes at most 29 seconds; an attempt takes 30, and may start up to a minute later, before the first
+/// pass.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// The number of organizations that are purged at once, so that one with a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;
@@ -81,7 +82,7 @@ impl Purge {
     }
 }
 
-/// Converts an error to fail the invocation: EventBridge then retries it, and an alarm counts it.
+/// Converts an error into a failure of the invocation, which EventBridge retries and an alarm counts.
 fn report(error: Error) -> lambda_runtime::Error {
     match error {
         Error::Internal(cause) => cause.into(),
@@ -123,7 +124,7 @@ impl App {
         let is_empty = self.empty_log(tenant, end).await?;
         // An attempt to deliver to an endpoint deleted by this pass may be in progress.
         if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
-            // The table of endpoints lists the shards of the log, so it goes last.
+            // The table of endpoints lists the shards of the log, so its data is deleted last.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
             common::log!("organization.purged", %tenant);

@@ -32,7 +32,7 @@ impl Named {
         Ok(Self { id: id?, slug: slug? })
     }
 
-    /// Checks that the organization is that of `user`, if the request names one. Only a slug needs a read.
+    /// If the request names an organization, checks that it is the user's. Only a slug needs a read.
     pub(crate) async fn check(&self, app: &App, user: &User) -> Result<()> {
         check(user, self.id.as_ref())?;
         if self.slug.is_some() && !self.is(&app.organizations.get(&user.organization).await?) {
@@ -49,7 +49,7 @@ impl Named {
 
 pub(crate) const NOT_FOUND: Error = Error::NotFound("Organization not found");
 
-/// Checks that `organization` is that of `user`, if the request names one.
+/// If the request names an organization, checks that it is the user's.
 pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> {
     if organization.is_none_or(|organization| *organization == user.organization) {
         return Ok(());

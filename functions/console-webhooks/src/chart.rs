@@ -20,7 +20,7 @@ const STEP: u32 = 8;
 const BAR: u32 = 6;
 /// The hours between two labels.
 const LABELED: usize = 6;
-/// The parts of a bar from the bottom up: the name of the color, and the words of the legend. A pending delivery waits
+/// The parts of a bar from the bottom up: the name of the color, and the text of the legend. A pending delivery waits
 /// for an attempt, most often because one has failed.
 const PARTS: [(&str, &str); 5] = [
     ("failed", "Failed"),
@@ -40,7 +40,7 @@ struct Column {
     x: u32,
     hour: Timestamp,
     counts: Counts,
-    /// The delivered ones that needed a retry.
+    /// The deliveries that succeeded after a retry.
     retried: u32,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
     }
 }
 
-/// The totals as text. Successes that were not read look unread, and the text says so.
+/// The totals as text. Hours in which not all successes were read are marked, and the text explains it.
 fn totals(counted: &Statistics) -> Markup {
     let total = counted.total;
     html! {
@@ -202,7 +202,7 @@ fn hour_link(endpoint: EndpointId, hour: Timestamp) -> String {
     format!("/console/deliveries?endpoint={endpoint}&since={since}&until={until}")
 }
 
-/// The frame around the hours whose successes were not all read.
+/// The frame around hours with unread successes.
 fn unread(counted: &Statistics, columns: &[Column]) -> Markup {
     let unread = columns.iter().filter(|column| !is_read(counted.complete_since, column.hour)).count();
     let unread = STEP * u32::try_from(unread).unwrap_or(HOURS);
@@ -211,12 +211,12 @@ fn unread(counted: &Statistics, columns: &[Column]) -> Markup {
     }
 }
 
-/// Whether all of the hour was read.
+/// Whether the hour was read completely.
 fn is_read(complete_since: Option<Timestamp>, hour: Timestamp) -> bool {
     complete_since.is_none_or(|since| hour >= since)
 }
 
-/// `12 delivered, 3 failed`. Zeros are left out.
+/// `12 delivered, 3 failed`. Zeros are omitted.
 pub(crate) fn summary(counts: Counts) -> String {
     let Counts { pending, delivered, failed, held, ended } = counts;
     let numbers =
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_leaves_out_numbers_that_are_zero() {
+    fn a_summary_omits_numbers_that_are_zero() {
         assert_eq!(summary(Counts { delivered: 3, held: 1, ..Counts::default() }), "3 delivered, 1 held");
     }
 }

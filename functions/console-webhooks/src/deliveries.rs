@@ -69,7 +69,7 @@ async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Res
         Some(Wanted { endpoint, filter, cursor }) => {
             let shards = app.endpoints.shards(tenant, *endpoint).await?;
             let open = async {
-                // Only the status and the time of what is not delivered can be counted without reading it.
+                // Undelivered deliveries can be counted by status and time without reading them.
                 if filter.is_beyond_the_index() {
                     return Ok(None);
                 }

@@ -30,12 +30,12 @@ use crate::{
 const PATH: &str = "/console/deliveries/{id}";
 const ID: (&str, &str) = ("id", "The id of the delivery.");
 const CONFIRM: (&str, &str) =
-    ("confirm", "`resend` shows the button that resends the delivery to a receiver that asked for no more deliveries.");
+    ("confirm", "`resend` shows the button that resends the delivery to a receiver that asked to stop deliveries.");
 const FIELDS: [(&str, &str); 4] = [
     ID,
     ("action", "The submitted form: `resend`."),
     ("activate", "`yes` enables the endpoint first."),
-    ("sure", "`yes` from the page that confirms a delivery to a receiver that asked for no more deliveries."),
+    ("sure", "`yes` from the page that confirms a delivery to a receiver that asked to stop deliveries."),
 ];
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
 /// The maximum number of bytes of a payload that are shown. A response of Lambda has at most 6 MB, and line breaks and
@@ -140,7 +140,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
     Ok(Page::new(title, content).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The status, and what it means.
+/// The status and its meaning.
 fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
     let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);

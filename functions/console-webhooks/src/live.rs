@@ -1,4 +1,4 @@
-//! Pages that load again by themselves while something changes, if their visitor has asked for it.
+//! Pages that reload while something on them changes, if their visitor has enabled it.
 
 use common::http::{Typed, page::LIVE_SECONDS};
 use maud::{Markup, html};
@@ -7,12 +7,13 @@ use maud::{Markup, html};
 pub(crate) const LIVE: (&str, &str) =
     ("live", "`1` loads the page again every few seconds while a delivery is pending or a recovery is in progress.");
 
-/// Whether the visitor has asked for it.
+/// Whether the visitor has enabled it.
 pub(crate) fn is_wanted(link: &Typed) -> bool {
     link.get(LIVE.0) == "1"
 }
 
-/// The link that switches it on or off, while something `is_changing`. `on` and `off` are the addresses of the page.
+/// The link that enables or disables it while something on the page `is_changing`. `on` and `off` are the addresses of
+/// the page.
 pub(crate) fn switch(is_wanted: bool, is_changing: bool, on: &str, off: &str) -> Markup {
     html! {
         @match (is_wanted, is_changing) {

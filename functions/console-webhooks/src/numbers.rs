@@ -26,7 +26,7 @@ pub(crate) struct Known {
     pub(crate) open: Open,
     /// The oldest pending delivery.
     pub(crate) oldest_pending: Option<Delivery>,
-    /// The deliveries of the last 24 hours, as far as they were read.
+    /// The deliveries of the last 24 hours that were read.
     pub(crate) counted: Statistics,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn held(endpoint: &EndpointView, open: &Open) -> Backlog {
     }
 }
 
-/// Whether the endpoint is disabled because its receiver asked for no more deliveries.
+/// Whether the endpoint is disabled because its receiver asked to stop deliveries.
 pub(crate) fn is_gone(endpoint: &EndpointView) -> bool {
     !endpoint.active && endpoint.disabled.is_some_and(|(_, reason)| reason == DisabledReason::Gone)
 }

@@ -38,7 +38,7 @@ const FIELDS: [(&str, &str); 3] = [
 
 /// The number of endpoints on a page. The log of each is read.
 const SHOWN: usize = 10;
-/// The number of newest deliveries that are read for a page, for all its endpoints together.
+/// The number of newest deliveries that are read for all endpoints of a page together.
 const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
@@ -286,7 +286,7 @@ fn line(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The latest error. Version 0.1.0 noted none, so its absence proves nothing beside failed deliveries.
+/// The latest error. Version 0.1.0 recorded none, so its absence proves nothing if there are failed deliveries.
 fn last_error(row: &Known, now: Timestamp) -> Markup {
     html! {
         @match row.last_error() {

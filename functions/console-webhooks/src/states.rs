@@ -1,4 +1,4 @@
-//! States, each as a word and a shape, so that they can be told apart without color and without a font that has it.
+//! States, each with a word and a shape, so that they can be distinguished without color and in any font.
 
 use common::{
     timestamp::Timestamp,

@@ -1,4 +1,4 @@
-//! Times for people: relative to now, and in UTC.
+//! Human-readable times: relative to now, and in UTC.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The addresses without a page, and the icon that browsers request beside every page.
+//! The addresses without a page, and the icon that browsers request with every page.
 
 use std::sync::Arc;
 

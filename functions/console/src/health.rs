@@ -1,4 +1,4 @@
-//! A route for monitors, which says that the service answers.
+//! A route that shows monitors that the service responds.
 
 use std::sync::Arc;
 

@@ -107,7 +107,7 @@ async fn delete(app: &App, user: &User, form: &Typed) -> Result<Reply> {
     Ok(go_on(HERE, "deleted"))
 }
 
-/// The lifetime that a choice of the form means. `None` if the key never expires.
+/// The lifetime for a choice of the form. `None` if the key never expires.
 fn lasts(choice: &str) -> Result<Option<Duration>, Vec<Problem>> {
     if !EXPIRES.iter().any(|(value, _)| *value == choice) {
         return Err(vec![Problem::format("Choose one of the options")]);

@@ -47,7 +47,10 @@ const FIELDS: [(&str, &str); 14] = [
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
     ("next", "The page of the console to open afterwards."),
-    ("kept", "`sign-in`: the fields of a form that was sent to `next` without a session. They come back afterwards."),
+    (
+        "kept",
+        "`sign-in`: the fields of a form that was sent to `next` without a session. They are restored afterwards.",
+    ),
     (
         "userId",
         "`approve`: the id of the user shown on the page. If a different user has signed in since, the page is shown \
@@ -170,7 +173,7 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
     Ok(again(form, cleared_cookie(&call.base)))
 }
 
-/// Approves the request as the user that the page named. If another user is signed in by now, the page is shown again.
+/// Approves the request as the user that the page named. If another user has signed in, the page is shown again.
 ///
 /// The checkbox prevents clickjacking: another site can open this page under the pointer of a user who is about to
 /// click, but it cannot cause clicks on two different targets.

@@ -29,8 +29,8 @@ pub(crate) fn show() -> Route<App> {
     )
 }
 
-/// The earlier address of the page. Clients of the flow expect a route that verifies here, and would mistake a page's
-/// 200 for a success.
+/// The earlier address of the page. Clients of the flow expect this route to verify the address, and would mistake a
+/// page's 200 for success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
         .summary("Shows the same page to browsers. Programs are refused, since only a person can confirm.")
@@ -111,7 +111,7 @@ fn used_link() -> Page {
     Page::new("Your email address is already confirmed", content).refused(Some(Error::InvalidToken)).done()
 }
 
-/// The page for an address that another account has by now.
+/// The page for an address that another account has taken.
 fn taken() -> Page {
     let content = html! {
         p { "Another account got this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }

@@ -1,4 +1,4 @@
-//! The page after a sign-up, until the email address is confirmed. Pages that need a confirmed address lead here.
+//! The page after a sign-up, until the email address is confirmed. Pages that need a confirmed address redirect here.
 
 use std::sync::Arc;
 

@@ -218,7 +218,7 @@ impl App {
                     // The response to this write may have been lost.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
-                    // A delivery that has ended was not released, even if this call asks for a release.
+                    // A delivery that has ended was not released, even if this call requested it.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
                     return Ok(Break(verdict(if is_open { done } else { Verdict::Settled }, Some(&was))));
                 }

@@ -6,7 +6,7 @@
 //! continues the recoveries, and sends the notices about endpoints and the emails about failed jobs.
 //!
 //! Several sweepers share the work. Each has its own schedule and its own lease, so that a single invocation at a time
-//! sweeps for it. It saves its progress after each minute, so a sweep that dies only sends some messages twice. A
+//! sweeps for it. It saves its progress after each minute, so a sweep that dies causes only some duplicate messages. A
 //! message that is late or sent twice is harmless: it is dropped if the delivery has passed its attempt.
 
 use std::{sync::Arc, time::Duration};
@@ -78,7 +78,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         endpoints: Endpoints::from_env(env, &aws)?,
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
-        // The template always sets the variable here.
+        // The template always sets this variable.
         base: BaseUrl::from_env(env)?.unwrap_or_else(|| BaseUrl::of_domain("localhost")),
         disable_after: disable_after(env)?,
         hold_for: HoldFor::from_env(env)?,

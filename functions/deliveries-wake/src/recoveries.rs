@@ -19,10 +19,11 @@ use crate::App;
 
 /// The number of pages of a recovery per minute: with a hundred deliveries each, a hundred deliveries per second.
 const PAGES: u32 = 60;
-/// The number of recoveries that run concurrently. Each has as many calls in progress as the log allows a caller.
+/// The number of recoveries that run concurrently. Each has the maximum number of calls in progress that the log allows
+/// a caller.
 const SIDE_BY_SIDE: usize = 8;
-/// The time over which a page of recovered deliveries is spread. The pages of a minute follow one another immediately,
-/// so that a few deliveries do not wait for the time that many would take.
+/// The time over which a page of recovered deliveries is spread. The pages of a minute follow each other immediately,
+/// so that a few deliveries do not have to wait as long as many would.
 const SPREAD: Duration = Duration::from_secs(1);
 /// The number of consecutive pages that may be throttled. Others wait for each, so the recovery then continues with the
 /// next sweep.
@@ -44,7 +45,7 @@ impl App {
                 match self.recover_page(&tenant, &mut recovery, start, now, end).await {
                     Ok(()) if recovery.done => Ok(None),
                     Ok(()) => Ok(Some((tenant, recovery, 0))),
-                    // The partition was throttled for most of a second: the rest of the page follows.
+                    // The partition was throttled for most of a second; the rest of the page follows.
                     Err(Error::Busy) if throttled < THROTTLED => Ok(Some((tenant, recovery, throttled + 1))),
                     Err(error) => {
                         common::log!("recovery.failed", %tenant, recovery_id = %recovery.id, ?error);

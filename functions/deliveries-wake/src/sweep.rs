@@ -1,8 +1,9 @@
 //! Passes over minutes: wakes long waits, and finds the deliveries whose message was lost.
 //!
 //! An error with one row does not delay other rows. A message that its queue refuses delays its delivery by a quarter
-//! of an hour, until its minute is checked. A row that cannot be checked goes into the present minute, and is checked
-//! with that. A minute is repeated only if its rows cannot be read, or the table refuses those for the present minute.
+//! of an hour, until its minute is checked. A row that cannot be checked is moved to the current minute, and is checked
+//! with its rows. A minute is repeated only if its rows cannot be read, or the table refuses those for the present
+//! minute.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,10 +27,10 @@ use crate::{App, PAUSE};
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
-/// The number of times that states are read if DynamoDB leaves some out, with a [`PAUSE`] in between. A partition has
-/// 3,000 read units per second, and all states of an endpoint may be in one partition.
+/// The number of times that states are read if DynamoDB leaves some unprocessed, with a [`PAUSE`] between reads. A
+/// partition has 3,000 read units per second, and all states of an endpoint may be in one partition.
 const READS: u32 = 10;
-/// The number of times that rows are written if DynamoDB leaves some out, with a [`PAUSE`] in between.
+/// The number of times that rows are written if DynamoDB leaves some unprocessed, with a [`PAUSE`] between writes.
 const WRITES: u32 = 3;
 /// The number of tenants whose overdue deliveries are woken concurrently.
 const SIDE_BY_SIDE: usize = 8;
@@ -46,8 +47,7 @@ struct Checked {
 impl App {
     /// Passes over the minutes since the last sweep, as long as there is time.
     ///
-    /// # Errors
-    /// A minute could not be finished, and is repeated; or deliveries were left to a later check.
+    /// # Errors A minute could not be finished, and is repeated; or some deliveries must be checked again later.
     pub(super) async fn sweep(
         &self,
         sweeper: Sweeper,
@@ -146,7 +146,7 @@ impl App {
     }
 
     /// The states of these rows' deliveries, and the rows whose state could not be read. States that DynamoDB leaves
-    /// out are read up to `reads` times; once a page exceeds that, further pages are read only once.
+    /// unprocessed are read up to `reads` times; once a page exceeds that, further pages are read only once.
     async fn states(
         &self,
         mut rows: Vec<DueRow>,

@@ -50,7 +50,7 @@ impl Api {
         &self.origin
     }
 
-    /// Signs in, and returns the response, whatever it is.
+    /// Signs in, and returns any response.
     pub(super) async fn sign_in(&self, email: &str, password: &str) -> Result<Response<Body>> {
         let credentials = json!({"email": email, "password": password});
         let request = self.request("/api/auth/sign-in/email", &Credential::Anonymous);

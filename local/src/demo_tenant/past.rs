@@ -1,5 +1,5 @@
 //! The past: the function that delivers handles messages at the time at which they were due, on a clock that shows that
-//! time. It posts to real receivers and writes to the real tables; only its messages wait here instead of in SQS.
+//! time. It posts to real receivers and writes to the real tables; only its messages are kept here instead of in SQS.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -45,7 +45,7 @@ impl Manner {
         }
     }
 
-    /// The text for people.
+    /// The human-readable text.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Take => "HTTP 204",

@@ -23,7 +23,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     @media (max-width:44rem){thead{position:absolute;left:-100rem}table,tbody,tr,td{display:block}\
     tr{padding:.5rem 0;border-top:1px solid #888}td{padding:.125rem 0}}";
 
-/// The headers of the pages for people, except that the style has no hash here. Browsers cache nothing.
+/// The headers of the console's pages, except that the style has no hash here. Browsers cache nothing.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::CACHE_CONTROL, "no-store"),

@@ -24,7 +24,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// The text for people.
+    /// The human-readable text.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Right => "valid",

@@ -1,10 +1,10 @@
 //! The messages of the queues in a database file, so that they outlive the process.
 //!
-//! `.local/sqs.sqlite` has each message of the embedded SQS with its id, group, time of sending and count of receives. A send is
-//! acknowledged once the message is written, and fails if it cannot be. A newly created queue recovers its messages: a delayed one
-//! keeps the rest of its delay, and one that was being handled is visible at once, or a dead letter if that was its tenth receive.
-//! Receipt handles of an earlier process delete nothing. Messages are forgotten after 14 days, at the next start. Changes by
-//! `SetQueueAttributes` and FIFO queues are not kept.
+//! `.local/sqs.sqlite` has each message of the embedded SQS with its id, group, time of sending and count of receives.
+//! A send is acknowledged once the message is written, and fails if it cannot be. A newly created queue recovers its
+//! messages: a delayed one keeps its remaining delay, and one that was being handled becomes visible at once, or a dead
+//! letter if that was its tenth receive. Receipt handles of an earlier process delete nothing. Messages are forgotten
+//! after 14 days, at the next start. Changes by `SetQueueAttributes` and FIFO queues are not kept.
 //!
 //! One thread writes. All changes that wait when it begins a transaction share it, so that a message costs less under load.
 
@@ -63,7 +63,7 @@ pub(super) struct Message {
 /// Changes of messages, which are named by their keys.
 pub(super) enum Change {
     Accepted(Vec<Message>),
-    /// A message was received this many times, and a process that starts now would put it into this queue.
+    /// A message was received this many times, and a newly started process would put it into this queue.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
     /// All messages of a queue are deleted.

@@ -16,8 +16,8 @@ use super::journal::{self, Change, Journal, Message, Written};
 
 /// All messages of standard queues.
 ///
-/// A message may be received before the response to its send arrives with the id. So a send holds the lock shared until
-/// the message is noted, and a receive or a purge takes it exclusively.
+/// A message may be received before the response to its send arrives with the id. So a send holds a shared lock until
+/// the message is recorded, and a receive or a purge takes an exclusive one.
 pub(super) struct Messages {
     /// Keyed by the id that the embedded SQS has given to the message, which is in its receipt handles: the inner id.
     notes: Mutex<HashMap<String, Note>>,

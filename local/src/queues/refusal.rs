@@ -27,8 +27,8 @@ impl Refusal {
         Self::new("InvalidParameterValue", message)
     }
 
-    /// The response to a request. Old SDKs look at the header and new ones at the body, where the error has the name
-    /// from the API's model.
+    /// The response to a request. Old SDKs read the header, and new ones the body, where the error has the name from
+    /// the API's model.
     pub(super) fn response(self) -> Response {
         let name = match self.code {
             "AWS.SimpleQueueService.NonExistentQueue" => "QueueDoesNotExist",

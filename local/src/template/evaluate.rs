@@ -40,7 +40,7 @@ impl Scope {
                 }
                 _ => {
                     let evaluated = members.iter().map(|(name, value)| Ok((name.clone(), self.evaluate(value)?)));
-                    // Null stands for AWS::NoValue, which removes the member; CloudFormation has no null of its own.
+                    // Null represents AWS::NoValue, which removes the member; CloudFormation has no other null.
                     let kept = evaluated.filter(|member| !matches!(member, Ok((_, Value::Null))));
                     Ok(Value::Object(kept.collect::<Result<_>>()?))
                 }
@@ -56,19 +56,19 @@ impl Scope {
 
     fn intrinsic(&self, name: &str, argument: &Value) -> Result<Value> {
         match name {
-            "Ref" => self.reference(argument.as_str().context("Ref takes a name")?),
+            "Ref" => self.reference(argument.as_str().context("Ref needs a name")?),
             "Condition" => Ok(json!(self.condition(argument)?)),
             "Fn::GetAtt" => match list(argument)? {
                 [Value::String(resource), Value::String(attribute)] => self.attribute(resource, attribute),
-                _ => bail!("Fn::GetAtt takes a resource and an attribute"),
+                _ => bail!("Fn::GetAtt needs a resource and an attribute"),
             },
             "Fn::Sub" => match argument {
                 Value::String(pattern) => self.substitute(pattern, &Map::new()),
                 Value::Array(_) => match list(argument)? {
                     [Value::String(pattern), Value::Object(names)] => self.substitute(pattern, names),
-                    _ => bail!("Fn::Sub takes a text, or a text and a mapping"),
+                    _ => bail!("Fn::Sub needs a text, or a text and a mapping"),
                 },
-                _ => bail!("Fn::Sub takes a text, or a text and a mapping"),
+                _ => bail!("Fn::Sub needs a text, or a text and a mapping"),
             },
             "Fn::Join" => match list(argument)? {
                 [Value::String(separator), items] => {
@@ -76,21 +76,21 @@ impl Scope {
                     let texts: Vec<_> = list(&items)?.iter().map(text).collect();
                     Ok(json!(texts.join(separator)))
                 }
-                _ => bail!("Fn::Join takes a separator and a list"),
+                _ => bail!("Fn::Join needs a separator and a list"),
             },
             "Fn::If" => match list(argument)? {
                 [Value::String(name), then, otherwise] => {
                     self.evaluate(if self.named_condition(name)? { then } else { otherwise })
                 }
-                _ => bail!("Fn::If takes a condition and two values"),
+                _ => bail!("Fn::If needs a condition and two values"),
             },
             "Fn::Equals" => match list(argument)? {
                 [left, right] => Ok(json!(text(&self.evaluate(left)?) == text(&self.evaluate(right)?))),
-                _ => bail!("Fn::Equals takes two values"),
+                _ => bail!("Fn::Equals needs two values"),
             },
             "Fn::Not" => match list(argument)? {
                 [condition] => Ok(json!(!self.condition(condition)?)),
-                _ => bail!("Fn::Not takes a list of one condition"),
+                _ => bail!("Fn::Not needs a list of one condition"),
             },
             "Fn::And" => {
                 let conditions = list(argument)?.iter().map(|condition| self.condition(condition));
@@ -100,7 +100,7 @@ impl Scope {
                 [Value::String(separator), joined] => {
                     Ok(text(&self.evaluate(joined)?).split(separator.as_str()).map(|part| json!(part)).collect())
                 }
-                _ => bail!("Fn::Split takes a separator and a text"),
+                _ => bail!("Fn::Split needs a separator and a text"),
             },
             other => bail!("{other} is a function that the local runner does not support"),
         }

@@ -35,7 +35,7 @@ fn event(function: &str, key: &str, fields: &Value) -> String {
     event.to_string()
 }
 
-/// The time from exec until the function asks for its first event, and until the end of a first request with TLS to the
+/// The time from exec until the function requests its first event, and until the end of a first request with TLS to the
 /// tables.
 pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;

@@ -36,7 +36,7 @@ const MIB_OF_A_CPU: f64 = 1769.0;
 const SQS_CHUNK: usize = 64 * 1024;
 /// The longest delay of an SQS message, in seconds. `deliveries-wake` ends a longer wait.
 const MAX_DELAY: u32 = 900;
-/// The read units that `deliveries-wake` takes for each wait: the row for its end, of 200 bytes at most, in its minute
+/// The read units that `deliveries-wake` uses for each wait: the row for its end, of 200 bytes at most, in its minute
 /// and again 15 minutes later, and then half a unit for the state of the delivery, read with eventual consistency.
 const WAKE_READS: f64 = 2.0 * 200.0 / 4096.0 + 0.5;
 /// Records per invocation: the largest batch that the template permits, and a single one.

@@ -42,7 +42,7 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let cost = Row::alone("the same, CPU of 1,000", "s", median(costs));
     let what = "the same, CPU of 1,000 first attempts that are answered with 500";
     let failing = Row::alone(what, "s", median(failing));
-    // In a quick run, neither the process nor the harness beside it is optimized.
+    // In a quick run, neither the process nor the harness is optimized.
     let rows = if effort.quick {
         [rate, cost.at_most(2.5, 2.5), failing.at_most(10.0, 10.0)]
     } else {

@@ -66,7 +66,7 @@ struct Request {
 }
 
 impl Seen {
-    /// Notes a request to a bad endpoint, and returns the number of earlier ones.
+    /// Records a request to a bad endpoint, and returns the number of earlier ones.
     fn note(&self, path: &str, id: Option<&str>) -> usize {
         let mut endpoints = lock(&self.bad);
         let endpoint = endpoints.entry(path.to_owned()).or_default();
@@ -82,7 +82,7 @@ impl Receivers {
     pub(crate) async fn start(mode: Mode) -> Self {
         let seen = Arc::<Seen>::default();
         let mut tasks = JoinSet::new();
-        // The bad receivers listen at every address of this machine, so that they stand for many origins.
+        // The bad receivers listen at every address of this machine, to represent many origins.
         let [good, bad] = [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED].map(|address| (address, 0));
         let [good, bad] = [TcpListener::bind(good).await, TcpListener::bind(bad).await];
         let [good, bad] = [good, bad].map(|listener| listener.expect("a free port"));
@@ -200,7 +200,7 @@ async fn bad_one(stream: TcpStream, seen: &Seen, mode: Mode) -> io::Result<()> {
     }
 }
 
-/// Does anything except answer, until the peer gives up.
+/// Misbehaves in some way without answering, until the peer gives up.
 async fn misbehave(mut stream: BufReader<TcpStream>, mode: Mode) -> io::Result<()> {
     let start: &[u8] = match mode {
         Mode::Headers => b"HTTP/1.1 200 OK\r\nx-slow: ",

@@ -29,8 +29,7 @@ pub(crate) struct Outcome {
 /// Seconds from send to arrival, in order; infinite for events that have not arrived.
 pub(crate) struct Latencies(Vec<f64>);
 
-/// The cost of a run. Requests and invocations are those of the whole run, from the start of the service; CPU time is
-/// counted from the burst on.
+/// The cost of a run. Requests and invocations are counted from the start of the service, and CPU time from the burst.
 pub(crate) struct Cost {
     posts: usize,
     done: usize,

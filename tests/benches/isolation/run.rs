@@ -27,7 +27,7 @@ const SENDERS: usize = 8;
 const HEALTHY: usize = 100;
 /// The number of the slow receiver's events in the burst.
 const SLOW_EVENTS: usize = 20;
-/// The maximum number of a tenant's deliveries that are counted: counting more takes long.
+/// The maximum number of a tenant's deliveries that are counted, because counting is slow.
 const COUNTED: usize = 20_000;
 /// The time between two events of a tenant after the burst.
 const PACE: Duration = Duration::from_millis(50);

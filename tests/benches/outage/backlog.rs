@@ -79,7 +79,7 @@ impl Backlog {
         }
     }
 
-    /// A delivery whose attempt failed this many milliseconds after the beginning.
+    /// A delivery whose attempt failed this many milliseconds after the start.
     fn failed(&self, job: usize, after: usize, schedule: &[Duration]) -> (TenantId, Delivery, Payload) {
         let (tenant, endpoint) = &self.destinations[job % self.destinations.len()];
         let at = self.now.after(Duration::from_millis(u64::try_from(after).expect("a small number")));

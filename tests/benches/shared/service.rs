@@ -41,7 +41,7 @@ pub(crate) struct Tenant {
 }
 
 impl Service {
-    /// Starts it in memory, with these variables, and discards its log. Also returns its further output.
+    /// Starts it in memory, with these variables, and discards its log. Also returns the rest of its output.
     pub(crate) async fn start(local: &Path, variables: &[(&str, &str)]) -> (Self, Lines<BufReader<ChildStdout>>) {
         let mut child = Command::new(local)
             .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])

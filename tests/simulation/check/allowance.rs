@@ -29,7 +29,7 @@ pub(super) struct Allowance {
     pub(super) signing: u64,
     /// The time that an attempt waits for a process: a batch may have to wait for a whole batch. Limits "In time".
     pub(super) prompt: Duration,
-    /// The time that the first attempt at a healthy receiver waits, whatever other receivers do. Limits "In time".
+    /// The maximum wait of the first attempt at a healthy receiver, regardless of other receivers. Limits "In time".
     pub(super) beside_bad: Duration,
     /// Attempts at a receiver that takes this many milliseconds may be postponed, so that others need not wait for it. Limits "In
     /// time".

@@ -12,7 +12,7 @@ use crate::{
     world::stamp,
 };
 
-/// The time after its event's receipt within which a delivery is in the log, whatever its receiver does.
+/// The time after the receipt of its event within which a delivery is in the log, regardless of its receiver.
 const AT_ONCE: Time = Time::from_secs(2);
 
 impl Check<'_> {
@@ -343,7 +343,7 @@ impl Check<'_> {
                     self.violations.push(Violation::new("counts agree with lists", detail));
                 }
             }
-            // One status per run, and rarely in short pages: listing all would take longer than many runs.
+            // One status per run, and rarely in short pages, because listing all would take longer than many runs.
             let seed = self.world.script.seed;
             let limit = if seed.is_multiple_of(8) { 3 } else { 100 };
             for status in [["delivered", "failed", "ended", "held"][usize::try_from(seed / 2 % 4).unwrap_or(0)]] {

@@ -67,7 +67,7 @@ impl Check<'_> {
     }
 
     /// The number of attempts in progress during the last resend of a delivery, or after it: a resend starts the whole
-    /// schedule over. `None` if it is uncertain, since a copy of its event or a recovery may have come in between.
+    /// schedule over. `None` if it is uncertain, since a copy of its event or a recovery may have intervened.
     fn since_the_last_resend(&self, logged: &Logged) -> Option<usize> {
         let resends = self.known.resends.iter().filter(|resend| resend.delivery == logged.text("delivery_id"));
         let last = resends.filter(|resend| resend.is_done).map(|resend| resend.when.from).max()?;
@@ -76,7 +76,7 @@ impl Check<'_> {
         is_certain.then(|| since.count())
     }
 
-    /// A receiver that asked for time with `Retry-After` gets it.
+    /// A receiver that sent `Retry-After` gets that time.
     fn too_early(&self, wrong: &mut Vec<String>) {
         if !self.allowance.is_sound {
             return;
@@ -121,7 +121,7 @@ impl Check<'_> {
                 if let Some(before) = before {
                     let is_retry = attempt["trigger"] == "schedule";
                     let waited = at.saturating_sub(before);
-                    // The longest delay, with its jitter, or the delay that a receiver asked for; and the wait for a
+                    // The longest delay, with its jitter, or the delay that a receiver requested; and the wait for a
                     // process.
                     let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + self.allowance.prompt;
                     if is_retry && waited > most {
@@ -142,7 +142,7 @@ impl Check<'_> {
     }
 
     /// Without faults on the service's side, the first attempt at a receiver that is always healthy is made soon,
-    /// whatever other receivers do.
+    /// regardless of other receivers.
     fn the_well_do_not_wait_for_the_bad(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 {

@@ -70,13 +70,13 @@ impl World {
         }
     }
 
-    /// Makes an endpoint's item say that its receiver is slow.
+    /// Marks a receiver as slow in its endpoint's item.
     pub async fn make_slow(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
         self.stored_endpoints().note_slow(&tenant, id, Timestamp::now()).await.expect("it is noted");
     }
 
-    /// Makes an endpoint's item say that its receiver hangs: an attempt there was cut off.
+    /// Marks a receiver as hanging in its endpoint's item, because an attempt was cut off.
     pub async fn make_hanging(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
         self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("it is noted");

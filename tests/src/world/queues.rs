@@ -26,7 +26,7 @@ impl World {
         self.stack.queues().keys().map(String::as_str).filter(|name| !is_dead(name))
     }
 
-    /// The queues of due attempts: all of these except that of events.
+    /// The queues of due attempts: all queues except that of events.
     pub fn due_queues(&self) -> impl Iterator<Item = &str> {
         self.queues().filter(|name| *name != "job-events")
     }

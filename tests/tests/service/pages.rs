@@ -25,7 +25,7 @@ fn harmless(page: &Answer) -> &str {
     page.page()
 }
 
-/// The hidden fields of the form with this button, and what a person fills in. A button of a row is named by its label.
+/// The hidden fields of the form with this button, and a person's input. A button of a row is named by its label.
 fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, String)> {
     let form = page.page().split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
     let names = [format!(">{button}</button>"), format!(" aria-label=\"{button}\"")];

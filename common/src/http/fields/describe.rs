@@ -65,7 +65,7 @@ impl Fields {
         }
     }
 
-    /// Notes a field of a type that has a schema.
+    /// Records a field of a type that has a schema.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     pub(super) fn note<T: JsonSchema>(&mut self, _name: &'static str, _is_required: bool) {
         #[cfg(feature = "openapi")]
@@ -74,7 +74,7 @@ impl Fields {
         }
     }
 
-    /// Notes an optional number.
+    /// Records an optional number.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     pub(super) fn note_number(&mut self, _name: &'static str, _range: &RangeInclusive<u32>) {
         #[cfg(feature = "openapi")]
@@ -83,7 +83,7 @@ impl Fields {
         }
     }
 
-    /// Notes a required array of objects, whose fields `read` reads.
+    /// Records a required array of objects, whose fields `read` reads.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     pub(super) fn note_objects<T>(&mut self, _name: &'static str, _read: impl Fn(&mut Self) -> Result<T, Rejected>) {
         #[cfg(feature = "openapi")]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// More realistic numbers than the smallest allowed one, by the names of their members.
+/// Numbers that are more realistic than the minimum, by the names of their members.
 const NUMBERS: [(&str, u64); 6] = [
     ("duration_ms", 85),
     ("expiresIn", 2_592_000),

@@ -51,7 +51,7 @@ impl Render for Form<'_> {
     }
 }
 
-/// The value of a ticked box. An unticked box sends nothing.
+/// The value of a ticked checkbox. An unticked box sends nothing.
 pub const TICKED: &str = "yes";
 
 /// The kinds of field that are not `input` elements.
@@ -154,7 +154,7 @@ impl<'a> Field<'a> {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
     }
 
-    /// A box to tick, which sends [`TICKED`].
+    /// A checkbox, which sends [`TICKED`].
     #[must_use]
     pub fn tick(name: &'static str, label: &'static str) -> Self {
         Self { kind: "checkbox", ..Self::text(name, label, "off", TICKED) }
@@ -185,7 +185,7 @@ impl<'a> Field<'a> {
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
-        // The first wrong field gets the focus, so that keyboards and screen readers continue there.
+        // The first invalid field gets the focus, so that keyboard and screen reader users continue there.
         let is_first = is_first(name, error);
         let (about, wrong) = (format!("{id}-hint"), format!("{id}-error"));
         if kind == "checkbox" {

@@ -5,7 +5,7 @@
 const DEEPEST: usize = 24;
 
 /// Puts each member and element of `text` on a separate line, up to about `most` bytes, and returns whether this is the
-/// entire text. Text that is not JSON gets odd line breaks, but loses only white space.
+/// entire text. In text that is not JSON, line breaks are misplaced, but only white space is lost.
 #[must_use]
 pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);

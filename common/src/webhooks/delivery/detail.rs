@@ -11,7 +11,7 @@ pub struct Detail(Cow<'static, str>);
 const MAX_BYTES: usize = 240;
 
 impl Detail {
-    /// A detail with this text. Other characters than printable ASCII become `?`, and a long text is cut.
+    /// A detail with this text. Characters other than printable ASCII become `?`, and a long text is cut.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         let text = text.into();
         let is_printable = |char: char| matches!(char, ' '..='~');

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_counts_on_429_and_503_where_it_is_longer() {
+    fn retry_after_applies_to_429_and_503_if_it_is_longer() {
         let asked = |status, seconds| after(Failure::Status(status, Some(Duration::from_secs(seconds))), 1);
         assert_eq!(asked(429, 3600), NextStep::RetryAfter(Duration::from_secs(3600)));
         assert_eq!(asked(503, 3600), NextStep::RetryAfter(Duration::from_secs(3600)));

@@ -71,7 +71,7 @@ pub enum AttemptResult {
     ToBeTaken,
     /// The endpoint has been deleted.
     NoEndpoint,
-    /// No attempt could be made for so long that the delivery has failed.
+    /// The delivery has failed because no attempt could be made in time.
     Expired,
 }
 

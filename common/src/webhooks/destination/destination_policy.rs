@@ -88,8 +88,8 @@ impl DestinationPolicy {
     }
 }
 
-/// Whether DNS can have a name, which the URL parser has already converted to ASCII (RFC 1035, 2.3.4; RFC 1123, 2.1).
-/// Underscores are no part of a host name, but some are in use.
+/// Whether a name can exist in DNS, which the URL parser has already converted to ASCII (RFC 1035, 2.3.4; RFC 1123,
+/// 2.1). Host names cannot contain underscores, but some in use do.
 fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -39,8 +39,7 @@ const MASK: &str = "[secret]";
 impl Headers {
     /// Validates the headers that a tenant chooses. The value is `None` if it is not a string.
     ///
-    /// # Errors
-    /// Lists every rule that they break. No problem reveals a value, or repeats an invalid name, which may be a value.
+    /// # Errors Every rule that they break. Problems contain neither a value nor an invalid name, which may be a value.
     pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
         let mut problems: Vec<_> =
             Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_an_answer_is_masked_even_if_truncated() {
+    fn a_value_in_a_response_is_masked_even_if_truncated() {
         let headers = Headers::parse(&[("authorization", Some("Bearer canary-and-more")), ("x", Some("canary-a"))]);
         let headers = headers.expect("headers");
         for (answer, masked) in [

@@ -47,7 +47,7 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
 /// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. A secret
-/// can mean two keys, its own bytes and the bytes that libraries decode it to. Each makes a signature.
+/// can represent two keys: its bytes, and the bytes that libraries decode it to. Each makes a signature.
 #[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
     let head = format!("{id}.{}.", now.as_second());
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn standard_webhooks_own_code_makes_the_same_signature(
+        fn the_standard_webhooks_library_makes_the_same_signature(
             key in ".{1,64}", id in "[a-z0-9_]{1,40}", body in any::<String>(), timestamp in 0..i64::from(u32::MAX),
         ) {
             prop_assume!(!key.trim().is_empty());

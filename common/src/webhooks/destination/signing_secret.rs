@@ -21,7 +21,7 @@ use crate::{
 const PREFIX: &str = "whsec_";
 
 /// The minimum number of visible characters of a secret that a tenant chooses. Sixteen random letters and digits have
-/// 95 bits.
+/// 95 bits of entropy.
 const FEWEST_CHOSEN: usize = 16;
 
 /// 1 to 256 characters, not blank. The text is an HMAC key; its decoding by Standard Webhooks libraries can be another.
@@ -31,8 +31,7 @@ pub struct SigningSecret(Zeroizing<String>);
 impl SigningSecret {
     /// Validates a secret that is stored or part of a job event.
     ///
-    /// # Errors
-    /// Lists every rule that `text` breaks.
+    /// # Errors Every rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, 256));
         if !text.is_empty() && text.trim().is_empty() {
@@ -51,8 +50,7 @@ impl SigningSecret {
     ///
     /// A secret that is stored or part of a job event is only parsed, so that these rules lose no delivery.
     ///
-    /// # Errors
-    /// Lists every rule that `text` breaks.
+    /// # Errors Every rule that `text` breaks.
     pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
         let mut problems = Vec::new();
@@ -103,7 +101,7 @@ impl SigningSecret {
 
     /// The key that libraries for Standard Webhooks decode from the text as base64, if they accept it. The npm packages
     /// `standardwebhooks` and `svix` decode in one way, the PyPI packages of these names in another. A text that both
-    /// accept is the same key to both. The key is shorter than the text, so it never equals the text's own bytes.
+    /// accept gives the same key in both. The key is shorter than the text, so it never equals the text's own bytes.
     #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);

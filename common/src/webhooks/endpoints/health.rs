@@ -136,7 +136,7 @@ impl Health {
 }
 
 impl Endpoints {
-    /// Notes that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. If
+    /// Records that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. If
     /// the tenant has been or is being notified that the endpoint is failing, the same write makes the notice of the
     /// recovery pending. Otherwise a pending notice stays: the sweep finds that it has become obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
@@ -157,7 +157,7 @@ impl Endpoints {
         answered.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Notes that the receiver was slow in an attempt that ended at `at`, unless it has been good since.
+    /// Records that the receiver was slow in an attempt that ended at `at`, unless it has been good since.
     pub async fn note_slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -166,8 +166,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Notes that the receiver has been hanging since `since`, and that its trial began at `suspected_at`, if it has one.
-    /// Returns `false` if it is known to hang, or has answered or been good since.
+    /// Records that the receiver has been hanging since `since`, and that its trial began at `suspected_at`, if it has
+    /// one. Returns `false` if it is known to hang, or has answered or been good since.
     pub async fn note_hangs(
         &self,
         tenant: &TenantId,
@@ -187,7 +187,7 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Notes that the receiver is good again: since `since`, it has answered many attempts in a row quickly.
+    /// Records that the receiver is good again: since `since`, it has answered many attempts in a row quickly.
     pub async fn note_good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -197,7 +197,7 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Notes that an attempt that ended at `at` had no response, and whether the receiver hangs. From the first such
+    /// Records that an attempt that ended at `at` had no response, and whether the receiver hangs. From the first such
     /// attempt on, the receiver is silent and slow.
     pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
@@ -211,7 +211,7 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Notes that a hanging receiver answers again, or at least fails quickly.
+    /// Records that a hanging receiver answers again, or at least fails quickly.
     pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -236,7 +236,7 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Notes that `delivery` has failed; `health` is that of its endpoint when the last attempt began. Returns the
+    /// Records that `delivery` has failed; `health` is that of its endpoint when the last attempt began. Returns the
     /// consequence that this write caused, and logs it. Repeated calls and test deliveries change nothing.
     pub async fn delivery_failed(
         &self,

@@ -1,9 +1,9 @@
 //! The latest failed attempt at an endpoint, in the endpoint's item.
 //!
-//! The log cannot name it at once: it sorts by creation, and a delivery that is retried or recovered fails long after
-//! that. A receiver that fails may get thousands of attempts a minute, so an attempt within a minute of the noted one
-//! is not noted. Endpoints without failed attempts cost no write, others at most one a minute and process. If a process
-//! dies before the write, the previous error remains until the next failed attempt.
+//! The log cannot find it quickly: it is sorted by creation, and a delivery that is retried or recovered fails long
+//! after that. A receiver that fails may get thousands of attempts a minute, so an attempt within a minute of the noted
+//! one is not noted. Endpoints without failed attempts cost no write, others at most one a minute and process. If a
+//! process dies before the write, the previous error remains until the next failed attempt.
 
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];
 
 impl Endpoints {
-    /// Notes the last attempt of `delivery` if it failed, unless an error was noted just before: the endpoint's item had
-    /// an error of the time `noted`. Tests are not noted.
+    /// Records the last attempt of `delivery` if it failed, unless an error was recorded shortly before, at `noted`
+    /// according to the endpoint's item. Tests are not noted.
     ///
     /// # Errors
     /// The write failed.

@@ -77,7 +77,7 @@ const NOTICED: [Attribute; 14] = [
 ];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
-/// The time for which sending a notice is tried.
+/// The time for which the service tries to send a notice.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first try and the second. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);

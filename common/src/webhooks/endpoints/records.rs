@@ -83,7 +83,7 @@ pub struct Endpoint {
     pub pulled: Pulled,
 }
 
-/// The time for which an inactive endpoint still collects held deliveries. Zero means not at all.
+/// The time for which an inactive endpoint still collects held deliveries. Zero means never.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldFor(Duration);
 
@@ -245,7 +245,7 @@ impl Endpoints {
     }
 
     /// Applies `change` in one write, so that concurrent rotations lose no secret. Returns `false` if there is no such
-    /// endpoint, its secret does not match `rotation`, or its headers would go to another URL.
+    /// endpoint, its secret does not match `rotation`, or its headers would be sent to another URL.
     async fn apply(
         &self,
         tenant: &TenantId,
@@ -333,7 +333,7 @@ impl Endpoints {
     }
 }
 
-/// Reads an item. An unreadable endpoint is left out and reported to operators, so that it does not stop deliveries to
+/// Reads an item. An unreadable endpoint is skipped and reported to operators, so that it does not stop deliveries to
 /// the other endpoints of its tenant.
 pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text(WEBHOOK_ENDPOINT_ID);

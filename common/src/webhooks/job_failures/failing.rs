@@ -16,7 +16,7 @@ pub const FULL: usize = 100;
 const SHOWN: usize = 3;
 /// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
-/// The time for which sending a notice is tried. A notice may have to wait for the next day's quota.
+/// The time for which the service tries to send a notice. A notice may have to wait for the next day's quota.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
 /// A workflow with failures that may have to be reported to its organization.

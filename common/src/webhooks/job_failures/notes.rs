@@ -126,7 +126,7 @@ impl JobFailures {
         Ok(is_counted.then_some(Failing { tries, ..failing }))
     }
 
-    /// Notes that an email has reported the failures in `failing`. Failures noted since stay pending for the next
+    /// Records that an email has reported the failures in `failing`. Failures noted since stay pending for the next
     /// email.
     pub async fn reported(
         &self,

@@ -113,7 +113,7 @@ fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
 /// The maximum time for the body of a failed response, since the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
-/// The first bytes of a body as text, or as many as arrive in time. Other bytes than text are only counted.
+/// The first bytes of a body as text, or as many as arrive in time. Bytes that are not text are only counted.
 async fn beginning(response: Response<Incoming>) -> String {
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();

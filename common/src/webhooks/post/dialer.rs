@@ -73,7 +73,7 @@ pub(super) enum DialError {
     Refused,
     /// The name has no address.
     NoAddress(LookupError),
-    /// No address accepted a connection. The last one to fail did so with this error.
+    /// No address accepted a connection. The error of the last address that failed.
     NoAnswer(io::ErrorKind),
     /// The process has run out of file descriptors, which is not the receiver's fault.
     NoDescriptor,

@@ -228,8 +228,8 @@ fn certificate(error: &CertificateError) -> Detail {
     })
 }
 
-/// A name of a certificate, which is given as `DnsName("a.example")`. Some self-made certificates have an address as a name,
-/// which would look right.
+/// A name of a certificate, which is given as `DnsName("a.example")`. Some self-made certificates have an address as a
+/// name, which would seem valid.
 fn bare(name: &str) -> String {
     let (kind, inner) = name.split_once('(').unwrap_or_default();
     let inner = inner.strip_suffix(')').unwrap_or(name).trim_matches('"');

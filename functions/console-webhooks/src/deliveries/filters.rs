@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{numbers::within, times};
 
-/// The reasons to choose from. `status_other` and `untaken` are rare, and can be written into the address.
+/// The reasons to choose from. `status_other` and `untaken` are rare, and can be entered in the address.
 const REASONS: [&str; 12] = [
     "status_5xx",
     "status_4xx",
@@ -92,7 +92,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     }
 }
 
-/// The issues of filters that have no field in the form.
+/// The issues of filters without a field in the form.
 fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
     let Some(Error::Invalid(issues)) = error else { return Vec::new() };
     let shown = ["q", "endpoint", "event", "reason", "workflow", "since", "until"];

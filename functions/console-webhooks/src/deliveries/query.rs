@@ -18,7 +18,7 @@ use common::{
 use crate::{live::LIVE, times::moment};
 
 pub(super) const PATH: &str = "/console/deliveries";
-/// The filters of the address, with their descriptions. `job_id` is what links of emails contain.
+/// The filters of the address, with their descriptions. Links in emails contain `job_id`.
 pub(super) const FILTERS: [(&str, &str); 10] = [
     ("q", "Only deliveries of this job or with this webhook ID. With the id of a delivery, it opens that delivery."),
     ("endpoint", "Only deliveries to this endpoint."),
@@ -45,7 +45,7 @@ pub(super) const REST: [(&str, &str); 4] = [
 pub(super) const LIMIT: usize = 20;
 /// The number of newer pages that an address remembers.
 pub(super) const REMEMBERED: usize = 8;
-/// The ranges, with their words.
+/// The ranges, with their labels.
 pub(super) const RANGES: [(&str, &str, Option<Duration>); 4] = [
     ("", "Any time", None),
     ("1h", "Last hour", Some(Duration::from_secs(3_600))),
@@ -99,7 +99,7 @@ pub(super) fn is_filtered(link: &Typed) -> bool {
     FILTERS.iter().any(|(name, _)| !link.get(name).is_empty())
 }
 
-/// The newer pages of the next page: those of this page, and this page itself.
+/// The pages that are newer than the next page: those before this page, and this page itself.
 pub(super) fn remembered(newer: &[&str], cursor: &str) -> String {
     let newer = newer.iter().copied().filter(|newer| !newer.is_empty()).chain(Some(cursor).filter(|at| !at.is_empty()));
     let newer: Vec<_> = newer.collect();

@@ -78,8 +78,8 @@ fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
     is_open && endpoints.iter().any(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id && !endpoint.active)
 }
 
-/// The link that resends all missed deliveries of the chosen endpoint, if they do not fit on the page. It leads to a page
-/// that counts them.
+/// The link that resends all missed deliveries of the chosen endpoint, if the page does not show all of them. It leads
+/// to a page that counts them.
 pub(super) fn all(
     link: &Typed,
     wanted: Option<&Wanted>,
@@ -161,7 +161,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
     Ok(Page::new("Chosen deliveries", content).live(is_live && is_changing).within(console))
 }
 
-/// The ids in a form or a link, without what is no id.
+/// The ids in a form or a link, without invalid ones.
 fn ids(form: &Typed) -> Vec<DeliveryId> {
     form.get(IDS).split(' ').filter_map(|id| DeliveryId::parse(id).ok()).take(LIMIT).collect()
 }

@@ -75,7 +75,7 @@ pub(crate) fn table(
     }
 }
 
-/// The words for the destination of a delivery, and the endpoint, if it exists.
+/// The display name of the destination of a delivery, and the endpoint, if it exists.
 fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> (String, Option<EndpointId>) {
     match delivery.webhook_endpoint_id {
         None => ("Job callback".to_owned(), None),
@@ -105,7 +105,7 @@ fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     }
 }
 
-/// The beginning of a URL without its scheme, to fit into a list.
+/// The beginning of a URL without its scheme, for lists.
 pub(crate) fn short(url: &str) -> String {
     const MOST: usize = 60;
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);

@@ -53,7 +53,7 @@ pub(super) const FIELDS: [(&str, &str); 18] = [
     ("did", "The confirmation to show after one of the page's forms was submitted."),
 ];
 
-/// The refusal of a form that would take back a change that was made since it was opened.
+/// The refusal of a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
@@ -93,8 +93,8 @@ async fn change(app: &App, tenant: &TenantId, id: EndpointId, change: Change) ->
     app.endpoints.update(tenant, id, change, app.rotation_overlap, Timestamp::now()).await
 }
 
-/// Starts a recovery, once it is confirmed if it needs that. If the form requests it, the endpoint is enabled first,
-/// because nothing is sent to an inactive endpoint.
+/// Starts a recovery, after confirmation if required. If the form requests it, the endpoint is enabled first, because
+/// nothing is sent to an inactive endpoint.
 async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
     let wanted = confirm::wanted(form, now)?;
@@ -128,7 +128,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         headers,
         ..Change::default()
     };
-    // A form that is sent twice changes nothing the second time, and so is not refused.
+    // A form that is sent twice has no effect the second time, and is therefore not refused.
     if settings.is_empty() {
         return Ok(after(id, "unchanged"));
     }

@@ -29,7 +29,7 @@ use crate::{
     times::{self, moment},
 };
 
-/// The most deliveries that are resent without a confirmation.
+/// The maximum number of deliveries that are resent without confirmation.
 const UNASKED: usize = 20;
 
 /// A recovery that a form or a link describes.
@@ -62,7 +62,8 @@ async fn open(app: &App, tenant: &TenantId, endpoint: &EndpointView, now: Timest
     Ok(app.log.open(tenant, &[endpoint.shards()], now).await?.pop().unwrap_or_default())
 }
 
-/// Whether the recovery needs a confirmation: it resends many deliveries or none, or its receiver asked for no more.
+/// Whether the recovery needs confirmation: it resends many deliveries or none, or its receiver asked to stop
+/// deliveries.
 pub(super) async fn is_needed(
     app: &App,
     tenant: &TenantId,

@@ -36,10 +36,10 @@ use crate::{
     times,
 };
 
-/// The number of latest deliveries that are shown, and that are counted.
+/// The numbers of latest deliveries that are shown and counted.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
-/// The time after a change for which a link may confirm it.
+/// The time for which a link may confirm a change.
 const JUST: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
@@ -49,7 +49,7 @@ pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
-/// The numbers of the page that the first page does not have.
+/// The numbers that only this page shows.
 struct More {
     /// The deliveries that wait to be received, for a pull endpoint.
     waiting: Option<Waiting>,
@@ -119,7 +119,8 @@ pub(super) async fn page(
     Ok(Page::new(title, content).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The notice about a finished action. Anyone can make a link, so it is shown only right after a change.
+/// The notice about a finished action. Anyone can create a link, so the message is shown only immediately after a
+/// change.
 fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static str> {
     match did {
         "unchanged" => Some("Nothing has changed."),
@@ -169,7 +170,7 @@ fn header(known: &Known, now: Timestamp) -> Markup {
                         dd {
                             @if let Some(oldest) = backlog.oldest_at() {
                                 a .strong href=(list(status)) aria-label={ (backlog.number()) " " (status) " deliveries" } { (backlog.number()) }
-                                // The notices tell since when the others wait.
+                                // The notices show how long the others have been waiting.
                                 @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }
                             } @else { "0" }
                         }
@@ -192,7 +193,7 @@ fn header(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// `98.5 %`. It is 100 % only if all of them are.
+/// `98.5 %`. It is 100 % only if all of them were delivered.
 fn percent(part: usize, all: usize) -> Option<String> {
     let tenths = (part * 1000).checked_div(all)?;
     Some(if tenths.is_multiple_of(10) {
@@ -202,7 +203,7 @@ fn percent(part: usize, all: usize) -> Option<String> {
     })
 }
 
-/// The meaning of the state, and further facts about the endpoint.
+/// The meaning of the state, and other facts about the endpoint.
 fn explanations(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
     let endpoint = &known.endpoint;
     html! {

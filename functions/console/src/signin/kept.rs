@@ -1,4 +1,5 @@
-//! The fields of a form that was sent after its session had ended. They come back once the sender has signed in again.
+//! The fields of a form that was sent after its session had ended. They are restored once the sender has signed in
+//! again.
 
 use common::http::{
     Typed,
@@ -12,7 +13,7 @@ const INNER: [&str; 8] = ["action", "once", "form", "kind", "secret", "updated_a
 /// Fields that no page shows.
 const SECRET: [&str; 2] = ["own", "headers"];
 
-/// The page that brings the fields back, unless there are none. `back` is the page of their form.
+/// The page that restores the fields, unless there are none. `back` is the page of their form.
 pub(super) fn read(form: &Typed, back: Option<&str>) -> Option<Page> {
     let kept = Some(form.get("kept")).filter(|kept| !kept.is_empty())?;
     let back = back?;

@@ -102,8 +102,8 @@ async fn a_newer_rule_breaks_no_existing_account() {
     assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invitation).await.status, 200);
 }
 
-/// An account with such an address could never be signed in to, and would receive no email. To the invited person the
-/// invitation looks expired; a second invitation tells the inviter about the address.
+/// An account with such an address could never be signed in to, and would receive no email. The invited person sees an
+/// expired invitation; a second invitation shows the inviter the problem with the address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_to_an_invalid_address_is_expired() {
     let world = World::start().await;

@@ -66,7 +66,7 @@ async fn a_new_key_is_reported_without_its_secret() {
         &["Name: <build>\n", &start, "Expires: 20", "IP address: 127.0.0.1\n", &page],
     );
     assert!(!mails[0].to_string().contains(key) && text(&mails[0]["html"]).contains("&lt;build&gt;"), "{}", mails[0]);
-    // A refused one is not told.
+    // A refused change sends no email.
     assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": ""})).await.status, 400);
     assert_eq!(told(&world, &tenant.email, before).await.len(), 1);
 }
@@ -111,7 +111,7 @@ async fn removed_members_get_an_email_and_leaving_ones_do_not() {
     assert_eq!(world.mails().await.len(), before + 1);
 }
 
-/// Otherwise an invitation, its acceptance and a removal would send a stranger the words of an organization.
+/// Otherwise an invitation, its acceptance and a removal would send a stranger text chosen by an organization.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_address_gets_no_email_about_its_account() {
     let world = World::start().await;

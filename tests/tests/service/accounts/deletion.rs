@@ -28,7 +28,7 @@ pub(super) async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> 
     world.stack.invoke("accounts-purge", json!({"time": time})).await
 }
 
-/// Runs the purge until nothing is left: once more after the pass that finds the last endpoint.
+/// Runs the purge until no data is left: once more after the pass that finds the last endpoint.
 async fn purge_all(world: &World) {
     for _ in 0..2 {
         purge(world, 3).await.expect("a pass");
@@ -165,7 +165,7 @@ async fn one_of_several_members_leaves_without_the_organization() {
     assert_eq!((&members["total"], &members["members"][0]["userId"]), (&json!(1), &json!(bo.user)));
     let keys = world.cli_get(&bo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1), "theirs are gone");
-    // Leaving does not delete an organization, and the error says how to.
+    // Leaving does not delete an organization, and the error explains how to.
     let left = world.cli(&bo.cookie, "organization/leave", json!({"organizationId": bo.id})).await;
     assert_eq!(left.refused(), (409, "LAST_OWNER"));
     assert!(left.body["message"].as_str().expect("a text").contains("delete your account"), "{left:?}");
@@ -268,7 +268,7 @@ async fn a_concurrent_deletion_prevents_joining_the_organization() {
             _ => unreachable!("{deleted:?} {joined:?}"),
         }
         outcomes.insert(deleted.status);
-        // No user is left without an organization.
+        // No user remains without an organization.
         let members = world.items("users").await.iter().filter(|item| format!("{item:?}").contains(&jo.id)).count();
         assert_eq!(members, if deleted.status == 200 { 0 } else { 2 });
     }

@@ -99,8 +99,8 @@ async fn a_concurrent_sign_in_with_the_old_password_is_void() {
     }
 }
 
-/// It is one transaction: a process that dies leaves either the old password with its sessions or the new one without
-/// any.
+/// It is one transaction: if a process dies, the result is either the old password with its sessions or the new one
+/// without any.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_fails_changes_nothing() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;

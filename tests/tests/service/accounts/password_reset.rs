@@ -374,7 +374,7 @@ async fn sessions_and_keys_begun_during_a_reset_end_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_of_a_removed_member_leads_nowhere() {
+async fn a_link_of_a_removed_member_does_not_work() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let member = world.member(&tenant, "al@example.com", "member").await;
@@ -407,7 +407,7 @@ async fn keys_without_an_epoch_end_with_a_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsendable_email_changes_no_answer() {
+async fn an_unsendable_email_changes_no_response() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
     world.sign_up("acme").await;
     let ask = async |email: &str| world.cli("", "request-password-reset", json!({"email": email})).await;
@@ -431,7 +431,7 @@ async fn a_token_that_cannot_be_stored_is_not_sent() {
     assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200);
 }
 
-/// It is one transaction: a process that dies leaves everything as it was, and the link works again.
+/// It is one transaction: if a process dies, nothing has changed, and the link still works.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_that_fails_changes_nothing() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;
@@ -446,7 +446,7 @@ async fn a_reset_that_fails_changes_nothing() {
     assert!(!world.is_signed_in(&tenant.cookie).await && !world.key_works(&tenant.key).await);
 }
 
-/// A process that dies before the cleanup leaves keys that do not work and can be deleted.
+/// If a process dies before the cleanup, the remaining keys do not work and can be deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
     let (world, fails) = World::failing(|call| call["IndexName"] == "by-organization").await;

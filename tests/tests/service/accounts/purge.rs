@@ -39,7 +39,7 @@ async fn a_purge_may_die_at_any_call_and_the_next_continues() {
 
 /// More deliveries than are deleted at once, each with a payload.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_log_is_deleted_as_far_as_there_is_time() {
+async fn a_long_log_is_deleted_until_the_time_is_up() {
     let world = World::start().await;
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     let rows = (0..600).flat_map(|number| {

@@ -25,7 +25,7 @@ async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Opti
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_wrong_credentials_get_the_same_answer() {
+async fn all_wrong_credentials_get_the_same_response() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let mut bodies = Vec::new();

@@ -49,7 +49,7 @@ async fn a_sign_up_returns_the_account_with_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cookie_is_secure_where_the_base_url_is_https() {
+async fn the_cookie_is_secure_if_the_base_url_is_https() {
     let world = World::with(&[("BASE_URL", "https://api.example.com")]).await;
     let account = world.sign_up("acme").await;
     let cookie = account["setCookie"][0].as_str().expect("a cookie");

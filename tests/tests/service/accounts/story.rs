@@ -1,4 +1,4 @@
-//! The complete command-line flow, as a real client goes through it.
+//! The complete command-line flow, as a real client performs it.
 
 use serde_json::{Value, json};
 use tests::{

@@ -28,7 +28,7 @@ async fn the_link_in_the_email_verifies_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn opening_the_link_neither_verifies_nor_uses_it_up() {
+async fn opening_the_link_does_not_verify_or_consume_it() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let link = link(&world.mail_to("jo@acme.example.com").await);

@@ -198,7 +198,7 @@ async fn end_all_sessions(tables: &Client) {
 }
 
 /// A call fails three times, the maximum number of tries. Another poll gets the session, or shows that it was delivered
-/// and only the response was lost; there is never a second one.
+/// and only the response was lost; a request never yields two sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_call_of_a_poll() {
     let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
@@ -223,7 +223,7 @@ async fn a_process_may_die_at_any_call_of_a_poll() {
 
 /// If only one response is lost, the call is repeated and takes effect once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_recovered() {
+async fn a_lost_response_is_recovered() {
     let lives = at_each_call(0.., async |call| {
         let (world, cut_off) = World::cut_off().await;
         let tenant = world.tenant("acme").await;

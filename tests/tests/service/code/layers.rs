@@ -33,7 +33,7 @@ struct Source {
     imports: BTreeSet<Vec<String>>,
 }
 
-/// The sources of a crate, by their modules. The binary, a separate crate, is left out.
+/// The sources of a crate, by their modules. The binary, a separate crate, is excluded.
 fn sources(krate: &str) -> BTreeMap<Module, Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(krate).join("src");
     let (mut folders, mut sources) = (vec![root.clone()], BTreeMap::new());

@@ -143,7 +143,7 @@ fn the_service_logs_only_listed_lines_with_their_fields() {
     let mut unused: BTreeMap<_, _> = LINES.iter().map(|line| (line.name, line)).collect();
     let listed = unused.clone();
     for Call { file, name, texts, fields } in calls("common/src").into_iter().chain(calls("functions")) {
-        // The list itself, and the metrics, which people do not read as lines.
+        // The list itself, and the metrics, which are not read as lines.
         if file.starts_with("common/src/telemetry") && name != "log" {
             continue;
         }

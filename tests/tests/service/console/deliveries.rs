@@ -312,7 +312,7 @@ async fn the_shown_failures_are_resent_together() {
     assert_eq!(receiver.count().await, 6);
 }
 
-/// It has asked for no more deliveries.
+/// It has asked to stop deliveries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resend_to_a_receiver_that_is_gone_is_confirmed() {
     let world = World::live(&[]).await;

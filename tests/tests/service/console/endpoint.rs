@@ -148,7 +148,7 @@ async fn an_endpoint_is_deleted_only_with_a_checkbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_is_tested_too_often_says_so() {
+async fn too_many_tests_of_an_endpoint_are_explained() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     for _ in 0..10 {
@@ -188,7 +188,7 @@ async fn a_chosen_secret_is_shown_in_a_form_for_libraries() {
 
 /// Anyone can create such a link.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_link_claims_what_has_not_happened() {
+async fn a_link_cannot_show_a_false_confirmation() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);
@@ -204,7 +204,7 @@ async fn no_link_claims_what_has_not_happened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_an_old_tab_takes_nothing_back() {
+async fn an_edit_from_an_old_tab_undoes_no_change() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);
@@ -262,7 +262,7 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
 
 /// A long URL is a heading of one or two lines.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_url_is_whole_among_the_settings_only() {
+async fn only_the_settings_show_a_long_url_in_full() {
     let world = World::start().await;
     let url = format!("http://127.0.0.1:9/{}", "w".repeat(1000));
     let (tenant, path) = begin(&world, &url).await;
@@ -274,7 +274,7 @@ async fn a_long_url_is_whole_among_the_settings_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_wrong_field_has_the_focus() {
+async fn the_first_invalid_field_has_the_focus() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);

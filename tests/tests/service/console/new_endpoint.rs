@@ -51,7 +51,7 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_are_beside_their_fields_and_the_input_stays() {
+async fn errors_are_next_to_their_fields_and_the_input_is_kept() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let browser = Browser::new(&world, &tenant.cookie);

@@ -48,7 +48,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
             "3 delivered in 24 hours",
         ],
     );
-    // The receiver has asked for no more deliveries.
+    // The receiver has asked to stop deliveries.
     let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
     says(
         &page,
@@ -94,7 +94,7 @@ async fn the_bars_have_the_numbers_of_their_hours() {
     let path = format!("/console/endpoints/{endpoint}");
     let page = Browser::new(&world, &tenant.cookie).open(&path).await;
     let bars = page.page().matches("<rect class=\"delivered\"").count();
-    // The hour may have ended in between.
+    // The hour may have ended in the meantime.
     assert!((1..=2).contains(&bars) && page.page().contains(": 2 delivered</title>") == (bars == 1), "{}", page.page());
     assert_eq!(page.page().matches("<path class=\"hit\"").count(), 25);
     says(&page, &["Success rate 100 % of 2", "Response time, p95", " ms", "Failed 0", "Pending 0", "Last error None"]);
@@ -141,9 +141,9 @@ async fn untrusted_text_is_shown_as_text() {
     says(&page, &["<script>alert(1)</script> \"' ⟨U+202E⟩evil⟨U+200B⟩⟨U+00AD⟩⟨U+E0041⟩ javascript:alert(1)"]);
 }
 
-/// They are on the second page, and no state of their endpoints tells of them.
+/// They are on the second page, and the states of their endpoints do not reveal them.
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_of_other_pages_are_announced_on_the_first() {
+async fn the_first_page_names_failures_on_other_pages() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     for number in 10..20 {

@@ -38,7 +38,7 @@ pub(super) fn reason(delivery: &Delivery) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_2xx_is_a_success_and_nothing_else_is() {
+async fn only_a_2xx_is_a_success() {
     let world = world("").await;
     for (status, reason) in [
         (200, None),

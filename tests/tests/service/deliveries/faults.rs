@@ -193,7 +193,7 @@ async fn proxy_settings_of_the_environment_change_nothing() {
     assert!(proxy.received().await.is_empty());
 }
 
-/// Gives each of `tenants` an endpoint on each of `hosts` hosts of a receiver that stands for all of them.
+/// Gives each of `tenants` an endpoint on each of `hosts` hosts, which one receiver represents.
 async fn on_many_hosts(world: &World, receiver: &Receiver, tenants: u8, hosts: u8) -> Vec<Tenant> {
     let mut all = Vec::new();
     for number in 1..=tenants {

@@ -79,7 +79,8 @@ async fn every_attempt_is_shown_oldest_first() {
     assert_eq!(answer.ok(), &json!({"delivery": deliveries::Delivery::from(delivery), "attempts": shown(attempts)}));
 }
 
-/// A success counts whatever came first, so its state may also have attempts that did not fit into a later state.
+/// A success counts regardless of earlier writes, so its state may also have attempts that did not fit into a later
+/// state.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_the_log_has_in_two_places_is_shown_once() {
     let world = World::start().await;
@@ -102,12 +103,12 @@ async fn an_attempt_that_the_log_has_in_two_places_is_shown_once() {
 
 /// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_largest_delivery_fits_into_lambdas_answer() {
+async fn the_largest_delivery_fits_into_lambdas_response() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
     let (mut delivery, payload) = Draft::to_callback(0, book.now, "j").status(Status::Failed).delivery(&id(&tenant));
-    // No body of a mebibyte and no response of a kibibyte takes more bytes as JSON inside JSON.
+    // No body of a mebibyte and no response of a kibibyte is longer as JSON inside JSON.
     let payload = Payload { body: "\\".repeat(1 << 20).into(), ..payload };
     let outcome = Outcome::Failed(Failure::Status(500, None));
     let largest = Attempt {

@@ -204,7 +204,7 @@ async fn without_collection_pending_is_held_and_new_is_not_recorded() {
 
 /// As if a tenant recovers missed deliveries before enabling the endpoint.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resend_is_held_however_long_its_endpoint_was_inactive() {
+async fn a_resend_is_held_regardless_of_how_long_it_was_inactive() {
     let (world, tenant, receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
     world.deliver(event(&tenant.id, "missed")).await;
     let since = json!({"inactive_since": Timestamp::now().as_millisecond() - 2 * 60 * 60 * 1000});
@@ -245,7 +245,7 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
         let answer = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
         assert_eq!(answer["batchItemFailures"].as_array().map(Vec::len), Some(left));
     };
-    // The log refuses a copy that seems to be new. One of the two comes back, and then the log is asked first.
+    // The log refuses a copy that seems to be new. One of the two is redelivered, and then the log is read first.
     for (batch, left) in [(&held, 0), (&held, 1), (&again(&held), 0)] {
         handle(batch, left).await;
         assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);

@@ -203,7 +203,7 @@ async fn an_unknown_receiver_gets_one_attempt_until_it_succeeds() {
 
 /// While the first attempt is in progress, those of another batch wait in another queue.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_attempt_goes_ahead_whatever_queue_the_others_come_from() {
+async fn one_attempt_is_made_regardless_of_the_queue_of_the_others() {
     let receiver = Moody::start(|_| FOREVER).await;
     let (world, tenant, _) = world_with(&[("DELIVERY_TIMEOUT", "20")], receiver.url()).await;
     world.enqueue("job-events", event(&tenant.id, "first")).await;
@@ -271,7 +271,7 @@ async fn events_of_a_lingering_receiver_wait_while_others_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_work_of_a_slow_receiver_has_a_queue_of_its_own() {
+async fn deliveries_to_a_slow_receiver_have_a_separate_queue() {
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (200, &[]), (200, &[])]).await;
     let (world, tenant, id) = world_with(&[("RETRY_SCHEDULE", "0,1000")], &receiver.url("/")).await;
     world.make_slow(&tenant, &id).await;
@@ -493,15 +493,15 @@ async fn a_recovered_receiver_gets_the_waiting_deliveries() {
 async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
     let world = World::live(&[]).await;
     let tenant = world.tenant("acme").await;
-    // The first one is cut off. The next ones take long, so the others wait for them.
+    // The first one is cut off. The next ones are slow, so the others wait for them.
     let receiver = Moody::start(|before| if before < 5 { TOO_LATE } else { AT_ONCE }).await;
     world.endpoint(&tenant, receiver.url(), "s").await;
     for job in 0..60 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
     }
     until(async || world.log_of(&tenant.id, Status::Delivered).await.len() == 60).await;
-    // While it hangs, it gets four attempts at once beside its trial. After its first late response, it gets ten more,
-    // plus one for each success.
+    // While it hangs, it gets four attempts at once in addition to its trial. After its first late response, it gets
+    // ten more, plus one for each success.
     for (at_once, taken) in receiver.seen() {
         let most = if taken == 0 { 5 } else { 15 + taken };
         assert!(at_once <= most, "{at_once} at once, though it had accepted {taken}");

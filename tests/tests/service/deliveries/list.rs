@@ -127,7 +127,7 @@ async fn every_combination_of_filters_finds_all_matches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_found_whatever_the_status_and_the_length_of_its_id() {
+async fn a_job_is_found_regardless_of_status_and_length_of_its_id() {
     let world = World::start().await;
     let (tenant, _, deliveries, book) = mixed(&world).await;
     for delivery in &deliveries[..8] {

@@ -32,7 +32,7 @@ async fn a_result_appears_at_once_even_while_others_of_its_batch_hang() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    // Each is due within seconds, and perhaps in a batch of its own.
+    // Each is due within seconds, and perhaps in a separate batch.
     let polls = [(); 2].map(|()| async { while world.poll("hanging-deliveries").await == 0 {} });
     tokio::select! {
         _ = join_all(polls) => panic!("the hanging one has its full time"),
@@ -61,7 +61,7 @@ async fn a_log_that_cannot_be_written_repeats_no_delivery() {
     assert_eq!(tests::log::of_this_test().metric("LogWriteFailed").len(), 1, "and that is counted");
 }
 
-/// Text of this many bytes that no compression makes smaller.
+/// Incompressible text of this many bytes.
 fn noise(length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(7);
     std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()

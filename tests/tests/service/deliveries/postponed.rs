@@ -22,7 +22,7 @@ async fn counted(world: &World, tenant: &Tenant, status: Status) -> Value {
     read(world, tenant, "stats", json!({"since": since})).await.ok()["total"][status.to_string()].clone()
 }
 
-/// A body that is stored with the state of its delivery, and one that has a row of its own.
+/// A body that is stored with the state of its delivery, and one with a separate row.
 fn small_or_large(tenant: &str, job: usize) -> Value {
     let mut event = event(tenant, job);
     event["result"] = json!("a word or two, ".repeat(if job.is_multiple_of(2) { 1 } else { 140 }));

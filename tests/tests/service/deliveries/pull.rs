@@ -391,7 +391,7 @@ async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     // The sweep checks the minute in which its time ends.
     over_age(&world, &tenant, &endpoint).await;
     world.sweep(Timestamp::now()).await;
-    // The check comes later, without a message: this delivery has none.
+    // The check happens later, without a message, because this delivery has none.
     world.sweep(Timestamp::now().after(HOUR)).await;
     world.handle_all().await;
     let failed = world.only_logged(&tenant.id).await;
@@ -453,7 +453,7 @@ async fn large_payloads_are_received_one_by_one_and_none_is_lost() {
     let sizes = [100, 700, 60_000, 220_000, 240_000, 240_000, 240_000, 240_000, 240_000, 240_000];
     for (number, size) in sizes.into_iter().enumerate() {
         let mut told = event(&tenant.id, number);
-        // Quotes and backslashes take the most room.
+        // Quotes and backslashes take the most space.
         told["result"] = json!("\"\\".repeat(size / 4));
         world.deliver(told).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -585,7 +585,7 @@ async fn a_delivery_behind_200_000_is_received_without_reading_them() {
     reads_little(200_000, 1_000).await;
 }
 
-/// A first delivery says where the others are.
+/// A first delivery shows where the others are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spread_log_is_received_oldest_first() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;

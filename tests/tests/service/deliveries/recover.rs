@@ -55,7 +55,7 @@ fn sorted(deliveries: &[Delivery]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_resends_failed_and_held_of_its_time_and_endpoint() {
+async fn a_recovery_resends_failed_and_held_ones_of_its_period() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;

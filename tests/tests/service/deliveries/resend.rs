@@ -32,7 +32,7 @@ async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_its_status_a_delivery_is_due_again() {
+async fn a_delivery_of_any_status_becomes_due_again() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -54,7 +54,7 @@ async fn whatever_its_status_a_delivery_is_due_again() {
             expected["delivery"]["status"] = json!("pending");
             expected["delivery"]["next_attempt_at"] = json!(next);
             assert_eq!(after, expected);
-            // The whole schedule starts over, with its three days.
+            // The full schedule starts over, with its three days.
             assert_eq!(known[&delivery.id].tries, 0);
             assert!(known[&delivery.id].fails_at.as_millisecond() >= start + 3 * 24 * 60 * 60 * 1000);
 
@@ -105,7 +105,7 @@ async fn a_delivery_without_a_payload_cannot_be_resent() {
     assert!(world.drain("deliveries").await.is_empty());
 }
 
-/// As after a crash between the two writes of a late success: the state, and the deletion of what is not kept.
+/// As after a crash between the two writes of a late success: the state, and the deletion of the payload.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_that_should_be_gone_is_gone() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
@@ -120,7 +120,7 @@ async fn a_payload_that_should_be_gone_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resend_stands_even_if_its_message_cannot_be_sent() {
+async fn a_resend_takes_effect_even_if_its_message_cannot_be_sent() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1")]).await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);

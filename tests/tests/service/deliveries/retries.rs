@@ -66,7 +66,7 @@ async fn a_delivery_fails_after_its_last_attempt_and_can_be_resent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_uses_the_url_and_secret_that_the_endpoint_has_then() {
+async fn a_retry_uses_the_endpoints_current_url_and_secret() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -103,7 +103,7 @@ async fn a_message_has_a_key_and_no_body_url_or_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_message_of_a_first_attempt_that_waits_has_its_key_alone() {
+async fn the_message_of_a_waiting_first_attempt_has_only_its_key() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut waiting = Vec::new();

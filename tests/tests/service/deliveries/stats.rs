@@ -65,7 +65,7 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
 
 /// DynamoDB reads a megabyte at a time, and this log has more.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_count_goes_over_many_pages_until_there_are_too_many() {
+async fn a_count_reads_many_pages_up_to_a_limit() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "350000")]).await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);

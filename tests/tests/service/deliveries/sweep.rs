@@ -55,7 +55,7 @@ async fn lose_message(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_wait_has_no_message_until_its_minute_comes() {
+async fn a_long_wait_has_no_message_until_its_minute() {
     let (world, tenant, receiver) = failed_once("1000").await;
     // An early message is dropped: the log has the wait.
     let delivery = world.only_logged(&tenant.id).await;
@@ -74,7 +74,7 @@ async fn a_long_wait_has_no_message_until_its_minute_comes() {
 
 /// A sweep runs at some second of its minute. All attempts due in that minute before it would be made at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_due_before_the_sweep_come_a_minute_late() {
+async fn attempts_due_before_the_sweep_are_a_minute_late() {
     let (world, tenant, _) = failed_once("1000").await;
     let at = world.only_logged(&tenant.id).await.next_attempt_at.expect("it waits");
     let second = Duration::from_secs(1);
@@ -219,7 +219,7 @@ async fn sweepers_share_the_due_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweeper_whose_lease_answer_was_lost_still_sweeps() {
+async fn a_sweeper_whose_lease_response_was_lost_still_sweeps() {
     let (world, calls) = World::cut_off().await;
     let tenant = "t".parse().expect("a tenant");
     let wait = Delivery {
@@ -268,7 +268,7 @@ async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
 
 /// Two tenants with a delivery each, whose messages were lost and whose due rows are in the same partition.
 async fn two_in_a_partition(world: &World, receiver: &Receiver) -> (Tenant, Tenant) {
-    // Tenants are checked in the order of their ids, which is that of their sign-ups.
+    // Tenants are checked in the order of their ids, which is the order of their sign-ups.
     let (first, second) = (world.tenant("first").await, world.tenant("second").await);
     for tenant in [&first, &second] {
         world.endpoint(tenant, &receiver.url("/"), "s").await;
@@ -309,7 +309,7 @@ async fn an_unreadable_delivery_does_not_block_its_partition() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn throttled_deliveries_are_checked_in_the_same_sweep() {
-    // States in a throttled partition are left out of each read, for as long as a read requests them.
+    // DynamoDB leaves states in a throttled partition unprocessed for as long as a read requests them.
     let (throttled, left_out) = (Switch::default(), AtomicUsize::new(0));
     let is_on = throttled.clone();
     let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {

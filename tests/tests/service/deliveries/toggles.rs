@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Book, DAY, recover::run};
 
-/// Waits until nothing is left in the queues, and nothing is being handled.
+/// Waits until the queues are empty and no message is being handled.
 async fn quiet(world: &World) {
     while world.left().await > 0 {
         sleep(Duration::from_millis(20)).await;
@@ -64,7 +64,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
     let book = Book::of(&world);
     let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
     world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
-    // As the sweep does, which may run at the same time; but without a minute in between.
+    // Like the sweep, which may run at the same time, but without waiting a minute.
     let deadline = Instant::now() + Duration::from_secs(180);
     let resent = run(&book).await;
     // A few at a time: there may be thousands.

@@ -24,7 +24,7 @@ use crate::template::{LEAST, last, template};
 const FIVE_DAYS: i64 = 5 * 24 * 60 * 60 * 1000;
 const NEW: &str = "a new long password";
 
-/// Runs a command of the page, which is a function of its shell. Returns the words that it prints, line by line.
+/// Runs a command of the page, which is a function of its shell. Returns the printed words, line by line.
 async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
     let output = shell(world, command).await;
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -102,7 +102,7 @@ async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_activate_command_equals_activation_by_the_tenant() {
+async fn activate_has_the_effect_of_activation_by_the_tenant() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;

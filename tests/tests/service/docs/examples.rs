@@ -1,6 +1,7 @@
 //! The examples of the pages run as written, with the quoted output.
 //!
-//! Every block that is marked `bash` is one; those of a page run in one shell, top to bottom, against a `cargo local`.
+//! Every block that is marked `bash` is an example; the blocks of a page run in one shell, top to bottom, against a
+//! `cargo local`.
 
 use std::{net::TcpListener, process::Stdio, time::Duration};
 

@@ -15,7 +15,7 @@ use super::{page, rows};
 const SECRET: &str = "correct-horse-battery-staple";
 const BODY: &str = r#"{"event":"job.completed","job_id":"j\u00fc"}"#;
 
-/// Headers, and whether they are valid. Characters of headers are those of ISO 8859-1.
+/// Headers, and whether they are valid. Characters of headers are in ISO 8859-1.
 fn requests() -> Vec<(Vec<(&'static str, String)>, bool)> {
     let (id, now) = ("msg_1854d20f452c5b4c1e350d7c7a00518b", common::timestamp::Timestamp::now().as_second());
     let webhook = Webhook::from_bytes(SECRET.into()).expect("a secret");

@@ -1,4 +1,5 @@
-//! docs/reference.md has the routes, their callers, fields and errors, as the description of the API does.
+//! docs/reference.md lists the routes with their callers, fields and errors, in agreement with the description of the
+//! API.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -147,7 +148,7 @@ fn section(name: &str, route: &Value) -> String {
     )
 }
 
-/// The names of the objects in the responses of several routes. They have sections of their own.
+/// The names of the objects in the responses of several routes. They have separate sections.
 static SHARED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for (_, route) in of(&described(), is_v1) {
@@ -302,7 +303,7 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines + line.trim_end() + "\n"
 }
 
-/// JSON in as few lines as are readable. The envelope takes none.
+/// JSON in as few lines as are readable. The envelope has none.
 fn compact(value: &Value, depth: usize) -> String {
     let (open, parts, close): (_, Vec<String>, _) = match value {
         Value::Object(members) if depth == 0 && members.len() == 1 && members.contains_key("json") => {
@@ -319,7 +320,7 @@ fn compact(value: &Value, depth: usize) -> String {
         other => return other.to_string(),
     };
     let line = parts.join(", ");
-    // A single element takes no extra lines.
+    // A single element needs no extra lines.
     if (line.len() + 2 * depth < 118 && !line.contains('\n'))
         || matches!(value, Value::Array(items) if items.len() == 1)
     {

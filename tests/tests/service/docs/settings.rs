@@ -76,7 +76,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
             };
             assert!(fits, "{name} is one of {allowed:?}, not {range}");
         } else if parameter["Type"] == "Number" {
-            // The template can be stricter than the function, which the page words as `A to B; in the template C at
+            // The template can be stricter than the function, which the page states as `A to B; in the template C at
             // least`.
             let (least, most) = match numbers(range)[..] {
                 [_, high, least] if range.ends_with("at least") => (least, high),
@@ -94,7 +94,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
     assert_eq!(listed, parameters.keys().map(String::as_str).collect());
 }
 
-/// A default as the page words it: `None` if there is none, and empty if words describe it.
+/// A default as stated on the page: `None` if there is none, and empty if it is described in words.
 fn default(cell: &str) -> Option<String> {
     match codes(cell)[..] {
         [(value, "")] => Some(value.to_owned()),

@@ -74,7 +74,7 @@ async fn a_success_at_once_ends_it_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_days_of_failing_disable_it_and_activation_starts_anew() {
+async fn five_days_of_failures_disable_it_and_activation_resets_it() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -231,7 +231,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     let third = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!(third["status_code"], 502);
 
-    // A test says nothing about the events, and a success does not hide that there was an error.
+    // A test implies nothing about the events, and a success does not hide an earlier error.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
     world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
     world.handle_all().await;

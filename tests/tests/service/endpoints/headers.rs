@@ -49,7 +49,7 @@ async fn only_attempts_to_the_endpoint_have_its_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_a_resend_and_a_test_have_the_headers_of_now() {
+async fn retries_resends_and_tests_have_the_current_headers() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -243,7 +243,7 @@ async fn a_create_that_is_repeated_with_other_values_is_another_call() {
 
 /// Checks every output to tenants and operators, after each event in the life of a header.
 #[tokio::test(flavor = "multi_thread")]
-async fn header_values_appear_in_no_answer_log_email_or_item() {
+async fn header_values_appear_in_no_response_log_email_or_item() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let key = &tenant.key;

@@ -59,10 +59,10 @@ async fn an_unreadable_endpoint_does_not_block_the_others() {
 
 /// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_largest_list_fits_into_lambdas_answer() {
+async fn the_largest_list_fits_into_lambdas_response() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    // No valid URL or description takes more bytes as JSON inside JSON.
+    // No valid URL or description is longer as JSON inside JSON.
     let url = format!("https://example.com/{}", "🦀".repeat(2028));
     let events = ["job.completed", "job.failed"];
     let name = |number: u8| (format!("{}{number}", "n".repeat(63)), json!("v"));

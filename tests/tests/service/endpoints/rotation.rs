@@ -103,7 +103,7 @@ async fn earlier_attempts_and_resends_are_signed_with_both_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_answer_has_a_secret_that_signs() {
+async fn no_response_has_a_secret_that_signs() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let id = world.endpoint(&tenant, "https://example.com", "canary-previous-secret").await;

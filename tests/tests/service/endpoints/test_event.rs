@@ -60,7 +60,7 @@ async fn a_test_event_goes_through_the_whole_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_test_is_a_delivery_of_its_own() {
+async fn every_test_is_a_separate_delivery() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -98,7 +98,7 @@ async fn an_inactive_endpoint_gets_tests_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_goes_out_whatever_the_filter_of_the_endpoint_is() {
+async fn a_test_is_sent_regardless_of_the_endpoints_filter() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -177,7 +177,7 @@ async fn only_a_tenants_own_endpoint_is_tested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_goes_only_where_other_deliveries_go() {
+async fn a_test_is_sent_only_to_permitted_destinations() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
@@ -191,7 +191,7 @@ async fn a_test_goes_only_where_other_deliveries_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_whose_endpoint_is_deleted_meanwhile_ends() {
+async fn a_test_ends_if_its_endpoint_is_deleted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -203,7 +203,7 @@ async fn a_test_whose_endpoint_is_deleted_meanwhile_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_test_stands_even_if_its_message_cannot_be_sent() {
+async fn a_test_takes_effect_even_if_its_message_cannot_be_sent() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1")]).await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;

@@ -89,7 +89,7 @@ async fn a_changed_event_filter_does_not_affect_deliveries_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_precedes_the_endpoints_and_skipping_both() {
+async fn skipping_overrides_a_callback_which_overrides_endpoints() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

@@ -13,7 +13,7 @@ use tests::{Lambda, Receiver, World};
 use tokio::{process::Command, time::timeout};
 
 const SIGTERM: i32 = 15;
-/// Longer than starting and calling an unoptimized binary takes on a busy machine.
+/// Long enough to start and call an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
 
 /// The folder of the functions' binaries: `FUNCTIONS_DIR`, where CI has them in their release profile, or else this
 /// test's target directory. There, like everything that `cargo test` builds, they get the features that the whole
-/// workspace enables, so little more than linking is left to do. Only the first call builds them; Cargo makes the
+/// workspace enables, so little more than linking remains to be done. Only the first call builds them; Cargo makes the
 /// others wait.
 pub(crate) async fn build() -> PathBuf {
     if let Some(directory) = env::var_os("FUNCTIONS_DIR") {

@@ -19,8 +19,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// The time limit for a request, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `usual`, or occasionally something else. One or two parts of a request should be odd, so that code behind the first
-/// parser is tested, too.
+/// `usual`, or occasionally something else. Only one or two parts of a request should be odd, so that code after the
+/// first parser is tested, too.
 fn mostly(rng: &mut Rng, usual: &str) -> String {
     if rng.u8(..24) > 0 { usual.to_owned() } else { text(rng) }
 }

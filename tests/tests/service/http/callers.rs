@@ -10,7 +10,7 @@ use tests::{
     world::{cookie, link},
 };
 
-/// The routes under `/v1` that take a key.
+/// The routes under `/v1` that accept a key.
 fn routes() -> Vec<String> {
     let all = tests::description::routes().into_iter();
     let by_key =
@@ -215,7 +215,7 @@ async fn another_tenants_endpoint_is_not_found_by_session_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_bad_session_gets_the_same_answer() {
+async fn every_bad_session_gets_the_same_response() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (name, token) = tenant.cookie.split_once('=').expect("a cookie");
@@ -269,7 +269,7 @@ async fn another_tenants_endpoint_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_bad_key_gets_the_same_answer() {
+async fn every_bad_key_gets_the_same_response() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let unknown = format!("ak_{}", "a".repeat(43));

@@ -53,7 +53,7 @@ async fn a_session_is_found_wherever_the_event_has_the_cookie() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cookie_in_the_headers_is_no_more_than_one_apart_from_them() {
+async fn cookies_in_the_headers_and_outside_are_equivalent() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let own = cookie(&jo);

@@ -64,7 +64,7 @@ async fn a_body_that_is_not_the_envelope_is_malformed() {
 /// Nested strings of serde_json's own marker for raw values made it parse until the stack overflowed, which no process
 /// survives.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_body_is_nested_too_deep_to_be_answered() {
+async fn a_deeply_nested_body_gets_a_response() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let mut bomb = "0".to_owned();
@@ -101,7 +101,7 @@ async fn json_that_is_not_an_object_is_an_issue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_is_not_unicode_is_refused_by_its_name() {
+async fn a_text_that_is_not_unicode_is_refused_with_its_name() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     let create = |url: &str, more: &str| format!(r#"{{"json":{{"url":{url}{more}}}}}"#).into_bytes();

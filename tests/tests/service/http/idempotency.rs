@@ -1,4 +1,4 @@
-//! Calls with an `idempotency-key` take effect once, however often they are repeated.
+//! Calls with an `idempotency-key` take effect once, regardless of repetitions.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use futures::future::join_all;
@@ -60,7 +60,7 @@ async fn remembered(world: &World) -> Vec<Item> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_call_changes_nothing_and_gets_the_same_answer() {
+async fn a_repeated_call_changes_nothing_and_gets_the_same_response() {
     let world = World::start().await;
     for (number, route) in ROUTES.into_iter().enumerate() {
         let tenant = world.tenant(&format!("acme-{number}")).await;
@@ -71,7 +71,7 @@ async fn a_repeated_call_changes_nothing_and_gets_the_same_answer() {
             assert_eq!(call().await.ok(), &first, "{route}");
         }
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
-        // Its effect has changed meanwhile, and is not repeated.
+        // Its effect has been changed in the meantime, and is not repeated.
         assert_eq!(call().await.ok(), &first, "{route}");
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
         // A different key makes a new call, and so does a call without a key.
@@ -97,7 +97,7 @@ async fn a_repeated_create_returns_the_generated_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_many_concurrent_calls_acts_and_all_answer_alike() {
+async fn one_of_many_concurrent_calls_acts_and_all_get_its_response() {
     for route in ROUTES {
         // The limit leaves room for only one more endpoint.
         let world = World::with(&[("MAX_ENDPOINTS_PER_TENANT", "2")]).await;
@@ -224,7 +224,7 @@ async fn a_call_is_remembered_for_a_day() {
 
 /// The transaction of the call, and the read after it, fail at every try.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_dies_at_the_write_leaves_all_of_it_or_nothing() {
+async fn a_crash_at_the_write_leaves_all_of_it_or_nothing() {
     // The key and its user (one call for the first two, whose processes know the key), the stored response, and the
     // first reads and writes of each route.
     let transactions = ROUTES.into_iter().zip([2, 4, 5, 6]);

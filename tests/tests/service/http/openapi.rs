@@ -219,7 +219,7 @@ fn no_example_is_a_placeholder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_message_of_an_example_is_the_one_answered() {
+async fn an_example_has_the_message_of_the_response() {
     let (world, document) = (World::start().await, document());
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/hook", "correct-horse-battery").await;

@@ -140,7 +140,7 @@ async fn it_has_members_invitations_and_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_start_finds_it_and_its_receivers_go_on_as_before() {
+async fn a_second_start_finds_it_and_its_receivers_continue() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
     let first = World::with_demo_data(Data::Directory(directory.clone())).await;
     assert!(first.stack.demo_tenant().expect("a demo tenant").is_new);

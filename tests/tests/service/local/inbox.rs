@@ -63,7 +63,7 @@ async fn unsigned_events_are_not_verified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_path_has_its_answer_and_the_page_is_newest_first() {
+async fn each_path_has_its_response_and_the_page_is_newest_first() {
     let world = World::start().await;
     for (answer, status) in [("500", 500), ("410", 410), ("204", 204)] {
         assert_eq!(submit(&world, "answer", &[("path", "/orders"), ("answer", answer)]).await.status, 303);

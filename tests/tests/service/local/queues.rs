@@ -1,4 +1,4 @@
-//! The embedded SQS behaves like the real one, as far as clients can see.
+//! The embedded SQS behaves like the real one to its clients.
 
 use aws_sdk_sqs::{
     Client,
@@ -96,7 +96,7 @@ async fn a_long_poll_returns_the_group_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_has_limits() {
     let (world, client, _) = queue().await;
-    // A queue without a limit of its own.
+    // A queue without a custom limit.
     let url = &world.stack.queues()["deliveries"];
     let send = |body: &str| client.send_message().queue_url(url).message_body(body);
     let attribute = |value: &str| {

@@ -135,7 +135,7 @@ async fn messages_survive_unchanged_and_deleted_ones_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_message_waits_for_the_rest_of_its_delay() {
+async fn a_delayed_message_waits_for_its_remaining_delay() {
     let directory = Directory::new();
     let before = directory.start().await;
     let sent_at = Instant::now();
@@ -179,7 +179,7 @@ async fn a_restart_returns_messages_and_counts_their_receives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_stays_one() {
+async fn a_dead_letter_remains_a_dead_letter() {
     let directory = Directory::new();
     let before = directory.start().await;
     let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]).message_body("poison");
@@ -303,7 +303,7 @@ async fn an_undeleted_event_is_not_delivered_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_process_at_a_time_has_the_queues() {
+async fn only_one_process_at_a_time_opens_the_queues() {
     let directory = Directory::new();
     let first = directory.start().await;
     let options = || Options { data: Data::Directory(directory.0.clone()), poll: false, ..Options::default() };
@@ -315,7 +315,7 @@ async fn one_process_at_a_time_has_the_queues() {
     assert_eq!(bodies(&messages(&second, "job-events").await), ["one"].into());
 }
 
-/// The whole service in a process of its own, with its addresses. It is killed when this is dropped.
+/// The service in a separate process, with its addresses. It is killed when this is dropped.
 struct Process {
     child: Child,
     addresses: Value,

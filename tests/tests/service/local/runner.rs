@@ -120,7 +120,7 @@ async fn impatient(head: u64, answer: u64) -> Stack {
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: u64 = 3_600_000;
 
-/// The runner's own servers; DynamoDB's is that of its library.
+/// The runner's own servers; DynamoDB's belongs to its library.
 fn doors(stack: &Stack) -> [&str; 3] {
     [stack.api(), stack.mail(), stack.sqs()].map(|url| url.trim_start_matches("http://"))
 }
@@ -146,7 +146,7 @@ async fn a_connection_that_sends_nothing_or_half_a_header_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_idle_after_an_answer_is_closed() {
+async fn a_connection_that_is_idle_after_a_response_is_closed() {
     let stack = impatient(200, LONG).await;
     for door in doors(&stack) {
         let answer = answer_until_closed(door, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;

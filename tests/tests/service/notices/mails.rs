@@ -135,7 +135,7 @@ async fn a_brief_failure_sends_no_email_and_a_flapping_one_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fresh_start_is_a_new_story() {
+async fn a_fresh_start_resets_the_notices() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(410, &[]), (410, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -173,7 +173,7 @@ async fn an_unsendable_notice_blocks_no_other_and_ends_after_a_day() {
 
 /// The table accepts every write except the one that records the email.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeatedly_sent_email_is_sent_ever_more_rarely() {
+async fn an_email_is_repeated_at_growing_intervals() {
     let world = World::answering(&[("RETRY_SCHEDULE", "")], |call| {
         let update = call["UpdateExpression"].as_str().unwrap_or_default();
         let refused = json!({"__type": "com.amazon.coral.validate#ValidationException"});
@@ -257,7 +257,7 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
-    // Its tenant is not told of a failure within the hour, and so not of its end either.
+    // Its tenant is not notified of a failure within the hour, and therefore not of its end either.
     for job in ["5", "6"] {
         world.deliver(event(&tenant.id, job)).await;
         sweep(&world, later(5 * MINUTE)).await;

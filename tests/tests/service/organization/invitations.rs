@@ -326,7 +326,7 @@ async fn listed(world: &World, by: &Tenant) -> Vec<(Value, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_see_their_invitations_and_what_has_become_of_them() {
+async fn owners_see_their_invitations_with_their_states() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     let al = world.member(&ours, "al@example.com", "member").await;

@@ -115,7 +115,7 @@ async fn members_are_sorted_and_unsupported_parameters_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_members_than_one_read_takes_are_listed_in_pages() {
+async fn more_members_than_one_read_returns_are_listed_in_pages() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let user =
@@ -267,7 +267,7 @@ async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
     assert_eq!(remove(&world, &jo, &al.email).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(remove(&world, &jo, &al.user).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(members(&world, &jo).await, [(jo.email.clone(), "owner".to_owned())]);
-    // Their keys are gone, from the list and from the count.
+    // Their keys are gone from the list and from the count.
     let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1));
     // After a new invitation, they are a new member: their earlier sessions and keys stay invalid.
@@ -411,7 +411,7 @@ async fn a_removal_that_fails_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_and_roles_come_from_the_table_not_the_index() {
+async fn members_and_roles_are_read_from_the_table_not_the_index() {
     let (world, index) = World::lagging("users").await;
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "owner").await;

@@ -81,7 +81,7 @@ async fn owners_and_members_read_the_settings_by_session_and_by_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_changes_what_is_given_by_session_and_by_key() {
+async fn an_owner_changes_given_settings_by_session_and_by_key() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let disable = |disable: bool| json!({"disable_job_failure_notifications": disable});
@@ -273,7 +273,7 @@ async fn an_organization_has_its_own_settings() {
     assert_eq!(notified(&world).await.len(), 2);
 }
 
-/// Each replaced address is notified, however close the changes are.
+/// Each replaced address is notified, even if the changes are close together.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_concurrent_change_remains_and_all_addresses_are_notified() {
     let world = World::start().await;

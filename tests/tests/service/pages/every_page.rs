@@ -64,7 +64,7 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
 
 /// A browser that reached a page over TLS once does not use plain http later. A local service has no TLS to insist on.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_insists_on_tls_where_the_base_url_is_https() {
+async fn a_page_requires_tls_if_the_base_url_is_https() {
     for (base, insists) in [("https://api.example.com", true), ("", true), ("http://api.example.com", false)] {
         let world = World::with(&[("BASE_URL", base)]).await;
         let strict = insists.then(|| "max-age=31536000".parse().expect("a header"));

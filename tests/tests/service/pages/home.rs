@@ -30,7 +30,7 @@ async fn programs_get_the_links_as_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documentation_is_where_the_deployment_says() {
+async fn the_deployment_sets_the_address_of_the_documentation() {
     let docs = "https://docs.example.com/a?b=c&d";
     let world = World::with(&[("DOCS_URL", docs)]).await;
     assert_eq!(open(&world, "application/json").await.body["docs"], docs);

@@ -76,7 +76,7 @@ async fn mistakes_return_the_form_without_the_password() {
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
     assert_eq!(world.items("users").await.len(), 2);
 
-    // They have signed up meanwhile, with an organization of their own.
+    // They have signed up in the meantime, with their own organization.
     let mut fields = World::sign_up_fields("other");
     fields["email"] = json!("al@example.com");
     world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();

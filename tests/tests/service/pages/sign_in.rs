@@ -378,7 +378,7 @@ async fn a_client_is_approved_only_by_a_button() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_approves_as_the_account_that_it_has_shown() {
+async fn the_page_approves_only_for_the_account_that_it_showed() {
     let world = World::start().await;
     let (shown, other) = (world.tenant("shown").await, world.tenant("other").await);
     let (query, login) = ask(&world, "a client").await;
@@ -473,7 +473,7 @@ async fn confirmation_emails_of_the_sign_in_page_are_limited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_or_expired_request_gets_a_page_that_says_so() {
+async fn an_unknown_or_expired_request_gets_an_explanation() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     let (query, _) = ask(&world, "a client").await;

@@ -184,7 +184,7 @@ async fn replacements_are_limited_for_a_user_and_for_an_address() {
         for _ in 0..3 {
             submit(&world, cookie, PAGE, &[("action".to_owned(), "verify".to_owned())]).await;
         }
-        // By the address of the account, as the API takes it.
+        // By the address of the account, as the API accepts it.
         world
             .cli("", "send-verification-email", json!({"email": world.session(cookie).await.body["user"]["email"]}))
             .await;

@@ -194,9 +194,9 @@ async fn only_a_session_sees_and_ends_sessions() {
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
 }
 
-/// It is one transaction, so a process that dies leaves all sessions or only the current one.
+/// It is one transaction, so if a process dies, either all sessions or only the current one remain.
 #[tokio::test(flavor = "multi_thread")]
-async fn ending_the_others_happens_as_a_whole_or_not_at_all() {
+async fn ending_the_others_is_atomic() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;
     let tenant = world.tenant("acme").await;
     let other = sign_in(&world, &tenant).await;

@@ -102,7 +102,7 @@ fn start(name: &str, function: &Value, reads: impl Fn(&str) + Send + Sync + 'sta
     Handler::start(name, &env)
 }
 
-/// A function gets exactly the variables that it reads. Those that start with `AWS_` come from Lambda.
+/// A function gets exactly the variables that it reads. Lambda sets those that start with `AWS_`.
 #[test]
 fn every_variable_is_read_and_every_read_variable_is_given() {
     let template = template(&LEAST);

@@ -64,7 +64,7 @@ fn nothing_is_permitted_by_a_wildcard() {
                     assert!(!action.contains(['*', '?']), "{name}: {action}");
                 }
                 for resource in texts(&statement["Resource"]) {
-                    // CloudFormation returns the ARN of a log group with this suffix, which stands for its streams.
+                    // CloudFormation returns the ARN of a log group with this suffix, which denotes its streams.
                     let resource = resource.strip_suffix("-logs:*").unwrap_or(resource);
                     let is_named = !resource.contains(['*', '?']);
                     assert!(
@@ -396,7 +396,7 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
         let answer = world.rpc(&tenant.key, &format!("deliveries/{route}"), fields).await;
         answer.ok().clone()
     };
-    // Delivered payloads are not kept here, so they could not be resent.
+    // Delivered payloads are not kept, so they could not be resent.
     let listed = read("list", json!({"webhook_endpoint_id": endpoint, "status": "failed"})).await;
     let id = &listed["deliveries"][0]["delivery_id"];
     read("get", json!({"delivery_id": id})).await;
