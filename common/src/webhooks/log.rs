@@ -3,18 +3,18 @@
 //! A single table, with the partition key `destination` and the sort key `delivery`, contains:
 //!
 //! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`.
-//!   The deliveries of a destination sort by time. All except delivered ones are also in a sparse index by status, so
-//!   that a search need not read the delivered ones. A delivery that succeeds or is held immediately consists of this
-//!   item alone, with its payload.
-//! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`. An
-//!   update pays for the whole item by the kilobyte, so the state is kept small: it contains a payload of at most 512
-//!   bytes, and passes earlier attempts on when it reaches a kilobyte. Bodies over 640 bytes are compressed (LZ4 with a
-//!   dictionary).
+//!   The deliveries of a destination sort by time. All undelivered states are also in a sparse index by status, so that
+//!   a search need not read the delivered ones. A delivery that succeeds or is held immediately consists of this item
+//!   alone, with its payload.
+//! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`.
+//!   Each update costs a write unit per kilobyte of the item, so the state is kept small: it contains a payload of at
+//!   most 512 bytes, and earlier attempts move to other items when it reaches a kilobyte. Bodies over 640 bytes are
+//!   compressed (LZ4 with a dictionary).
 //! - The deliveries that wait for a pull endpoint, in a separate sparse index: [`pull`].
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
-//! Two tenants never share a key: each key is made from the tenant's id, and its rest has a fixed form.
+//! Two tenants never share a key: each key consists of the tenant's id and a part with a fixed form.
 
 pub mod count;
 pub mod due;

@@ -49,7 +49,7 @@ impl Batch {
         }
     }
 
-    /// The queue whose invocations it takes. Events count as shared.
+    /// The queue whose invocations it occupies. Events count as shared.
     pub(crate) fn queue(&self) -> Queue {
         self.queue.unwrap_or(Queue::Shared)
     }
@@ -77,7 +77,7 @@ impl Batch {
 
 /// Runs all futures to completion and returns their outputs, in any order. Each is polled only when it is woken.
 ///
-/// Tokio's budget for tasks is disabled, so that all futures begin before any continues: with it, the first answers
+/// Tokio's budget for tasks is disabled, so that all futures begin before any continues: with it, the first responses
 /// would be read, logged and stored while a third of a hundred posts have yet to be sent. Each future is bounded in the
 /// data that it reads and the work that it does.
 pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {

@@ -71,9 +71,9 @@ fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item =
     }
 }
 
-/// Leaves out the deliveries that the log already contains, of an event that may have come before. Completes the work
-/// that the process of their first attempts may have left undone: sends the messages of pending deliveries, and notes
-/// the consequences of failed deliveries for their endpoints.
+/// Leaves out the deliveries that the log already contains, if the event may have arrived before. Completes work that
+/// the process of their first attempts may not have finished: sends the messages of pending deliveries, and records the
+/// consequences of failed deliveries for their endpoints.
 async fn leave_out_known(
     record: &Record,
     event: &JobEvent,

@@ -15,7 +15,7 @@ pub(crate) struct InProgress(Arc<Mutex<HashSet<DueAttempt>>>);
 pub(crate) struct Mark(InProgress, DueAttempt);
 
 impl InProgress {
-    /// Marks an attempt as in progress. `None` if it already is: the other message then stands for both.
+    /// Marks an attempt as in progress. `None` if it already is: the other message then represents both.
     pub(crate) fn begin(&self, due: DueAttempt) -> Option<Mark> {
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(due.clone());
         is_new.then(|| Mark(self.clone(), due))

@@ -46,7 +46,7 @@ impl Notes {
         Self { table, storms: Mutex::default() }
     }
 
-    /// Notes the failures of a batch. Returns the records that stay in their queue, by their numbers.
+    /// Records the failures of a batch. Returns the records that stay in their queue, by their numbers.
     pub(crate) async fn note(&self, failed: Vec<(usize, FailedJob)>) -> Vec<(usize, Undone)> {
         if failed.is_empty() {
             return Vec::new();

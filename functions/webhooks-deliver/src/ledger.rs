@@ -9,8 +9,8 @@
 //!
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the
 //! attempt is repeated: the only duplicate that a crash can cause. A process that dies before 3 leaves a pending state:
-//! its record comes back and sends the message, regardless of changes to the endpoint; if the state has a due row, that
-//! also wakes the delivery. An immediate success whose row cannot be written is counted, but not sent again.
+//! its record is redelivered and sends the message, regardless of changes to the endpoint; if the state has a due row,
+//! that also wakes the delivery. An immediate success whose row cannot be written is counted, but not sent again.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -49,7 +49,7 @@ use crate::{
 
 /// The number of attempts that are stored together: as many as a batched write accepts.
 const CHUNK: usize = 25;
-/// The number of chunks that are stored concurrently, bounded since payloads take memory.
+/// The number of chunks that are stored concurrently, bounded because payloads occupy memory.
 const CHUNKS: usize = 16;
 /// The maximum time that an ended attempt waits for others to be stored with. Once all have ended, none waits.
 const LINGER: Duration = Duration::from_millis(50);
@@ -132,8 +132,8 @@ impl Ledger {
         undone
     }
 
-    /// Decides the plan of each attempt. SQS and producers may send an event twice. Copies are left out here: the
-    /// record of the first copy stands for them, and is redelivered if it fails.
+    /// Decides the plan of each attempt. SQS and producers may send an event twice. Copies are skipped here: the record
+    /// of the first copy represents them, and is redelivered if it fails.
     fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Entry> {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
@@ -267,8 +267,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count: another came
-    /// first.
+    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count because another
+    /// one was first.
     async fn advance(&self, ended: &Ended, after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         rounds((delivery.clone(), after), |(before, after)| async move {
@@ -277,13 +277,13 @@ impl Ledger {
             }
             let Some(current) = self.current(tenant, &after).await? else { return Ok(Break(None)) };
             if current.attempts == after.attempts && current.last_attempt == after.last_attempt {
-                // The answer to this very write was lost.
+                // The response to this write was lost.
                 return Ok(Break(Some(current)));
             }
             if current.status != Status::Pending || current.attempts != before.attempts {
                 return Ok(Break(None));
             }
-            // The delivery has been resent meanwhile: the attempt counts as the first of the new schedule.
+            // The delivery has been resent in the meantime: the attempt counts as the first of the new schedule.
             let after = self.after(&current, &ended.result, now);
             let due = (after.status == Status::Pending).then(|| log.due_row(tenant, &after, ended.queue, now));
             let unwritten = log.put(due.map(|due| ((), due)).into_iter().collect()).await;

@@ -1,9 +1,9 @@
 //! Delivers job events to webhook endpoints.
 //!
-//! A `JobEvent` comes from the job events queue and goes to its `Audience`, in the form of a `Delivery` for each
-//! destination. The `Client` makes an attempt once there is a slot for it, and `next_step` decides the next step. The
-//! first attempts of a batch are made immediately and in the same invocation, so an event costs one message and one row
-//! of the `Log` if all goes well, and only a failure costs more. Due attempts come from the deliveries queues.
+//! A `JobEvent` from the job events queue is sent to its `Audience`, as one `Delivery` for each destination. The
+//! `Client` makes an attempt once there is a slot for it, and `next_step` decides the next step. The first attempts of
+//! a batch are made immediately and in the same invocation, so an event costs one message and one row of the `Log` if
+//! its deliveries succeed; only a failure costs more. Due attempts are received from the deliveries queues.
 //!
 //! An invocation waits for its slowest attempt, so receivers are separated by their response time: those that answer
 //! quickly share the queue of events and the queue `deliveries`; slow and hanging receivers each have a separate queue.
@@ -141,13 +141,13 @@ impl Deliver {
         };
         let (finished, inbox) = mpsc::unbounded_channel();
         let (records, stores) = (&event.payload.records, &app.ledger.stores);
-        // The records of a batch come from the same queue.
+        // All records of a batch are from the same queue.
         let queue = records.first().and_then(|record| stores.queues.with_arn(record.event_source_arn.as_deref()?));
         let is_late = queue.is_none() && records.iter().any(record::has_waited);
         let batch = Batch::new(queue, Instant::now() + spare, is_late, finished);
         let gate = stores.gate(batch.queue());
         let attempts = async {
-            // The batch ends with this block, which tells the ledger that no more attempts will come.
+            // The batch ends with this block, which signals the ledger that no more attempts will follow.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();

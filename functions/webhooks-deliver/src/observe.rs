@@ -22,7 +22,7 @@ use common::{
 use crate::{plan::Ended, record::Undone};
 
 /// The results of a batch's attempts. Each attempt is logged immediately, but the metrics are emitted together, since a
-/// document per attempt costs more than its signatures do. A process that dies loses the metrics of its batch.
+/// document per attempt costs more than its signatures do. If a process dies, the metrics of its batch are lost.
 #[derive(Default)]
 pub(crate) struct Tally(Mutex<Counts>);
 

@@ -43,7 +43,7 @@ impl<'a> Outgoing<'a> {
         Self { due, endpoint }
     }
 
-    /// The endpoint, if it may get this delivery. Tests also go to inactive endpoints.
+    /// The endpoint, if it may get this delivery. Tests are also sent to inactive endpoints.
     pub(crate) fn recipient(&self) -> Option<&'a Endpoint> {
         self.endpoint.filter(|endpoint| endpoint.is_active() || self.is_test())
     }

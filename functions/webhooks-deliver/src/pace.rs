@@ -1,17 +1,17 @@
-//! The pace of a receiver: whether its answers are in time, but rarely quick.
+//! The pace of a receiver: whether it answers in time, but rarely quickly.
 
 use std::time::Duration;
 
 use common::timestamp::Timestamp;
 
-/// A receiver lingers if none of its latest answers took less than `QUICK`, or many took longer than `LONG`. While
+/// A receiver lingers if none of its latest responses took less than `QUICK`, or many took longer than `LONG`. While
 /// events wait for an invocation, its attempts are postponed.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
-/// The share of long answers at which a receiver begins to linger, and the weight of each answer in that share.
+/// The share of long answers at which a receiver begins to linger, and the weight of each response in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
-/// The time for which an answer counts in deciding whether a receiver lingers.
+/// The time for which a response counts in deciding whether a receiver lingers.
 const LATELY: Duration = Duration::from_secs(10);
 
 /// The recent response times of a receiver.
@@ -19,12 +19,12 @@ const LATELY: Duration = Duration::from_secs(10);
 pub(crate) struct Pace {
     answered_at: Option<Timestamp>,
     quick_at: Option<Timestamp>,
-    /// The share of answers that took long, the latest counting most.
+    /// The share of late responses, in which the latest counts most.
     late: f64,
 }
 
 impl Pace {
-    /// Notes an answer that took the time `took`.
+    /// Records a response that took the time `took`.
     pub(crate) fn answered(&mut self, took: Duration, now: Timestamp) {
         if took < QUICK {
             self.quick_at = Some(now);
@@ -34,7 +34,7 @@ impl Pace {
         self.late = if is_first { late } else { self.late + WEIGHT * (late - self.late) };
     }
 
-    /// Whether many of its latest answers took long, or none was quick.
+    /// Whether many of its latest responses were late, or none was quick.
     pub(crate) fn lingers(&self, now: Timestamp) -> bool {
         let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
         is_recent(self.answered_at) && (self.late >= LINGERING || !is_recent(self.quick_at))

@@ -78,7 +78,7 @@ impl Plan {
                 let in_state = match result {
                     AttemptResult::Inactive => HELD_WITH_STATE.min(kept),
                     AttemptResult::Postponed(_) | AttemptResult::ToBeTaken => CHANGED_WITH_STATE.min(kept),
-                    // A receiver that fails may get many attempts, and each update pays for the whole state.
+                    // A receiver that fails may get many attempts, and each update is charged for the entire state.
                     AttemptResult::Made(..) | AttemptResult::NoEndpoint | AttemptResult::Expired => 0,
                 };
                 let is_postponed = matches!(result, AttemptResult::Postponed(_));

@@ -22,7 +22,8 @@ impl Reads {
     /// The endpoints of a tenant, active or not.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, endpoints: &Endpoints) -> Result<Arc<[Endpoint]>> {
         let read = |tenants| {
-            // Boxed, since the SDK's futures take thousands of bytes, and every record of a batch would reserve them.
+            // Boxed, since the SDK's futures have a size of thousands of bytes, which every record of a batch would
+            // reserve.
             each(tenants, |tenant: TenantId| async move {
                 let all = Box::pin(endpoints.all(&tenant)).await;
                 all.map(|all| Some(all.into())).inspect_err(|error| unread(&tenant, error))

@@ -102,7 +102,7 @@ impl Receivers {
         }
     }
 
-    /// Whether the receiver lingers: its answers are in time, but rarely quick.
+    /// Whether the receiver lingers: it answers in time, but rarely quickly.
     pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
         self.lock().paces.get(&pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
@@ -125,7 +125,7 @@ impl Receivers {
         self.lock().seen(key).let_probe(until);
     }
 
-    /// Notes that an attempt was cut off. Returns whether a trial begins: the first cut-off in the queues that all
+    /// Records that an attempt was cut off. Returns whether a trial begins: the first cut-off in the queues that all
     /// tenants share begins one. An origin of callbacks must have answered, since a tenant may have any number of them.
     pub(crate) fn cut(
         &self,
@@ -146,7 +146,7 @@ impl Receivers {
         is_trial
     }
 
-    /// The end of the receiver's trial, if another delivery may wait for that.
+    /// The end of the receiver's trial, if another delivery may wait for it.
     pub(crate) fn wait_for_trial(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         let mut known = self.lock();
         let began = known.seen(key).suspected_at(health).filter(|at| now < at.after(TRIAL))?;
@@ -154,12 +154,12 @@ impl Receivers {
         known.trials.wait(key.tenant, began.after(TRIAL), now).then_some(began.after(TRIAL))
     }
 
-    /// Notes the time that an answer took.
+    /// Records the duration of a response.
     pub(crate) fn answered(&self, key: Key, health: Option<&Health>, took: Duration, now: Timestamp) {
         self.lock().pace(pacer(key, health)).answered(took, now);
     }
 
-    /// Notes the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
+    /// Records the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
     pub(crate) fn ended(
         &self,
         key: Key,

@@ -32,8 +32,8 @@ enum Step {
     Drop,
     /// Note the consequence for the endpoint: this record made the last attempt, but may not have noted it.
     NoteFailed,
-    /// Send a message: that of the next attempt if this record made its attempt and came back before sending it, or the
-    /// same message if it is early because the attempt was postponed.
+    /// Send a message: the one for the next attempt if this record made its attempt and was redelivered before sending
+    /// it, or the same message if it is early because the attempt was postponed.
     SendOn,
     /// Make the attempt.
     Attempt,

@@ -4,8 +4,8 @@
 //! for one to two times its wait or its receiver's silence, the time since the receiver last answered: two hours at most,
 //! and never beyond the delivery's deadline. Long waits therefore cost few tries and end at different times.
 //!
-//! A silent receiver that hangs gets **probes**: up to four attempts from one process at a time, then a pause for as long
-//! as an attempt may take, or a tenth of the silence if that is longer, five minutes at most. After a success, its rate
+//! A silent receiver that hangs gets **probes**: up to four attempts from one process at a time, then a pause of the
+//! maximum duration of an attempt or, if longer, a tenth of the silence, up to five minutes. After a success, its rate
 //! grows again.
 
 use std::{sync::atomic::Ordering, time::Duration};
@@ -73,7 +73,7 @@ impl Sender {
         Lane { key, queue }
     }
 
-    /// Makes an attempt if a record of the batch may, or else chooses the queue that carries it.
+    /// Makes an attempt if the batch permits it; otherwise chooses the queue that carries it.
     pub(crate) async fn send(&self, outgoing: Outgoing<'_>, batch: &Batch) -> Ended {
         let from = batch.queue();
         if let Some(missed) = outgoing.missed() {
@@ -81,7 +81,8 @@ impl Sender {
         }
         let now = Timestamp::now();
         let standing = match (from, self.standing(&outgoing, now)) {
-            // New origins of callbacks may be many: those that have already been postponed are probed together.
+            // There may be many new origins of callbacks, so those that have already been postponed are probed
+            // together.
             (Queue::Hanging, Standing::Unknown) if outgoing.endpoint.is_none() => Standing::Hanging,
             (_, standing) => standing,
         };
@@ -111,7 +112,7 @@ impl Sender {
         match slot {
             Ok(slot) if turn == Turn::Soon => {
                 batch.in_progress.fetch_add(1, Ordering::Relaxed);
-                // Boxed, since the future takes thousands of bytes, which waiting attempts would reserve.
+                // Boxed, since the future has a size of thousands of bytes, which waiting attempts would reserve.
                 let ended = Box::pin(self.attempt(outgoing, slot, batch)).await;
                 batch.in_progress.fetch_sub(1, Ordering::Relaxed);
                 ended
@@ -121,7 +122,7 @@ impl Sender {
         }
     }
 
-    /// Postpones a delivery until its receiver's trial has ended, if not too many wait for that.
+    /// Postpones a delivery until its receiver's trial has ended, unless too many are already waiting.
     fn after_trial(&self, outgoing: Outgoing<'_>, now: Timestamp) -> Ended {
         match self.receivers.wait_for_trial(self.key(&outgoing), outgoing.health(), now) {
             Some(until) => outgoing.ended(AttemptResult::Postponed(until), Queue::Slow),
@@ -134,7 +135,7 @@ impl Sender {
         let now = Timestamp::now();
         let queue = match self.standing(&outgoing, now) {
             Standing::Good | Standing::Slow => Queue::Slow,
-            // Its first attempt is in progress, and will have revealed by then whether it answers.
+            // Its first attempt is in progress, and will show whether it answers.
             Standing::Unknown if outgoing.endpoint.is_some() => Queue::Slow,
             Standing::Unknown | Standing::Hanging => Queue::Hanging,
             Standing::Suspect => return self.after_trial(outgoing, now),
@@ -262,7 +263,7 @@ impl Sender {
     /// for it, unless it gets a trial.
     async fn cut(&self, outgoing: Outgoing<'_>, slot: Slot, began: Timestamp) -> Ended {
         let (now, health, queue) = (Timestamp::now(), outgoing.health(), slot.queue());
-        // An answer to another attempt shows that the receiver is merely slow, if this one had little time.
+        // A response to another attempt shows that the receiver is merely slow, if this one had little time.
         let since = if queue == Queue::Shared { began } else { now };
         let is_news = !matches!(self.standing(&outgoing, now), Standing::Suspect | Standing::Hanging);
         let mut is_trial = self.receivers.cut(self.key(&outgoing), health, queue, (since, now));

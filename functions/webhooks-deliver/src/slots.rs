@@ -1,12 +1,12 @@
 //! Scheduling attempts: slots bound the attempts that start at the same time, and places bound those in progress.
 //!
-//! Connecting, signing and writing takes CPU, so an attempt begins in one of `MAX_CONCURRENT_ATTEMPTS` slots. An attempt
-//! that only waits for its answer needs just a socket and a few kilobytes: after 20 ms it returns the slot and keeps its
-//! place. There are four times as many places as slots, 800 at most.
+//! Connecting, signing and writing takes CPU, so an attempt begins in one of `MAX_CONCURRENT_ATTEMPTS` slots. An
+//! attempt that only waits for its response needs just a socket and a few kilobytes: after 20 ms it returns the slot
+//! and keeps its place. There are four times as many places as slots, 800 at most.
 //!
-//! If slots or places are scarce, the next goes to the tenant that has the fewest, and to the lane of that tenant with the
-//! fewest. A tenant never has more than it leaves to others. Receivers not known to be good have at most half of the
-//! slots; slow receivers have at most half of the places, and hanging ones at most as many places as there are slots.
+//! If slots or places are scarce, the next goes to the tenant that has the fewest, and to the lane of that tenant with
+//! the fewest. A tenant never gets more than it leaves to others. Receivers not known to be good have at most half of
+//! the slots; slow receivers have at most half of the places, and hanging ones no more places than there are slots.
 //!
 //! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: it begins
 //! with one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens it by one, as slow
@@ -76,7 +76,8 @@ impl Slots {
         Self { state: Arc::new(Mutex::new(State::new(total))) }
     }
 
-    /// Waits for a slot until `last_start`. Few attempts of a tenant may wait, since an invocation waits with each.
+    /// Waits for a slot until `last_start`. Only a few attempts of a tenant may wait, since an invocation waits with
+    /// each.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
         let Some(_patient) = self.wait_for(lane) else { return Err(NoSlot::Full) };
         match self.queue(lane, standing) {
@@ -88,8 +89,8 @@ impl Slots {
     }
 
     /// Waits for a slot for an attempt that must be short. If the receiver or its tenant has its maximum in progress,
-    /// the attempt waits only while the receiver keeps answering, or while its batch waits anyway for other attempts
-    /// (`in_progress` is their number), and never longer than an attempt may take.
+    /// the attempt waits only while the receiver keeps answering, or while its batch has to wait for other attempts
+    /// anyway (`in_progress` is their number), and never longer than an attempt may take.
     pub(crate) async fn take_soon(
         &self,
         lane: Lane,
@@ -103,7 +104,7 @@ impl Slots {
             Ok(slot) => return Ok(slot),
             Err(turn) => turn,
         };
-        // The pauses grow, since thousands may wait for a tenant whose receivers have all begun to hang.
+        // The pauses grow, since thousands of attempts may wait for a tenant whose receivers have all begun to hang.
         let mut pause = PATIENCE;
         let at_most = began + SOON;
         while Instant::now() < last_start {
@@ -121,8 +122,9 @@ impl Slots {
         Err(NoSlot::Late)
     }
 
-    /// Takes a slot for a hanging receiver, if it may have another. All hanging receivers together get as many places
-    /// as there are slots. Those of one tenant get no more places, and hold no more batches, than they leave to others.
+    /// Takes a slot for a hanging receiver, if it has not reached its limit. All hanging receivers together get no more
+    /// places than there are slots. One tenant's probes get no more places, and hold no more batches, than they leave
+    /// to others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
         let probe = self.lock().probe(lane, batch);
         match probe {
@@ -159,7 +161,7 @@ impl Slots {
         let mut state = self.lock();
         while let Some((lane, share, waiting)) = state.next(|waiting| !waiting.is_closed()) {
             drop(state);
-            // Without the lock, since the slot comes back immediately if the attempt no longer waits.
+            // Without the lock, since the slot is returned immediately if the attempt no longer waits.
             waiting.send(self.slot(lane, share)).ok();
             state = self.lock();
         }
@@ -175,7 +177,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// The queue whose invocations the attempt takes time from.
+    /// The queue whose invocations the attempt occupies.
     pub(crate) fn queue(&self) -> Queue {
         self.lane.queue
     }
@@ -263,7 +265,7 @@ mod tests {
         slots.queue(lane, standing).ok()
     }
 
-    /// Takes a slot for a receiver that does not answer, if there is one immediately.
+    /// Takes a slot for a receiver that does not answer, if one is available immediately.
     fn probe(slots: &Slots, lane: Lane) -> Result<Slot, NoSlot> {
         slots.probe(lane, 0, soon()).now_or_never().expect("no wait")
     }

@@ -75,36 +75,36 @@ pub(crate) enum Shown {
         /// The time of the first of these successes.
         since: Timestamp,
     },
-    /// It timed out, could not be reached or took long to fail, and no other attempt has succeeded meanwhile.
+    /// It timed out, could not be reached or was slow to fail, and no other attempt has succeeded in the meantime.
     NoAnswer {
         /// Whether the failure took long.
         hangs: bool,
     },
     /// It answers with errors, or fails otherwise within seconds.
     Error,
-    /// Nothing: it took long to fail, but other attempts have succeeded.
+    /// Nothing: it was slow to fail, but other attempts have succeeded.
     Nothing,
 }
 
 /// The observations of this process about a receiver.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// The time of its last quick answer, unless it has been slow since.
+    /// The time of its last quick response, unless it has been slow since.
     soon_at: Option<Timestamp>,
-    /// The time at which it was last slow here, and the time at which it last became good again.
+    /// The times at which this process last found it slow, and last found it good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
-    /// The time of its last late or missing answer or cut-off attempt, and of its last answer in time.
+    /// The time of its last late or missing response or cut-off attempt, and of its last response in time.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
-    /// The time at which its last trial began here.
+    /// The time at which its last trial in this process began.
     suspected_at: Option<Timestamp>,
     /// The time of the first of its quick successes in a row, and their number.
     streak: Option<(Timestamp, u32)>,
-    /// The time of the last success, and of the last attempt without an answer since.
+    /// The time of the last success, and of the last attempt without a response since.
     answered_at: Option<Timestamp>,
     unanswered_at: Option<Timestamp>,
-    /// The end of its first attempt without an answer since the last success.
+    /// The end of its first attempt without a response since the last success.
     silent_since: Option<Timestamp>,
     /// The time until which this process may probe a receiver that does not answer.
     probing_until: Option<Timestamp>,
@@ -129,12 +129,12 @@ impl Seen {
         }
     }
 
-    /// Whether it has not answered in time since its last late answer, by the newer of both sources.
+    /// Whether it has not answered in time since its last late response, by the newer of both sources.
     fn hangs(&self, health: Option<&Health>, now: Timestamp) -> bool {
         let remembered = self.late_at.filter(|at| now.since(*at) < memory(health));
         let recorded =
             health.filter(|health| health.hangs).and_then(|health| health.slow_at.or(health.unanswered_since));
-        // Another process may have had an answer since this one has cut off its attempt.
+        // Another process may have had a response since this one cut off its attempt.
         remembered.max(recorded) > self.replied_at.max(health.and_then(|health| health.replied_at))
     }
 
@@ -159,7 +159,7 @@ impl Seen {
         (remembered.max(recorded) > answered).then(|| recorded.or(self.silent_since).unwrap_or(now))
     }
 
-    /// Whether it was ever slow here and has not been good since.
+    /// Whether this process has found it slow, and not good since.
     pub(crate) fn has_been_slow(&self) -> bool {
         self.slow_at > self.good_at
     }
@@ -174,13 +174,13 @@ impl Seen {
         self.probing_until = Some(until);
     }
 
-    /// Notes a trial that began at `at`, here or in another process.
+    /// Records a trial that began at `at`, in this process or another.
     pub(crate) fn suspect(&mut self, at: Timestamp) {
         self.suspected_at = self.suspected_at.max(Some(at));
     }
 
-    /// Notes that an attempt was cut off because it took too long for its queue. An answer after `since` shows that the
-    /// receiver does not hang.
+    /// Records that an attempt was cut off because it took too long for its queue. A response after `since` shows that
+    /// the receiver does not hang.
     pub(crate) fn cut(&mut self, since: Timestamp, now: Timestamp) {
         self.slow(now);
         self.late_at = self.late_at.max(Some(since));
@@ -190,7 +190,7 @@ impl Seen {
         (self.slow_at, self.soon_at, self.streak) = (Some(now), None, None);
     }
 
-    /// Notes the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
+    /// Records the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
     pub(crate) fn ended(
         &mut self,
         outcome: Outcome,
@@ -234,7 +234,7 @@ impl Seen {
         let recorded = health.and_then(|health| health.slow_at);
         if !is_slow {
             self.soon_at = Some(now);
-            // The endpoint's item may still say that it is slow.
+            // The endpoint's item may still mark it as slow.
             return if recorded.is_some() { Shown::Good { since } } else { Shown::Success };
         }
         if successes < SUCCESSES || now.since(since) < PROBATION || recorded >= Some(since) {

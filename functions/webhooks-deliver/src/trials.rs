@@ -1,9 +1,9 @@
 //! Trials: the second attempts at receivers that have just become too slow for the queues that all tenants share.
 //!
-//! An attempt that was cut off after half a second does not show whether its receiver is slow or hangs. An endpoint, or a
-//! callback origin that has answered before, is then a suspect for two seconds (`TRIAL`). The attempt is repeated at
-//! once through `slow-deliveries`, for at most `LONGEST_TRIAL`, and up to `WAITING` other deliveries of the tenant
-//! wait for the result instead of queuing behind those to hanging receivers. If the receiver has answered by then, it is
+//! An attempt that was cut off after half a second does not show whether its receiver is slow or hangs. An endpoint, or
+//! a callback origin that has answered before, is then a suspect for two seconds (`TRIAL`). The attempt is repeated at
+//! once through `slow-deliveries`, for at most `LONGEST_TRIAL`, and up to `WAITING` other deliveries of the tenant wait
+//! for the result instead of waiting behind those to hanging receivers. If the receiver has answered by then, it is
 //! slow; otherwise it hangs.
 //!
 //! The write that notes the cut-off decides which process makes the trial. A tenant has one trial at a time in a process,
@@ -13,10 +13,10 @@ use std::{collections::HashMap, time::Duration};
 
 use common::timestamp::Timestamp;
 
-/// The time for which the result of a trial is awaited, and the time that its attempt may take.
+/// The time for which deliveries wait for the result of a trial, and the maximum duration of its attempt.
 pub(crate) const TRIAL: Duration = Duration::from_secs(2);
 pub(crate) const LONGEST_TRIAL: Duration = Duration::from_millis(1500);
-/// The number of a tenant's deliveries that may wait for a trial: those of two batches.
+/// The maximum number of a tenant's deliveries that wait for a trial: two batches.
 const WAITING: u32 = 20;
 /// The number of tenants whose trials a process remembers.
 const MOST: usize = 10_000;

@@ -1,4 +1,4 @@
-//! The turn of an attempt: the queue and the lanes in which it gets its slot, the time that it may take, and the time of the
+//! The turn of an attempt: the queue and the lanes in which it gets its slot, its maximum duration, and the time of the
 //! next try if it gets none. This module only decides, from values.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) enum Turn {
     Soon,
     /// After waiting for its turn, in the lanes of this queue.
     Waits(Queue),
-    /// As a probe, if its hanging receiver has one left.
+    /// As a probe, if its hanging receiver has one available.
     Probes,
     /// In an invocation of another queue.
     Elsewhere(Queue),
@@ -32,7 +32,8 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// The turn of an attempt that comes from the queue `from`. A hanging receiver never takes an invocation of others.
+    /// The turn of an attempt from the queue `from`. A hanging receiver never occupies an invocation that serves
+    /// others.
     pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
         match (from, standing) {
             (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
@@ -40,7 +41,7 @@ impl Turn {
             (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
             (Queue::Shared, Standing::Suspect) => Self::AfterTrial,
             (Queue::Shared | Queue::Slow, Standing::Hanging) => Self::Elsewhere(Queue::Hanging),
-            // One attempt goes ahead, even if the others have been sent on.
+            // One attempt is made, even if the others have been sent on.
             (Queue::Slow | Queue::Hanging, Standing::Unknown) => Self::Waits(Queue::Shared),
             (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
             // The trial.
@@ -62,8 +63,8 @@ pub(crate) fn longest(queue: Queue) -> Option<Duration> {
 }
 
 /// The time to ask for a slot again, for an attempt that has waited since `since`, or whose receiver has been silent
-/// since then: after the same time again, up to twice that. So a long wait costs few tries, and the deliveries to a
-/// receiver that recovers do not come all at once.
+/// since then: after the same time again, up to twice that. So a long wait costs few tries, and a receiver that
+/// recovers does not get all deliveries at once.
 pub(crate) fn postponed(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
     let wait = now.since(since).clamp(least, LONGEST_WAIT);
     now.after(wait.mul_f64(1.0 + random::fraction()))

@@ -1,8 +1,8 @@
 //! Counts of deliveries by status, hour and reason.
 //!
-//! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted while
-//! they are read, newest first and up to a bound: counters would cost writes. The counts include the time from which
-//! they are complete.
+//! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered states are counted while
+//! they are read, newest first and up to a bound, because counters would cost writes. The counts include the time from
+//! which they are complete.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -40,11 +40,11 @@ pub struct Statistics {
     pub hours: BTreeMap<Timestamp, Counts>,
     /// The failed deliveries that were read by [`Bound::Pages`], by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,
-    /// The time from which on all deliveries were counted, if older ones were not.
+    /// The time since which all deliveries were counted, if older ones were not counted.
     pub complete_since: Option<Timestamp>,
-    /// The same, for the pending, failed and held ones alone.
+    /// The same, but only for pending, failed and held deliveries.
     pub open_since: Option<Timestamp>,
-    /// The delivered ones that needed more than one attempt, by hour, as far as they were read by [`Bound::Details`].
+    /// The deliveries that needed more than one attempt, by hour, of those read with [`Bound::Details`].
     pub retried: BTreeMap<Timestamp, u32>,
     /// The durations of their last attempts in milliseconds, likewise.
     pub durations: Vec<u32>,
@@ -104,7 +104,7 @@ impl Log {
     async fn count_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange, bound: Bound) -> Result<Statistics> {
         let query = self.query(tenant, shard, None, range).scan_index_forward(false);
         let (query, pages) = match bound {
-            // DynamoDB applies the limit before the filter. An item without its status takes half the time to parse.
+            // DynamoDB applies the limit before the filter. Parsing an item without its status is twice as fast.
             Bound::Deliveries(most) => {
                 let delivered = STATUS.equals(text(Status::Delivered));
                 (filter(select(query, &[DELIVERY]).limit(i32::try_from(most).unwrap_or(i32::MAX)), delivered), 1)
@@ -133,8 +133,8 @@ impl Log {
 }
 
 impl Statistics {
-    /// Adds a delivery that was read. Undelivered ones are counted through their index, except those that ended: they
-    /// are in none of the numbers for which the index is read.
+    /// Adds a delivery that was read. Undelivered deliveries are counted through their index, except ended ones, which
+    /// none of the index's callers count.
     fn add(&mut self, shard: Shard, item: &Item) {
         let record = Record::new("delivery", item);
         let status = record.optional_parsed(STATUS).map(|status| status.unwrap_or(Status::Delivered));

@@ -28,11 +28,11 @@ use crate::{
     webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
 };
 
-/// The number of partitions of a minute. Each takes a thousand rows per second.
+/// The number of partitions of a minute. Each accepts a thousand rows per second.
 pub const PARTITIONS: u8 = 16;
 /// The number of sweepers that share the partitions. The template has a schedule for each.
 pub const SWEEPERS: u8 = 4;
-/// The number of rows per read. In an outage, a minute has more rows than fit into a function's memory.
+/// The number of rows per read. In an outage, a minute can have more rows than fit into a function's memory.
 const PAGE: i32 = 1000;
 /// The time from its minute until a due row is checked. It exceeds every delay of SQS and every attempt.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
@@ -217,7 +217,7 @@ impl Log {
             .update(sweeper.key())
             .set(TAKEN_UNTIL, number(until.as_millisecond()))
             .set(LEASE, lease.clone())
-            // This very call may have taken the lease, if its answer was lost.
+            // This call may itself have taken the lease, if its response was lost.
             .only_if(is_free.or(LEASE.equals(lease)));
         let taken = update.send_for(&self.dynamodb, ReturnValue::AllNew, "taking the sweep").await?;
         let Some(item) = taken else { return Ok(None) };
@@ -262,7 +262,7 @@ impl DueRow {
             Queue::Slow => SLOW,
             Queue::Hanging => HANGING,
         };
-        // An overdue row goes into the present minute, since past minutes have been swept.
+        // An overdue row is written to the current minute, since past minutes have been swept.
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
         let mut item = key(partition, format!("{kind}{suffix}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));

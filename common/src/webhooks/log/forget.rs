@@ -1,7 +1,7 @@
 //! Deletes all deliveries of a tenant from the log.
 //!
-//! The work can stop at any point and be repeated. Due rows, which contain ids and times, cannot be found by their tenant
-//! and are left to expire.
+//! The work can stop at any point and be repeated. Due rows, which contain ids and times, cannot be found by their
+//! tenant, and expire.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};

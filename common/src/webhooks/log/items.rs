@@ -16,7 +16,7 @@ attributes! { pub(super)
     // The attempts before the last.
     EARLIER = "earlier",
     KIND = "kind", DUE = "due", LEASE = "lease", LEASE_ENDS = "lease_ends",
-    // The parts of an attempt, beside its trigger.
+    // The parts of an attempt, in addition to its trigger.
     AT = "at", MS = "ms", OUTCOME = "outcome", CODE = "code", DETAIL = "detail",
     RESPONSE = "response",
     LAST_OUTCOME = "last.outcome", LAST_MS = "last.ms",
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::webhooks::delivery::{Failure, Outcome};
 
-    /// A process recognizes its own write by this if the answer was lost.
+    /// It lets a process recognize its own write if the response was lost.
     #[test]
     fn an_attempt_survives_storage() {
         let answer = Some("no".to_owned());

@@ -1,5 +1,5 @@
-//! Undelivered deliveries, counted exactly in a log of any size: through the sparse index, which costs nothing to keep,
-//! and without reading delivered ones.
+//! Undelivered deliveries, counted exactly in a log of any size: through the sparse index, which costs nothing to
+//! maintain, and without reading delivered states.
 //!
 //! One statement reads the keys of up to 50 partitions of the index. If it finds a thousand, the partition at which it
 //! stopped is read by queries instead, up to [`MOST`] keys, and another statement begins after that partition. The
@@ -27,7 +27,7 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// The undelivered deliveries of a destination, by status. Failed tests are left out: the endpoint missed no event
+/// The undelivered deliveries of a destination, by status. Failed tests are skipped: the endpoint missed no event
 /// because of them.
 #[derive(Clone, Debug, Default)]
 pub struct Open {

@@ -64,7 +64,8 @@ impl Packed {
     }
 }
 
-/// The largest body that fits into a kilobyte together with the rest of a delivery that succeeds immediately.
+/// The largest body that fits into a kilobyte together with the other attributes of a delivery that succeeds
+/// immediately.
 const SMALL: usize = 640;
 
 /// The largest body: SQS accepts events up to 1 MiB.

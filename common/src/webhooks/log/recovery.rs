@@ -2,7 +2,7 @@
 //!
 //! A recovery is an item with its progress, which is stored after every page. A page is safe to repeat, since only
 //! deliveries that are still failed or held are resent; after a crash, `resent` omits the deliveries of the page that
-//! was not stored. Failed tests are left alone. Calls may join a recovery until it has begun.
+//! was not stored. Failed tests are not resent. Calls may join a recovery until it has begun.
 //!
 //! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item on
 //! condition that it is unchanged, so that concurrent calls notice each other's recoveries.
@@ -121,7 +121,7 @@ impl Log {
             };
             match transaction.first_refused(&self.dynamodb).await? {
                 None => Ok(Break(recovery.id)),
-                // The same call was made concurrently and was faster. The caller looks for its answer.
+                // The same call was made concurrently and was faster. The caller looks for its response.
                 Some(0) if call.is_some() => Err(Error::Busy),
                 // A concurrent call was faster, or the recovery has begun.
                 Some(_) => Ok(Continue(())),
@@ -154,7 +154,7 @@ impl Log {
         transaction.put_if(&self.table, last, is_latest).put(&self.table, added)
     }
 
-    /// Stores the wider time of a recovery, if it still waits and no other call has widened it further.
+    /// Extends the period of a recovery, if it is still waiting and no other call has extended it further.
     fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
         let [since, until] = [recovery.since, recovery.until].map(|time| number(time.as_millisecond()));
         let is_wider = SINCE.is_at_least(since.clone()).and(UNTIL.is_at_most(until.clone()));
@@ -276,7 +276,7 @@ impl Log {
         Ok((resent, Ok(())))
     }
 
-    /// Closes a recovery to further calls, and reads its final time. A deleted recovery counts as done.
+    /// Closes a recovery to further calls, and reads its final period. A deleted recovery counts as done.
     async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.update(key).set(BEGUN, boolean(true)).only_if(DELIVERY.exists());

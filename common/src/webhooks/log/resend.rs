@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Log {
-    /// Makes a delivery of any status pending again, with the whole schedule ahead and the first attempt due at `due`.
+    /// Makes a delivery of any status pending again, with a full schedule ahead and the first attempt due at `due`.
     /// Returns its new state. It gets a due row, but the caller sends its message. A recovery resends only failed and
     /// held deliveries.
     ///
@@ -40,7 +40,7 @@ impl Log {
             let (before, payload) = self.visible(tenant, id, now).await?;
             let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
             if is_done && once.is_none() {
-                // The answer to this very write was lost.
+                // The response to this write was lost.
                 return Ok(Break(before));
             }
             if trigger == Trigger::Recovery && !matches!(before.status, Status::Failed | Status::Held) {
@@ -66,7 +66,8 @@ impl Log {
         .await
     }
 
-    /// Makes a delivery pending again, unless an attempt or another resend came first. The state loses a moved payload.
+    /// Makes a delivery pending again, unless an attempt or another resend has changed it first. The state loses a
+    /// moved payload.
     async fn reopen(
         &self,
         tenant: &TenantId,

@@ -163,7 +163,7 @@ impl Log {
         let is_filtered = filter.is_beyond_the_index();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
         let parts = shards.iter().map(|shard| (*shard, false));
-        // Failed tests have a partition of their own, in the shard of all tests.
+        // Failed tests have a separate partition, in the shard of all tests.
         let tests = shards.iter().filter(|shard| shard.number == 0 && filter.status == Some(Status::Failed));
         let parts = parts.chain(tests.map(|shard| (*shard, true))).collect::<Vec<_>>();
         let read = stream::iter(parts).map(async |(shard, is_of_tests)| {
@@ -181,7 +181,7 @@ impl Log {
         let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
         let found = ids.found.into_iter().filter(|id| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id));
         let known = self.known(tenant, &found.collect::<Vec<_>>()).await?;
-        // The index lags behind the table, so the status is checked as well.
+        // The index lags, so the status is checked as well.
         let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
         Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
@@ -274,7 +274,8 @@ fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges the stretches of several shards, newest first, as far as all shards were read, and at most `most`.
+/// Merges the stretches of several shards, newest first, up to the point to which all shards were read, and at most
+/// `most`.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
     // After this point, some shard has not been read yet.
     let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
@@ -336,7 +337,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any contents of the shards and any filter, the pages together are the whole list.
+        /// For any contents of the shards and any filter, the pages together form the complete list.
         #[test]
         fn the_pages_are_the_list_without_gaps_or_repetitions(
             moments in prop::collection::btree_set(0..1000_u16, 0..200),

@@ -44,7 +44,7 @@ pub const CHANGED_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
 /// The number of earlier attempts that are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON
-/// inside a JSON string. There, a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3 KiB.
+/// inside a JSON string. In it, a payload of 1 MiB becomes up to 4 MiB, and an attempt up to 7.3 KiB.
 const MAX_ATTEMPTS: usize = 200;
 
 /// The first state of a delivery that did not succeed immediately.
@@ -91,7 +91,7 @@ impl Log {
     }
 
     /// Stores the first states of deliveries. Returns the results in the same order. It is an error if there is a state
-    /// already: another process handles the same event, or the answer to this very write was lost. A given payload is
+    /// already: another process handles the same event, or the response to this write was lost. A given payload is
     /// stored with the state, which is then the only item of a delivery that is held immediately.
     ///
     /// [`Error::Busy`] means that the partition, or the table, was throttled.
@@ -141,7 +141,7 @@ impl Log {
                 })
             }
         });
-        // Without an answer, no state is known to be stored.
+        // Without a response, it is unknown whether any state was stored.
         begun.chain(iter::repeat_with(|| Err(unwritten()))).take(batch.len()).collect()
     }
 
@@ -156,8 +156,8 @@ impl Log {
         transaction.put_new(&self.table, DELIVERY, self.state(tenant, delivery, now))
     }
 
-    /// Changes the state from `before` to `after`. Returns `false` if the state is no longer `before`, because another
-    /// attempt or a resend came first. A delivery that succeeded becomes `delivered` in any case.
+    /// Changes the state from `before` to `after`. Returns `false` if the state is no longer `before`, because of
+    /// another attempt or a resend. A delivery that succeeded becomes `delivered` in any case.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
         let mut update = self.attempted(tenant, after);
         if after.status == Status::Delivered {
@@ -213,8 +213,8 @@ impl Log {
     /// The states of these attempts' deliveries, of any tenants, without duplicates. Deliveries that the log does not
     /// contain are omitted. Each result has its own error: [`Error::Busy`] means that another try may read it.
     ///
-    /// The reads are eventually consistent, and so may be a second old: the sweep checks deliveries of a quarter of an
-    /// hour ago, and such a read takes half the units.
+    /// The reads are eventually consistent, at half the cost, and may be a second old: the sweep checks deliveries of a
+    /// quarter of an hour ago.
     pub async fn states(&self, due: Vec<DueRow>) -> Vec<(DueRow, Result<Delivery>)> {
         let key = |row: &DueRow| [shard_key(&row.attempt.tenant, row.attempt.id.shard()), row.attempt.id.moment()];
         let different: BTreeMap<_, _> = due.into_iter().map(|row| (key(&row), row)).collect();

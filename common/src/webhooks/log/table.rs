@@ -95,7 +95,7 @@ impl<T> Unwritten<T> {
 
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
-/// The time for which items outlive the retention, so that a resend on the last day still has its whole schedule.
+/// The time for which items outlive the retention, so that a resend on the last day still has its full schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 

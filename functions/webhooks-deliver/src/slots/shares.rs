@@ -1,4 +1,4 @@
-//! Shares: decide whose turn it is, from the slots and places in use. Nothing here waits or has side effects.
+//! Shares: decide whose turn it is, from the slots and places in use. None of this code waits or has side effects.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -13,14 +13,14 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// The width of a lane after its first answer, and of a slow receiver's lane: the number of records in a batch.
+/// The width of a lane after its first response, and of a slow receiver's lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
-/// The number of concurrent attempts to a hanging receiver. More hardly saves invocation time; with fewer, deliveries
-/// pile up.
+/// The number of concurrent attempts to a hanging receiver. A higher number saves little invocation time; with a lower
+/// one, deliveries pile up.
 pub(super) const HANGING: usize = 4;
-/// The time that an attempt that must be short waits for a receiver that does not answer.
+/// The maximum time for which a short attempt waits for a receiver that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
-/// The number of a tenant's attempts that may wait for a slot (their invocations wait too): those of two batches.
+/// The maximum number of a tenant's attempts that wait for a slot, as do their invocations: two batches.
 const PATIENT: usize = 20;
 /// The number of batches of a queue that a process handles concurrently: one on Lambda, this many in the local runner.
 const BATCHES: usize = 32;
@@ -30,7 +30,7 @@ const LANES: usize = 10_000;
 const PLACES: usize = 4;
 const MOST_PLACES: usize = 800;
 
-/// The attempts to a receiver that share its width: those of one queue.
+/// The attempts at a receiver that share its width: all attempts from one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub(crate) key: Key,
@@ -44,7 +44,7 @@ pub(super) enum Share {
     Half,
 }
 
-/// The answer to a request for a probe.
+/// The response to a request for a probe.
 pub(super) enum Probe {
     Given(Share),
     /// All slots are taken. The attempt waits for its turn, since the receiver would otherwise never be tried.
@@ -120,7 +120,7 @@ struct LaneState<W> {
     in_progress: usize,
     width: usize,
     share: Share,
-    /// The time of the receiver's last quick answer, or else of the start of its first attempt.
+    /// The time of the receiver's last quick response, or else of the start of its first attempt.
     answered_at: Instant,
     waiting: VecDeque<W>,
 }
@@ -142,9 +142,9 @@ impl TenantState {
 }
 
 impl Lane {
-    /// The initial width in a process with `total` slots. If attempts must be short, a first attempt goes ahead alone:
-    /// a slow receiver then gets that delivery twice, and no other. Many new origins of callbacks may hang, and the
-    /// others wait for them, so their shared lane is wider. Trials are made one by one.
+    /// The initial width in a process with `total` slots. If attempts must be short, a first attempt is made alone: a
+    /// slow receiver then gets only that delivery twice. Many new origins of callbacks may hang, and the others wait
+    /// for them, so their shared lane is wider. Trials are made one by one.
     fn first_width(self, total: usize) -> usize {
         match self.queue {
             Queue::Shared => 1,
@@ -223,7 +223,8 @@ impl<W> State<W> {
         }
     }
 
-    /// Widens a lane after a success. A lane that is not half full has not shown that its receiver handles more.
+    /// Widens a lane after a success. A lane that is less than half full has not shown that its receiver can handle
+    /// more.
     pub(super) fn widen(&mut self, lane: Lane) {
         let total = self.total;
         let (first, known) = self.answered(lane);
@@ -232,13 +233,13 @@ impl<W> State<W> {
         }
     }
 
-    /// Halves a lane after a quick error, down to the width of a lane after its first answer.
+    /// Halves a lane after a quick error, down to the width of a lane after its first response.
     pub(super) fn halve(&mut self, lane: Lane) {
         let (first, known) = self.answered(lane);
         known.width = (known.width / 2).max(first);
     }
 
-    /// Notes a quick answer. Returns the width of the lane after its first one, and its state.
+    /// Records a quick response. Returns the width of the lane after its first one, and its state.
     fn answered(&mut self, lane: Lane) -> (usize, &mut LaneState<W>) {
         let first = if lane.queue == Queue::Shared { NEW.min(self.total) } else { lane.first_width(self.total) };
         let known = self.lane(lane);
@@ -279,7 +280,7 @@ impl<W> State<W> {
         self.lanes.get(&lane).is_some_and(|known| known.in_progress >= known.width)
     }
 
-    /// Whether the receiver or the tenant has reached its share, even if others leave slots free.
+    /// Whether the receiver or the tenant has reached its share, even if slots are free.
     fn has_its_share(&self, lane: Lane) -> bool {
         let tenant = self.tenants.get(&lane.key.tenant);
         let taken = tenant.map_or_else(Taken::default, |tenant| tenant.taken(self.share(lane)));
@@ -292,7 +293,7 @@ impl<W> State<W> {
     }
 
     /// The number of places left for attempts of this queue. Slow receivers together get half of all places, and
-    /// hanging receivers as many as there are slots.
+    /// hanging receivers no more than there are slots.
     fn left(&self, queue: Queue) -> usize {
         let most = match queue {
             Queue::Shared => return self.places,
@@ -302,7 +303,7 @@ impl<W> State<W> {
         most.saturating_sub(self.apart.of(queue))
     }
 
-    /// Gives an attempt of the tenant permission to wait, if few others have it.
+    /// Gives an attempt of the tenant permission to wait, if only a few others have it.
     pub(super) fn begin_wait(&mut self, tenant: u64) -> bool {
         let tenant = self.tenants.entry(tenant).or_default();
         let may_wait = tenant.patient < PATIENT;
@@ -325,7 +326,7 @@ impl<W> State<W> {
         (since.elapsed() >= PATIENCE && self.is_full(lane)) || (began.elapsed() >= SOON && self.has_its_share(lane))
     }
 
-    /// Whether there is a slot and a place that the lane may take now.
+    /// Whether the lane may take a slot and a place now.
     fn is_free(&self, lane: Lane) -> bool {
         let has_slot = self.slots > 0 && (self.share(lane) == Share::Any || self.half < self.total.div_ceil(2));
         has_slot && self.places > 0 && self.left(lane.queue) > 0 && !self.has_its_share(lane)
