@@ -1,4 +1,4 @@
-//! Addresses as people type them: a port, a host with a port, or a URL.
+//! Addresses that people type: a port, a host with a port, or a URL.
 
 use url::{Host, Url};
 

@@ -70,7 +70,7 @@ pub(crate) struct Waiting {
     pub(crate) secret: Secret,
 }
 
-/// A set of credentials, for the list of them.
+/// A set of credentials, as listed.
 pub(crate) struct Known<'a> {
     pub(crate) profile: Option<&'a str>,
     pub(crate) api: &'a str,

@@ -53,7 +53,7 @@ pub(crate) struct Missing {
     pub(crate) why: Unanswered,
     /// Whether no program listens at the address.
     pub(crate) is_refused: bool,
-    /// The cause in words.
+    /// The cause, in words.
     pub(crate) cause: String,
 }
 
@@ -156,7 +156,7 @@ impl Http {
         Ok(Answer { status, retry_after: retry_after(headers), date: date(headers), body })
     }
 
-    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete or exceeds the limit. Of
+    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete or exceeds the limit. For
     /// other responses, the beginning is kept.
     pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<Posted, Missing> {
         let mut response = self.begin(request, timeout).await?;

@@ -56,7 +56,7 @@ impl Shortener {
     }
 
     pub(crate) fn short(&self, id: &str) -> String {
-        // A dash at the end would look like a cut word.
+        // A dash at the end would look like a truncated word.
         shown(id.chars().take(self.length).collect::<String>().trim_end_matches('-'))
     }
 

@@ -47,7 +47,7 @@ impl Column {
         Self { rank: Some(rank), ..self }
     }
 
-    /// The cell in this width.
+    /// The cell, fitted to this width.
     fn fitted(&self, cell: &str, width: usize) -> String {
         let without_scheme = cell.split_once("://").map_or(cell, |(_, rest)| rest);
         let is_shortened = self.content == Content::Url && width_of(cell) > width;

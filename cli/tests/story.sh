@@ -3,7 +3,7 @@ field() { python3 -c 'import json, sys
 value = json.load(sys.stdin)
 for name in sys.argv[1].split("."): value = value[int(name) if name.isdigit() else name]
 print(value)' "$1"; }
-# Repeats a command until its output has a word.
+# Repeats a command until its output contains a word.
 until_it_says() {
   local wanted=$1; shift
   for _ in $(seq 100); do if "$@" | grep -q -- "$wanted"; then return; fi; sleep 0.1; done

@@ -58,7 +58,7 @@ impl FromStr for BaseUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| error.to_string())?;
-        // A wildcard would be a host name here, but any host in the CORS settings of API Gateway.
+        // A wildcard would be read as a host name here, but as any host in the CORS settings of API Gateway.
         let bare = matches!(url.scheme(), "http" | "https")
             && url.path() == "/"
             && url.query().is_none()

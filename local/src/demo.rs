@@ -331,7 +331,7 @@ fn find_link<'a>(email: &'a str, api: &str) -> Option<&'a str> {
     email.split_whitespace().find(|word| word.starts_with(api))
 }
 
-#[expect(clippy::print_stdout, reason = "the demo prints its story")]
+#[expect(clippy::print_stdout, reason = "the demo prints its output")]
 fn say(text: &str) {
     println!("{text}");
 }

@@ -7,8 +7,8 @@
 //!
 //! A process that finds the owner of the demo tenant creates nothing. The endpoints keep their URLs, so the same
 //! `--inbox` port must be used with `.local/`. If the process is killed while it creates the tenant, the tenant stays
-//! incomplete. `GET /demo` signs in through the API's own route, leads to `/console`, and refuses a browser sent there
-//! by another site. No deployed function has it.
+//! incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and refuses a browser sent
+//! there by another site. No deployed function has it.
 
 mod api;
 mod catch;

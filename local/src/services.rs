@@ -48,7 +48,7 @@ pub fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> R
         let mut request = properties.clone();
         if let Some(members) = request.as_object_mut() {
             members.insert("TableName".to_owned(), json!(name));
-            // Tables may be deleted freely here.
+            // These tables may be deleted freely.
             members.remove("DeletionProtectionEnabled");
         }
         // The properties have the names and structure of a CreateTable request.

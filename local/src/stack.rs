@@ -47,8 +47,8 @@ pub struct Options {
     pub data: Data,
     /// The ports to listen on.
     pub ports: Ports,
-    /// Environment variables that override the values from the template and from Lambda. A function for which neither
-    /// sets a variable does not get it. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
+    /// Environment variables that override the values from the template and from Lambda. A function does not get a
+    /// variable that neither sets for it. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
     pub env: HashMap<String, String>,
     /// Whether to poll the queues and to run the schedules. If not, messages stay in a queue until [`Stack::poll`] is
     /// called, and scheduled functions run only when they are invoked.
@@ -262,9 +262,8 @@ impl Stack {
     /// Polls a queue once: receives a batch, passes it to the queue's function, and deletes the records that succeeded.
     /// Waits up to a second for a first record. Returns the number of records received.
     ///
-    /// # Errors
-    /// No function reads this queue, or the queue cannot be read. A failing function is not an error here: as with
-    /// Lambda, its records stay in the queue.
+    /// # Errors No function reads this queue, or the queue cannot be read. The failure of a function is not an error of
+    /// this call: as with Lambda, its records stay in the queue.
     pub async fn poll(&self, queue: &str) -> Result<usize> {
         self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
     }

@@ -23,7 +23,7 @@ const SEEDS: u64 = 30;
 /// The duration of a lease: `LeaseTime` of the template.
 const LEASE: Time = Duration::from_secs(60);
 
-/// The clients' knowledge.
+/// The state of the clients.
 #[derive(Default)]
 struct Book {
     taken: Vec<Taken>,

@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) calls_of: BTreeMap<String, usize>,
 }
 
-/// The knowledge of the tenants: their endpoints, and the responses to their calls.
+/// The tenants' view of the service: their endpoints, and the responses to their calls.
 pub(crate) struct Known {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) resends: Vec<Resend>,

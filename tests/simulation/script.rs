@@ -92,7 +92,7 @@ pub(crate) enum Manner {
     Answers(u16, u64, Option<u64>),
     /// Answers 200, each time after 20 to 80 milliseconds.
     Prompt,
-    /// Accepts this many requests without a response, then answers this many others as `Prompt`, and so on.
+    /// Alternately accepts this many requests without a response and answers this many as `Prompt`.
     Alternates(usize, usize),
     /// Answers 200, but every second request with 500.
     Flaps,

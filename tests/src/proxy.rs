@@ -88,7 +88,7 @@ enum Fate {
 }
 
 impl CutOff {
-    /// Of the next calls, those with these numbers fail. The first of them may take effect.
+    /// Makes the calls with these numbers fail, counted from now. The first of them may take effect.
     pub fn fail(&self, calls: Range<u64>, takes_effect: bool) {
         *self.failing() = Failing { calls: 0, fails: calls, takes_effect };
     }

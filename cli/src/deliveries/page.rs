@@ -23,7 +23,7 @@ pub(super) const PAGE: usize = 100;
 /// The endpoint of a delivery to the callback of a job.
 pub(super) const CALLBACK: &str = "(callback)";
 
-/// The columns of the list, with this title of the last one.
+/// The columns of the list, with this title for the last one.
 pub(super) fn columns(when: &'static str) -> [Column; 7] {
     [
         Column::new("ID"),

@@ -1,4 +1,4 @@
-//! The result of an event: its post, and the settlement made of it.
+//! The result of an event: its post, and the settlement that reports it.
 
 use api::deliveries::{LeasedDelivery, Settlement};
 

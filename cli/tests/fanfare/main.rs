@@ -1,4 +1,4 @@
-//! The client as people and scripts use it, against the real service.
+//! The client, used by people and scripts against the real service.
 
 #![expect(
     clippy::expect_used,

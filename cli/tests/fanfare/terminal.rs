@@ -47,7 +47,7 @@ impl Terminal {
         let shown = screen.clone();
         let reader = std::thread::spawn(move || {
             let mut part = [0; 4096];
-            // The end of the last process is an error here.
+            // The end of the last process is reported as an error.
             while let Ok(count @ 1..) = source.read(&mut part) {
                 shown.lock().unwrap_or_else(PoisonError::into_inner).extend(&part[..count]);
             }
@@ -81,7 +81,7 @@ impl Terminal {
     }
 }
 
-/// Runs a command on a terminal. Each response is typed once its question is shown.
+/// Runs a command on a terminal. Types each answer once its prompt is shown.
 async fn on(
     machine: &Machine,
     columns: u16,

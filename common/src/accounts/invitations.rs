@@ -164,7 +164,8 @@ impl Invitations {
         Ok(listed)
     }
 
-    /// Cancels an invitation to `organization`. Of a concurrent cancellation and acceptance, one succeeds.
+    /// Cancels an invitation to `organization`. If an invitation is canceled and accepted concurrently, one of the two
+    /// succeeds.
     ///
     /// # Errors
     /// The organization has no such invitation, or it was accepted; or a call fails.
@@ -287,7 +288,7 @@ impl Invitations {
     }
 
     /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted, in
-    /// one transaction. Of two concurrent calls, one succeeds.
+    /// one transaction. Only one of two concurrent calls succeeds.
     async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark =
             self.change_status(invitation.id, ACCEPTED).set(USER_ID, text(new.user.id)).set(ACCEPTED_AT, text(now));

@@ -96,12 +96,12 @@ impl PasswordResets {
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, uses up this token and all earlier ones, and marks the email as verified, because the
-    /// token proves access to the mailbox. Of concurrent resets, one succeeds. The user is notified by email.
+    /// token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
+    /// email.
     ///
     /// A concurrent change of the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
     ///
-    /// # Errors
-    /// Another reset came first, or the token has expired: [`Error::InvalidToken`]; or the write fails.
+    /// # Errors Another reset preceded it, or the token has expired: [`Error::InvalidToken`]; or the write fails.
     pub async fn reset(
         &self,
         user: &User,

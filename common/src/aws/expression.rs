@@ -1,7 +1,7 @@
-//! Expressions of DynamoDB, made of attributes and values: conditions, updates and projections.
+//! DynamoDB expressions, composed of attributes and values: conditions, updates and projections.
 //!
-//! Attributes and values have different types, and an expression gets its placeholders last. So it contains neither a
-//! reserved word nor a value, and an attribute that no store declares does not compile.
+//! Attributes and values have different types, and an expression gets its placeholders last. So the expression contains
+//! neither a reserved word nor a value, and an attribute that no store declares does not compile.
 
 use std::{collections::HashMap, error::Error as StdError, fmt, mem};
 
@@ -90,7 +90,7 @@ impl Attribute {
         Expression::new(format!("begins_with({self}, ?)"), [prefix])
     }
 
-    /// The size is in bytes. A missing attribute is not larger.
+    /// The size is in bytes. The condition does not hold for a missing attribute.
     pub(crate) fn is_larger_than(self, size: AttributeValue) -> Condition {
         Expression::new(format!("size({self}) > ?"), [size])
     }

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads twice each number, and records the requested keys.
+    /// Reads the double of each number, and records the requested keys.
     async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> Found<u8, u8> {
         calls.borrow_mut().push(keys.clone());
         yield_now().await;

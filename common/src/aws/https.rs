@@ -41,7 +41,7 @@ impl Https {
 }
 
 impl HttpClient for Https {
-    /// Uses the settings of the first call: all clients here have the same, see `clients`.
+    /// Uses the settings of the first call, because all clients have the same settings (see `clients`).
     fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         let connector = self.connector.get_or_init(|| {
             let pool = Pool::new(settings, self.has_tls).map_err(|error| error.to_string())?;

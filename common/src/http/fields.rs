@@ -96,7 +96,7 @@ impl Fields {
         }
     }
 
-    /// Reads a required text that may also be the only element of an array, because some clients send an array here.
+    /// Reads a required text that may also be the only element of an array, because some clients send an array.
     ///
     /// # Errors
     /// It is missing, neither a string nor an array of one, or `parse` rejects it.

@@ -1,4 +1,4 @@
-//! The domain's values in the API: their text forms, and the responses made of them.
+//! The domain's values in the API: their text forms, and the responses that contain them.
 
 use std::borrow::Cow;
 

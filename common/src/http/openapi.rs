@@ -150,7 +150,7 @@ fn idempotency_key() -> Value {
     })
 }
 
-/// The words of the path, such as `webhooksCreate`, with the method if paths alone are not unique, such as
+/// The parts of the path, such as `webhooksCreate`, with the method if paths alone are not unique, such as
 /// `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` separates pages from routes of the same name under
 /// `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {

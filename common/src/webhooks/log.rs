@@ -4,8 +4,8 @@
 //!
 //! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`.
 //!   The deliveries of a destination sort by time. All undelivered states are also in a sparse index by status, so that
-//!   a search need not read the delivered ones. A delivery that succeeds or is held immediately consists of this item
-//!   alone, with its payload.
+//!   a search does not have to read the delivered ones. A delivery that succeeds or is held immediately consists of
+//!   this item alone, with its payload.
 //! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`.
 //!   Each update costs a write unit per kilobyte of the item, so the state is kept small: it contains a payload of at
 //!   most 512 bytes, and earlier attempts move to other items when it reaches a kilobyte. Bodies over 640 bytes are

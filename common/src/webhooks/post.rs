@@ -514,7 +514,7 @@ mod tests {
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// The reason for which an attempt fails, and its detail.
+    /// The reason why an attempt fails, and its detail.
     async fn why(client: &Client, url: &str) -> (&'static str, String) {
         let posted = try_to_post(client, url).await.expect("there are descriptors");
         let Outcome::Failed(failure) = posted.outcome else { return ("delivered", String::new()) };

@@ -33,8 +33,8 @@ pub(crate) struct Held {
     pub(crate) until: Timestamp,
 }
 
-/// The email that an endpoint is failing, has been disabled, or works again. It contains only the origin of the URL, since
-/// the path or the query may be a credential.
+/// The email about an endpoint that is failing, has been disabled, or works again. It contains only the origin of the
+/// URL, since the path or the query may be a credential.
 pub(crate) fn about(
     base: &BaseUrl,
     organization: &Name,

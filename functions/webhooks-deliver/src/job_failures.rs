@@ -52,7 +52,7 @@ impl Notes {
             return Vec::new();
         }
         let now = Timestamp::now();
-        // Boxed, since hardly any batch has failures.
+        // Boxed, since few batches have failures.
         let noted = groups(failed).into_iter().map(|group| Box::pin(self.note_group(group, now)));
         all(noted).await.into_iter().flatten().collect()
     }

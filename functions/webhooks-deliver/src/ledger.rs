@@ -4,7 +4,7 @@
 //!
 //! 1. In batched writes: the row of a delivery that succeeded immediately; for the others their due row, and their
 //!    payload or, later, attempts that no longer fit into the state.
-//! 2. The states of those others, each on condition that no other attempt came first.
+//! 2. The states of those others, each on condition that no other attempt was first.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
 //! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the
@@ -98,7 +98,7 @@ impl Ledger {
         stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    /// Stores ended attempts, in the order that the module describes.
+    /// Stores completed attempts, in the order described above.
     async fn store(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let mut entries = self.open(ended, now);

@@ -27,7 +27,7 @@ use crate::{
 const MOST: usize = 10_000;
 /// New origins of a tenant's callbacks count as hanging once slow origins exceed good origins by this number.
 const DOUBTS: u32 = 3;
-/// The upper bound of doubts. This many good origins make up for any number of slow origins.
+/// The maximum number of doubts. This many good origins make up for any number of slow origins.
 const MOST_DOUBTS: u32 = 20;
 
 /// The destination of a tenant's deliveries: an endpoint, or an origin of its callbacks. Colliding hashes share state.

@@ -4,9 +4,9 @@
 //! attempt that only waits for its response needs just a socket and a few kilobytes: after 20 ms it returns the slot
 //! and keeps its place. There are four times as many places as slots, 800 at most.
 //!
-//! If slots or places are scarce, the next goes to the tenant that has the fewest, and to the lane of that tenant with
-//! the fewest. A tenant never gets more than it leaves to others. Receivers not known to be good have at most half of
-//! the slots; slow receivers have at most half of the places, and hanging ones no more places than there are slots.
+//! If slots or places are scarce, the tenant with the fewest gets the next one, in its lane with the fewest. A tenant
+//! never gets more than it leaves to others. Receivers not known to be good have at most half of the slots; slow
+//! receivers have at most half of the places, and hanging ones no more places than there are slots.
 //!
 //! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: it begins
 //! with one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens it by one, as slow

@@ -17,7 +17,7 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
-/// A clock that starts at `at` and runs on.
+/// A running clock that starts at `at`.
 pub(super) fn clock(at: Timestamp) -> Ambient {
     let (at, begun) = (SystemTime::from(at), Instant::now());
     Ambient::at(Arc::new(move || at + begun.elapsed()))

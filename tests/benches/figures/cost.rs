@@ -56,7 +56,7 @@ struct Invocation {
     log_bytes: f64,
 }
 
-/// The work for one event: its invocations, and the calls outside of them.
+/// The work for one event: its invocations, and the calls made elsewhere.
 pub(crate) struct Way {
     invocations: Vec<Invocation>,
     /// Requests to SQS of the producer, and of `deliveries-wake`.

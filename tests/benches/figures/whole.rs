@@ -51,8 +51,8 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     rows.into_iter().for_each(|row| table.push(row));
 }
 
-/// Sends `events` with this name to a new process. Returns the rate at which the receiver got them, from the first send
-/// on, and the process's CPU time for a thousand of them, until its queue is empty.
+/// Sends `events` with this name to a new process. Returns the rate at which the receiver got them, starting at the
+/// first send, and the process's CPU time for a thousand of them, until its queue is empty.
 async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f64, f64) {
     let receiver = Counter::answering(answer).await;
     // Retries wait for five minutes, so only first attempts are counted.

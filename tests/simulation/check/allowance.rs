@@ -31,8 +31,8 @@ pub(super) struct Allowance {
     pub(super) prompt: Duration,
     /// The maximum wait of the first attempt at a healthy receiver, regardless of other receivers. Limits "In time".
     pub(super) beside_bad: Duration,
-    /// Attempts at a receiver that takes this many milliseconds may be postponed, so that others need not wait for it. Limits "In
-    /// time".
+    /// Attempts at a receiver that takes this many milliseconds may be postponed, so that others do not have to wait
+    /// for it. Limits "In time".
     pub(super) slow: u64,
     /// The duration of an attempt that is cut off, in a shared queue or in that of slow receivers. Limits "At least
     /// once".
@@ -46,7 +46,7 @@ pub(super) struct Allowance {
     pub(super) faults: usize,
     /// The number of repetitions that faults can cause. Limits "At least once".
     pub(super) repeating: usize,
-    /// The number of faults that can cause one only if another attempt follows. Limits "At least once".
+    /// The number of faults that can cause a repetition only if another attempt follows. Limits "At least once".
     pub(super) harmless: usize,
     /// Whether no fault makes a process repeat or forget something. Otherwise, limits "The log tells the truth" and "In
     /// time".

@@ -164,7 +164,7 @@ impl Check<'_> {
         misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
     }
 
-    /// 4. At least once: more often only after a fault.
+    /// 4. At least once, and more often only after a fault.
     pub(super) fn at_least_once(&mut self) {
         let mut wrong = Vec::new();
         for logged in &self.logged {

@@ -169,7 +169,7 @@ impl FromStr for DestinationId {
 
 impl WebhookId {
     /// The id of an event's delivery: 128 bits of a hash over the tenant, the job, the event, and the endpoint's id or
-    /// the callback's URL. Each part is prefixed with its length, so that different parts never join to the same text.
+    /// the callback's URL. Each part is prefixed with its length, so that different parts never form the same text.
     #[must_use]
     pub fn of(tenant: &TenantId, job: &str, event: &str, destination: &str) -> Self {
         let mut hash = Sha256::new();

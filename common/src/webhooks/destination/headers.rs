@@ -88,7 +88,7 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Masks the values in the beginning of a receiver's response: every word of a value that is at least as long as
+    /// Masks the values in the beginning of a receiver's response: each word of a value, if it is at least as long as
     /// the mask. Shorter words are not secrets, and would match everywhere.
     #[must_use]
     pub fn mask(&self, answer: String) -> String {

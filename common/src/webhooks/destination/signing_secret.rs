@@ -119,7 +119,7 @@ fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     }
     let mut symbols = symbols.chars();
     if length % 4 == 1 {
-        // Of a surrogate pair, only the second half is dropped; the first is not base64.
+        // Only the second half of a surrogate pair is dropped; the first is not base64.
         symbols.next_back().filter(|last| last.len_utf16() == 1)?;
     }
     decode(symbols.as_str())

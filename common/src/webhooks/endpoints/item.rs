@@ -32,6 +32,7 @@ attributes! { pub(super)
 
 attributes! { pub(in crate::webhooks)
     NOTICE = "notice", NOTICE_AT = "notice_at", NOTICE_TRIES = "notice_tries", MAILED_AT = "mailed_at",
-    // The start of the failure of which the tenant was last notified. Removed with the email that it works again.
+    // The start of the failure of which the tenant was last notified. Removed when the email about its recovery is
+    // sent.
     TOLD_SINCE = "told_since",
 }

@@ -81,7 +81,7 @@ const INDEX: &str = "by-notice";
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first try and the second. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The minimum time between two emails that an endpoint is failing, since it may keep failing and recovering.
+/// The minimum time between two emails about the failure of an endpoint, which may keep failing and recovering.
 const APART: Duration = Duration::from_secs(60 * 60);
 
 /// The time between a notice becoming pending and its next try, after `tries` tries.
@@ -172,8 +172,8 @@ impl Endpoints {
         Ok(update.send(&self.dynamodb, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
-    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if one was. The email
-    /// that an endpoint works again does not delay the next one that it is failing.
+    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if one was. The
+    /// email about a recovery does not delay the next one about a failure.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
         let mailed_at = mailed_at.filter(|_| !notice.is_recovery());
         self.if_unchanged(tenant, notice)

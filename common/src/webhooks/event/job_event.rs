@@ -96,7 +96,7 @@ impl JobEvent {
     /// The message is not a job event. The error repeats none of its text.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
         let message = Message(serde_json::from_str(text).map_err(|error| {
-            // Of an object, only the syntax is checked.
+            // Objects are only checked for syntax.
             if error.is_data() { Malformed("the message is not a JSON object".to_owned()) } else { malformed(error) }
         })?);
         let event = message.required("event")?;

@@ -44,8 +44,8 @@ pub(super) const PREFIX: &str = "#failing#";
 /// The attributes with the newest failures, newest first.
 pub(super) const NEWEST: [Attribute; 3] = [Attribute("newest_1"), Attribute("newest_2"), Attribute("newest_3")];
 attributes! { pub(super)
-    // The attribute of a failure whose event arrived repeatedly. It may equal one of the others, so it does not move
-    // them.
+    // The attribute of a failure whose event arrived repeatedly. It may be equal to one of the others, so it does not
+    // replace them.
     AGAIN = "again",
     WORKFLOW = "workflow", FAILED = "failed", MORE = "more", TOLD = "told", TOLD_UNTIL = "told_until",
     WRITES = "writes",

@@ -46,7 +46,7 @@ pub struct Statistics {
     pub open_since: Option<Timestamp>,
     /// The deliveries that needed more than one attempt, by hour, of those read with [`Bound::Details`].
     pub retried: BTreeMap<Timestamp, u32>,
-    /// The durations of their last attempts in milliseconds, likewise.
+    /// The durations of their last attempts, in milliseconds.
     pub durations: Vec<u32>,
 }
 
@@ -57,7 +57,7 @@ pub enum Bound {
     Deliveries(usize),
     /// This many deliveries, with the number and the time of their attempts.
     Details(usize),
-    /// This many pages, each of a thousand deliveries or a megabyte.
+    /// This many pages of a thousand deliveries or a megabyte each.
     Pages(usize),
 }
 

@@ -231,7 +231,8 @@ impl Log {
         }))
     }
 
-    /// Stores the progress of `sweeper`. At its end, the lease is released, so that the next sweep need not wait.
+    /// Stores the progress of `sweeper`. At its end, the lease is released, so that the next sweep does not have to
+    /// wait.
     pub async fn save_sweep(&self, sweeper: Sweeper, sweep: Sweep, is_over: bool) -> Result<()> {
         self.update(sweeper.key())
             .set(WOKEN, number(sweep.woken.0))

@@ -227,7 +227,7 @@ impl Backlog {
         self.oldest.map(|id| Timestamp::from_millisecond(id.at.get()))
     }
 
-    /// The number as people read it: `3`, or `10,000 or more`.
+    /// The number for display: `3`, or `10,000 or more`.
     #[must_use]
     pub fn number(&self) -> String {
         let digits = self.count.to_string();

@@ -121,7 +121,7 @@ impl Log {
         let range = self.range(filter, cursor, now);
         let page = match filter.status {
             None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
-            // The index has all other deliveries, so delivered ones need not be read.
+            // The index has all other deliveries, so delivered ones do not have to be read.
             Some(_) => self.search_index(tenant, shards, filter, &range, limit).await?,
         };
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })

@@ -163,7 +163,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let response = Arc::clone(&stream.meter);
-        // Clients in use accept these headers, so servers send them, and hardly any of them matters for a delivery.
+        // Clients in use accept these headers, so servers send them, and few of them matter for a delivery.
         let mut builder = http1::Builder::new();
         builder.max_headers(MAX_HEADERS).allow_spaces_after_header_name_in_responses(true);
         builder.allow_obsolete_multiline_headers_in_responses(true).ignore_invalid_headers_in_responses(true);
@@ -199,7 +199,7 @@ impl Connection {
         self.response.is_full()
     }
 
-    /// Whether more was received than the limit.
+    /// Whether the receiver sent more than the limit.
     pub(super) fn is_spent(&self) -> bool {
         self.response.is_spent() || self.wire.is_spent()
     }

@@ -47,7 +47,7 @@ const STATUSES: [(&str, &str); 6] = [
     ("ended", "Ended"),
 ];
 
-/// The form with the search. It keeps the status and the range, which links change.
+/// The form with the search. It keeps the status and the range, which are changed by links.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), short(endpoint.name()))).collect();
     let mut all: Vec<(&str, &str)> = vec![("", "All")];

@@ -385,7 +385,7 @@ impl<W> State<W> {
         }
     }
 
-    /// Gives a free slot to the attempt whose turn it is, if there are both.
+    /// Gives a free slot, if there is one, to the next attempt, if there is one.
     pub(super) fn next(&mut self, is_waiting: impl Fn(&W) -> bool) -> Option<(Lane, Share, W)> {
         while self.slots > 0 && self.places > 0 {
             let (tenant, index) = self.turn()?;

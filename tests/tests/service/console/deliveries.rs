@@ -329,7 +329,7 @@ async fn a_resend_to_a_receiver_that_is_gone_is_confirmed() {
         }
     };
     says(&browser.open(&path).await, &["Failed", "Enable endpoint and resend …"]);
-    // A form of another tab, from before the endpoint was disabled.
+    // A form in another tab, opened before the endpoint was disabled.
     let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
     let asked = world.send(request.header("origin", world.stack.api()).form(&[("action", "resend")])).await;
     assert_eq!(asked.headers["location"], format!("{path}?confirm=resend"));

@@ -465,7 +465,7 @@ async fn deliveries_to_a_hanging_receiver_fail_after_three_days() {
             let outcome = logged.last_attempt.map(|last| last.outcome.into_owned());
             assert_eq!(outcome.as_deref(), (status == Status::Failed).then_some("unanswered"));
         }
-        // The last minute is short enough for a message; a wait of an hour has none.
+        // Only a wait of the last minute has a message; a wait of an hour has none.
         assert_eq!(world.counts("hanging-deliveries").await, [0, 4, 1]);
     };
     tokio::select! {
@@ -546,7 +546,7 @@ async fn hanging_receivers_delay_no_other_receiver() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;
-    // Of as many tenants, so that none has too many slow origins.
+    // They belong to as many tenants, so that none has too many slow origins.
     let tenants: Vec<_> = (0..12).map(|number| format!("tenant-{number}")).collect();
     let answers = [(Duration::ZERO, 500), TOO_LATE, AT_ONCE];
     let receivers = join_all(tenants.iter().map(|_| Moody::start(move |before| answers[before.min(2)]))).await;

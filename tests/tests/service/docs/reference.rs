@@ -109,7 +109,7 @@ fn section(name: &str, route: &Value) -> String {
         ["session"] => "with a session",
         _ => "without credentials",
     };
-    let key = if takes_key(route) { " and, if you like, an `idempotency-key`" } else { "" };
+    let key = if takes_key(route) { " and, optionally, an `idempotency-key`" } else { "" };
     let media = &route["requestBody"]["content"]["application/json"];
     let fields = rows_of("", &media["schema"]["properties"]["json"], true);
     let fields = if fields.is_empty() { String::new() } else { format!("\n{}", table("field", &fields)) };

@@ -188,7 +188,7 @@ async fn a_stored_secret_of_0_1_0_signs_and_is_rotated_away() {
     }
 }
 
-/// Each rotation keeps the secret that it replaces: only the first of them can find the original.
+/// Each rotation keeps the secret that it replaces, so only the first one can keep the original.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_rotations_keep_the_previous_secret() {
     let world = World::start().await;

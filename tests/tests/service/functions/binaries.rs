@@ -95,7 +95,7 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(said.contains("_TABLE"), "{said}");
 }
 
-/// The folder of the functions' binaries: `FUNCTIONS_DIR`, where CI has them in their release profile, or else this
+/// The folder of the functions' binaries: `FUNCTIONS_DIR`, which CI sets to those in the release profile, or this
 /// test's target directory. There, like everything that `cargo test` builds, they get the features that the whole
 /// workspace enables, so little more than linking remains to be done. Only the first call builds them; Cargo makes the
 /// others wait.

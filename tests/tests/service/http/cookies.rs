@@ -1,5 +1,4 @@
-//! The places of a request's cookies: API Gateway's events have them apart from the headers, other events among the
-//! headers.
+//! The places of a request's cookies: API Gateway's events have them in a separate list, other events in the headers.
 
 use serde_json::{Value, json};
 use tests::{Tenant, World, sample_event};

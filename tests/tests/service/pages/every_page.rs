@@ -62,7 +62,7 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     }
 }
 
-/// A browser that reached a page over TLS once does not use plain http later. A local service has no TLS to insist on.
+/// A browser that reached a page over TLS once does not use plain http later. A local service has no TLS to require.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_requires_tls_if_the_base_url_is_https() {
     for (base, insists) in [("https://api.example.com", true), ("", true), ("http://api.example.com", false)] {

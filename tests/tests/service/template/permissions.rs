@@ -436,8 +436,8 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": created["webhook_endpoint_id"]})).await.ok();
 }
 
-/// Uses the console's pages of endpoints. No function polls at the same time, so each page waits for its attempt in
-/// vain.
+/// Uses the console's pages of endpoints. No function polls at the same time, so each page waits for an attempt that is
+/// not made.
 async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant, endpoint: &str) {
     world.forget_uses().await;
     let browser = Browser::new(world, &tenant.cookie);
