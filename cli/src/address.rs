@@ -152,7 +152,7 @@ mod tests {
         ] {
             assert_eq!(service(text).expect(text).as_str(), url);
         }
-        assert_eq!(service("http://h/v1"), Err("must not have a path: leave out /v1".to_owned()));
+        assert_eq!(service("http://h/v1"), Err("must not have a path: remove /v1".to_owned()));
         for wrong in ["http://3000", "https://h?a=b", "https://h#a"] {
             assert!(service(wrong).is_err(), "{wrong}");
         }

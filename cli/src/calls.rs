@@ -216,7 +216,7 @@ mod tests {
             (409, json!({ "json": later }), "No.", None),
             (409, plain, "You stay.", Some(Reason::LastOwner)),
             (429, json!({"message": "Too Many\u{1b}[2J Requests"}), "Too Many\u{FFFD}[2J Requests.", None),
-            (502, json!(null), "The service answered HTTP 502.", None),
+            (502, json!(null), "The service returned HTTP 502.", None),
         ] {
             let failure = refused(status, None, answer.to_string().as_bytes());
             assert_eq!((failure.to_string().as_str(), failure.reason()), (message, reason));

@@ -233,7 +233,7 @@ mod tests {
         let failure = only("0", "endpoint", found()).expect_err("two");
         assert_eq!(
             (failure.exit_code(), failure.to_string().as_str()),
-            (1, "The ids of several objects begin with 0:\n  01 one\n  02 two")
+            (1, "Several ids begin with 0:\n  01 one\n  02 two")
         );
         assert_eq!(only("01", "endpoint", found()[..1].to_vec()).expect("one"), 1);
         assert_eq!(only::<u8>("3", "endpoint", Vec::new()).expect_err("none").exit_code(), 4);

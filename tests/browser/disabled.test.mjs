@@ -64,7 +64,7 @@ async function isDisabled(owner, hook) {
   await jobEnds(here.service, { tenant_id, job_id: "gone" });
   for (const path of paths) {
     await owner.opens(path);
-    await owner.awaits("410 Gone, which asks for no more");
+    await owner.awaits("410 Gone, which means that it wants no more");
   }
   await jobEnds(here.service, { tenant_id, job_id: "held" });
   for (const path of paths) {
@@ -86,7 +86,7 @@ async function signsIn(person, link, email) {
   await person.fills("Email", email);
   await person.fills("Password", PASSWORD);
   await person.presses("button", "Sign in");
-  await person.sees("410 Gone, which asks for no more");
+  await person.sees("410 Gone, which means that it wants no more");
   await person.looks("a disabled endpoint");
 }
 

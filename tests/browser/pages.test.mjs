@@ -81,7 +81,7 @@ test("a form that is sent after the session has ended", { skip: here.skip }, asy
   await person.fills("Email", email);
   await person.fills("Password", PASSWORD);
   await person.presses("button", "Sign in");
-  await person.sees("Your input is still here");
+  await person.sees("Your input was kept");
   await person.looks("the input that came back");
   await person.presses("button", "Submit again");
   await person.sees("Copy the signing secret now");

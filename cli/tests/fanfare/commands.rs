@@ -82,7 +82,7 @@ async fn each_failure_has_an_exit_code_and_a_message() {
         (&["deliveries", "list", "--since", "soon"], 2, "15m"),
         (&["--api", "http://127.0.0.1:1", "endpoints", "list"], 3, "Not signed in to http://127.0.0.1:1."),
         (&["--api", "ftp://127.0.0.1", "endpoints", "list"], 2, "--api"),
-        (&["--api", "http://127.0.0.1/v1", "endpoints", "list"], 2, "must not have a path: leave out /v1"),
+        (&["--api", "http://127.0.0.1/v1", "endpoints", "list"], 2, "must not have a path: remove /v1"),
         (&["listen", "--to", "http://3000"], 2, "0.0.11.184"),
         (&["listen", "--to", "ftp://localhost/"], 2, "--to"),
         (&["listen", "--to", "localhost:3000", "--endpoint", unknown], 4, "Endpoint not found."),

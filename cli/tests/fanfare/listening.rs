@@ -130,7 +130,7 @@ async fn each_event_and_each_change_of_the_endpoint_is_one_line() {
     world.enqueue("job-events", event(&tenant.id, "signed anew")).await;
     listener.says("The stored signing secret is no longer valid").await;
     let second = Listener::start(&machine, &receiver.url("/hook"), &[]);
-    second.says("Each event goes to one of the two").await;
+    second.says("Each event goes to only one of them").await;
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     listener.says("The endpoint was deleted").await;
     assert_eq!(listener.ends().await, Some(4));
@@ -236,9 +236,9 @@ async fn a_sample_event_is_signed_with_the_stored_secret() {
     assert_eq!((posted.header("x-event-type"), &posted.json()["status"]), ("job.failed", &json!("failed")));
     let refusing = Receiver::scripted(&[(500, &[])]).await;
     let refused = machine.run(&["trigger", "job.completed", "--to", &refusing.url("/")]).await;
-    assert!(refused.code == 1 && refused.err.contains("The program answered HTTP 500"), "{refused:?}");
+    assert!(refused.code == 1 && refused.err.contains("The program returned HTTP 500"), "{refused:?}");
     let gone = machine.run(&["trigger", "job.completed", "--to", "1"]).await;
-    assert!(gone.code == 1 && gone.err.contains("localhost:1 did not answer: connection refused."), "{gone:?}");
+    assert!(gone.code == 1 && gone.err.contains("localhost:1 did not respond: connection refused."), "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

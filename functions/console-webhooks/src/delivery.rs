@@ -182,7 +182,8 @@ fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is
         @if is_gone {
             div .notice.bad role="status" {
                 p {
-                    "The receiver answered " strong { "410 Gone" } ", which asks for no more deliveries. Resend only if it "
+                    "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. "
+                    "Resend only if it "
                     "accepts them again; another 410 disables the endpoint."
                 }
             }

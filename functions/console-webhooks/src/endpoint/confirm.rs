@@ -112,7 +112,8 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
         @if is_gone(&endpoint) {
             div .notice.bad {
                 p {
-                    "The receiver answered " strong { "410 Gone" } ", which asks for no more deliveries. Resend only if it "
+                    "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. "
+                    "Resend only if it "
                     "accepts them again; another 410 disables the endpoint."
                 }
             }
