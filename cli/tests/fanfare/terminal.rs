@@ -81,7 +81,7 @@ impl Terminal {
     }
 }
 
-/// Runs a command on a terminal. Types each answer once its prompt is shown.
+/// Runs a command on a terminal. Types each response once its prompt is shown.
 async fn on(
     machine: &Machine,
     columns: u16,

@@ -82,9 +82,9 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
     document
 }
 
-const DESCRIPTION: &str = "Routes under `/v1` take their fields in `{\"json\": {...}}` and answer in the same \
+const DESCRIPTION: &str = "Routes under `/v1` accept their fields in `{\"json\": {...}}` and respond in the same \
     envelope; routes under `/api/auth` speak plain JSON. If no field is required, the body may be empty or `null`. \
-    Every answer has an `x-request-id`. Unknown paths get 404, and calls beyond a route's \
+    Every response has an `x-request-id`. Unknown paths get 404, and calls beyond a route's \
     rate 429, both as `{\"message\": \"...\"}`.";
 
 /// Describes a route. Responses that routes share go to `refusals`, by name.
@@ -144,8 +144,8 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
 fn idempotency_key() -> Value {
     json!({
         "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
-        "description": "Makes the call repeatable: a call with the same key within 24 hours gets the answer of the \
-                        first, and changes nothing.",
+        "description": "Makes the call repeatable: a call with the same key within 24 hours returns the response of \
+        the first call, and has no further effect.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
     })
 }

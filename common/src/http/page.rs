@@ -1,4 +1,4 @@
-//! HTML pages for people, in one layout. They need no script, and load nothing from other hosts.
+//! HTML pages in one layout. They need no script, and load nothing from other hosts.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -30,7 +30,7 @@ pub struct Page {
     redirects_to: Option<String>,
     is_live: bool,
     is_public: bool,
-    /// The rest of the header, behind the name of the service.
+    /// The rest of the header, after the name of the service.
     frame: Option<Markup>,
 }
 
@@ -80,7 +80,7 @@ impl Page {
         }
     }
 
-    /// Marks the page as a success, also if its status is that of an error: the result of an earlier request holds.
+    /// Marks the page as a success even if its status is an error, because an earlier request succeeded.
     #[must_use]
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }
@@ -92,13 +92,13 @@ impl Page {
         Self { refused: error.map(HttpError::Domain), ..self }
     }
 
-    /// Allows the answer to its form to redirect to `origin`, too: browsers apply the policy to redirects.
+    /// Allows the response to its form to redirect to `origin`, too: browsers apply the policy to redirects.
     #[must_use]
     pub fn redirects_to(self, origin: Option<String>) -> Self {
         Self { redirects_to: origin, ..self }
     }
 
-    /// Makes the browser load the page again every [`LIVE_SECONDS`], if the visitor has asked for it.
+    /// Makes the browser reload the page every [`LIVE_SECONDS`], if the visitor has enabled it.
     #[must_use]
     pub fn live(self, is_live: bool) -> Self {
         Self { is_live, ..self }
@@ -110,8 +110,8 @@ impl Page {
         Self { is_public: true, ..self }
     }
 
-    /// The page for a form that was sent without a session. It signs the visitor in again, and keeps what they typed:
-    /// `kept` are the fields of the form, and `back` its page.
+    /// The page for a form that was sent without a session. It signs the visitor in again and keeps their input: `kept`
+    /// contains the fields of the form, and `back` is its page.
     pub(super) fn of_lost_session(back: &str, kept: &str) -> Self {
         let sign_in = Form {
             to: "/signin",
@@ -121,7 +121,7 @@ impl Page {
             ..Form::default()
         };
         let content = html! {
-            p { strong { "Nothing was saved or sent." } " Sign in, and your input comes back." }
+            p { strong { "Nothing was saved or sent." } " Sign in, and your input will be restored." }
             (sign_in)
         };
         Self { refused: Some(Error::Unauthorized.into()), ..Self::new("Your session has ended", content) }
@@ -133,7 +133,7 @@ impl Page {
         Self { frame: Some(frame.render()), ..self }
     }
 
-    /// The page of an error without a page of its own.
+    /// The page for an error without a specific page.
     pub(super) fn of(error: HttpError) -> Self {
         let (title, text) = match &error {
             _ if error.status().is_server_error() => {

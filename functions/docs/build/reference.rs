@@ -204,7 +204,7 @@ struct Field {
     is_required: bool,
 }
 
-/// The fields inside `json`, if the schema is an envelope, and else those of the schema.
+/// The fields inside `json` if the schema is an envelope; otherwise the fields of the schema.
 fn within_envelope(schema: &'static Value) -> Vec<Field> {
     let schema = resolved(schema);
     let mut fields = Vec::new();
@@ -255,7 +255,7 @@ fn add(fields: &mut Vec<Field>, field: Field) {
     }
 }
 
-/// The type of a value in words.
+/// The type of a value, in words.
 fn kind(schema: &'static Value) -> String {
     let schema = resolved(schema);
     let values: Vec<_> = elements(&schema["enum"]).chain(schema.get("const")).map(plain).collect();
@@ -316,7 +316,7 @@ fn pretty(example: &Value) -> String {
     serde_json::to_string_pretty(example).unwrap_or_default()
 }
 
-/// Text in a box that scrolls sideways. It takes the focus, so that the keyboard can scroll it.
+/// Text in a box that scrolls sideways. It can be focused, so that the keyboard can scroll it.
 fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="group" aria-label=(name) { (text) } }
 }
@@ -340,7 +340,7 @@ fn prose(text: &str) -> Markup {
     html! { @if !text.is_empty() { p { (inline(text)) } } }
 }
 
-/// Markdown of one paragraph: the only marks of the description are those of code.
+/// Markdown of one paragraph: the description's only markup is code.
 fn inline(text: &str) -> impl Render {
     html! {
         @for (number, part) in text.split('`').enumerate() {

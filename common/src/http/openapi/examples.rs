@@ -22,7 +22,8 @@ const MESSAGES: [(&str, &str); 3] = [
 /// Optional fields without a place in the example of a request, by their routes: the response shows a generated secret.
 const OMITTED: [(&str, &str); 1] = [("/v1/webhooks/create", "signing_secret")];
 
-/// Adds an example to every JSON body, composed of the examples of its parts. Forms are for people, and have none.
+/// Adds an example to every JSON body, composed of the examples of its parts. Forms have none, because people submit
+/// them.
 pub(super) fn add(document: &mut Value) {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let Some(paths) = document["paths"].as_object_mut() else { return };
