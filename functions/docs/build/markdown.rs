@@ -52,7 +52,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
                 }
             }
             // These scroll sideways on phones. They take the focus, so that the keyboard can scroll them.
-            Event::Start(Tag::CodeBlock(kind)) => made.push(open("pre", language(kind))),
+            Event::Start(Tag::CodeBlock(kind)) => made.push(open("pre class=\"code\"", language(kind))),
             Event::End(TagEnd::CodeBlock) => made.push(Event::Html("</pre>".into())),
             Event::Start(Tag::Table(_)) => made.extend([open("div class=\"scroll\"", "Table"), event.clone()]),
             Event::End(TagEnd::Table) => made.extend([event.clone(), Event::Html("</div>".into())]),

@@ -318,7 +318,7 @@ fn pretty(example: &Value) -> String {
 
 /// Text in a box that scrolls sideways. It can be focused, so that the keyboard can scroll it.
 fn scrolling(name: &str, text: &str) -> Markup {
-    html! { pre tabindex="0" role="group" aria-label=(name) { (text) } }
+    html! { pre .code tabindex="0" role="group" aria-label=(name) { (text) } }
 }
 
 fn table(fields: &[Field], is_input: bool) -> Markup {

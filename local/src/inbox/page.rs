@@ -16,7 +16,7 @@ use super::{
 const SHOWN: usize = 64 * 1024;
 
 const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\
-    main{max-width:60rem;margin:2rem auto;padding:0 1rem}input,select,button{font:inherit}\
+    main{max-width:60rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}input,select,button{font:inherit}\
     pre{white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
     th,td{text-align:left;padding:.25rem 1rem .25rem 0;vertical-align:top;overflow-wrap:anywhere}\
     form{display:inline}article{border-top:1px solid #888}input,select{max-width:100%;box-sizing:border-box}\

@@ -36,7 +36,10 @@ async fn a_body_that_is_not_the_envelope_is_malformed() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     let deep = [vec![b'['; 30_000], vec![b']'; 30_000]].concat();
-    let bodies: [Vec<u8>; 8] = [
+    let bodies: [Vec<u8>; 10] = [
+        // Without the envelope, the fields would be ignored.
+        b"{\"url\":\"https://example.com/hook\"}".to_vec(),
+        b"{\"meta\":[],\"limit\":1}".to_vec(),
         b"garbage".to_vec(),
         b"null".to_vec(),
         b"[]".to_vec(),
@@ -186,9 +189,9 @@ async fn unmapped_paths_are_answered_by_the_gateway() {
         assert_eq!((answer.status, answer.body), (404, json!({"message": "Not Found"})));
     }
     // A function serves the page that a browser gets there.
-    for path in [LIST, "/unknown"] {
+    for (path, message) in [(LIST, "Not found. Calls under /v1 use POST"), ("/unknown", "Not Found")] {
         let answer = world.send(world.http.get(world.url(path))).await;
-        assert_eq!((answer.status, answer.body), (404, json!({"code": "NOT_FOUND", "message": "Not Found"})));
+        assert_eq!((answer.status, answer.body), (404, json!({"code": "NOT_FOUND", "message": message})));
     }
 }
 
