@@ -62,6 +62,7 @@ mod pace;
 mod plan;
 mod reads;
 mod receivers;
+mod recent;
 mod record;
 mod retry;
 mod sender;

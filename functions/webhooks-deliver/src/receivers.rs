@@ -1,8 +1,7 @@
 //! The state that this process keeps about receivers.
 
 use std::{
-    collections::{HashMap, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -19,12 +18,11 @@ use common::{
 
 use crate::{
     pace::Pace,
+    recent::Recent,
     standing::{Seen, Shown, Standing},
     trials::{TRIAL, Trials},
 };
 
-/// The number of receivers, and of tenants, that a process remembers.
-const MOST: usize = 10_000;
 /// New origins of a tenant's callbacks count as hanging once slow origins exceed good origins by this number.
 const DOUBTS: u32 = 3;
 /// The maximum number of doubts. This many good origins make up for any number of slow origins.
@@ -66,12 +64,12 @@ pub(crate) struct Receivers {
 
 #[derive(Default)]
 struct Known {
-    seen: HashMap<u64, Seen>,
+    seen: Recent<Seen>,
     /// By tenant: the number of callback origins that turned out slow, minus those that turned out good. Without it, a
     /// tenant with any number of origins would get an attempt at each.
-    doubts: HashMap<u64, u32>,
+    doubts: Recent<u32>,
     /// The response times of endpoints, and of the callback origins of each tenant together.
-    paces: HashMap<u64, Pace>,
+    paces: Recent<Pace>,
     trials: Trials,
 }
 
@@ -94,27 +92,25 @@ impl Receivers {
     /// The standing of a receiver. A callback has no `health`.
     pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
         let known = self.lock();
-        match known.seen.get(&key.receiver).unwrap_or(&Seen::default()).standing(health, now) {
-            Standing::Unknown if health.is_none() && known.doubts.get(&key.tenant) >= Some(&DOUBTS) => {
-                Standing::Hanging
-            }
+        match known.seen.get(key.receiver).unwrap_or(&Seen::default()).standing(health, now) {
+            Standing::Unknown if health.is_none() && known.doubts.get(key.tenant) >= Some(&DOUBTS) => Standing::Hanging,
             standing => standing,
         }
     }
 
     /// Whether the receiver lingers: it answers in time, but rarely quickly.
     pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
-        self.lock().paces.get(&pacer(key, health)).is_some_and(|pace| pace.lingers(now))
+        self.lock().paces.get(pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
 
     /// The time since which the receiver has been silent, if it does not answer.
     pub(crate) fn silent_since(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
-        self.lock().seen.get(&key.receiver).unwrap_or(&Seen::default()).silent_since(health, now)
+        self.lock().seen.get(key.receiver).unwrap_or(&Seen::default()).silent_since(health, now)
     }
 
     /// Whether the origin of a callback has recently answered in time.
     pub(crate) fn has_answered(&self, key: Key, now: Timestamp) -> bool {
-        self.lock().seen.get(&key.receiver).is_some_and(|seen| seen.has_answered(now))
+        self.lock().seen.get(key.receiver).is_some_and(|seen| seen.has_answered(now))
     }
 
     pub(crate) fn is_probing(&self, key: Key, now: Timestamp) -> bool {
@@ -156,7 +152,7 @@ impl Receivers {
 
     /// Records the duration of a response.
     pub(crate) fn answered(&self, key: Key, health: Option<&Health>, took: Duration, now: Timestamp) {
-        self.lock().pace(pacer(key, health)).answered(took, now);
+        self.lock().paces.of(pacer(key, health)).answered(took, now);
     }
 
     /// Records the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
@@ -182,22 +178,8 @@ fn pacer(key: Key, health: Option<&Health>) -> u64 {
 }
 
 impl Known {
-    fn pace(&mut self, pacer: u64) -> &mut Pace {
-        if self.paces.len() >= MOST && !self.paces.contains_key(&pacer) {
-            self.paces.clear();
-        }
-        self.paces.entry(pacer).or_default()
-    }
-
     fn seen(&mut self, key: Key) -> &mut Seen {
-        if self.seen.len() >= MOST && !self.seen.contains_key(&key.receiver) {
-            // Receivers that were good become good again after one success.
-            self.seen.retain(|_, seen| seen.has_been_slow());
-            if self.seen.len() >= MOST {
-                self.seen.clear();
-            }
-        }
-        self.seen.entry(key.receiver).or_default()
+        self.seen.of(key.receiver)
     }
 
     /// Changes the state of a receiver and, for the origin of a callback, its tenant's count of doubts.
@@ -221,10 +203,7 @@ impl Known {
     }
 
     fn doubt(&mut self, tenant: u64, standing: Standing) {
-        if self.doubts.len() >= MOST && !self.doubts.contains_key(&tenant) {
-            self.doubts.clear();
-        }
-        let doubts = self.doubts.entry(tenant).or_default();
+        let doubts = self.doubts.of(tenant);
         *doubts = match standing {
             Standing::Slow | Standing::Suspect | Standing::Hanging => doubts.saturating_add(1).min(MOST_DOUBTS),
             Standing::Good => doubts.saturating_sub(1),
@@ -290,5 +269,22 @@ mod tests {
         assert_eq!(receivers.wait_for_trial(key("endpoint"), health, now), None);
         assert!(receivers.cut(key("other"), health, Queue::Shared, (until, until)));
         assert!(!receivers.cut(key("origin"), None, Queue::Shared, (until, until)), "it hangs");
+    }
+
+    #[test]
+    fn the_origins_of_a_tenant_do_not_displace_those_of_another() {
+        let receivers = Receivers::new();
+        let [flood, quiet]: [TenantId; 2] = ["flood", "quiet"].map(|id| id.parse().expect("a tenant"));
+        let (good, now) = (receivers.key(&quiet, "good"), Timestamp::from_second(1000).expect("a time"));
+        for slow in 0..=DOUBTS {
+            receivers.cut(receivers.key(&quiet, slow), None, Queue::Shared, (now, now));
+        }
+        for number in 0..100_000 {
+            if number % 1000 == 0 {
+                receivers.ended(good, Outcome::Delivered(200), None, (now, now));
+            }
+            receivers.ended(receivers.key(&flood, number), Outcome::Delivered(200), None, (now, now));
+            assert_eq!(receivers.standing(good, None, now), Standing::Good, "after {number} others");
+        }
     }
 }
