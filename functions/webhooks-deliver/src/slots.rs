@@ -457,4 +457,78 @@ mod tests {
         }
         assert_eq!(slots.lock().width(lane(1, 1)), NEW);
     }
+
+    #[test]
+    fn turns_take_little_time_even_if_thousands_wait() {
+        let (slots, began) = (Slots::new(200), std::time::Instant::now());
+        let lanes = (0..80).flat_map(|tenant| (0..100).map(move |receiver| lane(tenant, receiver)));
+        let (mut taken, mut waiting) = (Vec::new(), Vec::new());
+        for lane in lanes {
+            match slots.queue(lane, Standing::Unknown) {
+                Ok(slot) => taken.push(slot),
+                Err(turn) => waiting.push(turn),
+            }
+        }
+        let mut ended = 0;
+        while !taken.is_empty() {
+            for mut slot in taken.drain(..) {
+                slot.step_aside();
+                ended += 1;
+            }
+            waiting.retain_mut(|turn| turn.try_recv().map(|slot| taken.push(slot)).is_err());
+        }
+        assert_eq!(ended, 8000);
+        // A search of all lanes at each turn takes minutes, and this a fraction of a second.
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn each_turn_goes_to_the_one_that_a_search_of_all_finds() {
+        let total = 12;
+        let (mut state, mut rng) = (State::<u32>::new(total), 1_u64);
+        let mut below = |most: usize| {
+            // The constants of Knuth's generator.
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(rng >> 33).expect("31 bits") % most
+        };
+        let (mut held, mut turns) = (Vec::new(), 0);
+        for number in 0..20_000 {
+            let queue = Queue::ALL[below(3)];
+            let lane = Lane { queue, ..lane(below(4) as u64, below(4) as u64) };
+            let standing = [Standing::Good, Standing::Unknown][below(2)];
+            match below(8) {
+                0..3 => match state.take(lane, standing) {
+                    Some(share) => held.push((lane, share, false)),
+                    None => state.wait(lane, number),
+                },
+                3 if !held.is_empty() => {
+                    let at = below(held.len());
+                    let (lane, share, is_aside) = &mut held[at];
+                    if !std::mem::replace(is_aside, true) {
+                        state.take_slot_back(lane.key.tenant, *share);
+                    }
+                }
+                4..7 if !held.is_empty() => {
+                    let (lane, share, is_aside) = held.swap_remove(below(held.len()));
+                    if !is_aside {
+                        state.take_slot_back(lane.key.tenant, share);
+                    }
+                    state.take_place_back(lane, share);
+                }
+                _ => match below(3) {
+                    0 => state.widen(lane),
+                    1 => state.halve(lane),
+                    _ => state.narrow(lane),
+                },
+            }
+            loop {
+                assert_eq!(state.turn(), state.searched(), "at {number}");
+                // Some no longer wait.
+                let Some((lane, share, _)) = state.next(|waiting| waiting % 5 > 0) else { break };
+                held.push((lane, share, false));
+                turns += 1;
+            }
+        }
+        assert!(turns > 1000, "{turns}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Shares: decide whose turn it is, from the slots and places in use. None of this code waits or has side effects.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque, btree_map::Entry},
+    iter,
     time::Duration,
 };
 
@@ -38,7 +39,7 @@ pub(crate) struct Lane {
 }
 
 /// The slots that an attempt may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Share {
     Any,
     Half,
@@ -69,6 +70,10 @@ pub(super) struct State<W> {
     probed: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
+    /// The number of lanes at which idle ones are forgotten.
+    most_lanes: usize,
+    /// The number of times that a lane has begun to wait.
+    waits: u64,
 }
 
 #[derive(Default)]
@@ -81,9 +86,13 @@ struct TenantState {
     patient: usize,
     /// The number of its probes in each batch.
     probes: BTreeMap<u64, usize>,
-    /// The lanes in which attempts wait, longest wait first.
-    waiting: Vec<Lane>,
+    /// The lanes in which attempts wait and the width allows one, by the attributes that decide whether they may have a
+    /// slot. Thousands of lanes may wait for each slot, so a turn looks at the first of each group only.
+    ready: BTreeMap<(Share, Queue), BTreeMap<Place, Lane>>,
 }
+
+/// The place of a lane among others that are ready: the number of its attempts in progress, and the start of its wait.
+type Place = (usize, u64);
 
 #[derive(Clone, Copy, Default)]
 struct Taken {
@@ -123,6 +132,10 @@ struct LaneState<W> {
     /// The time of the receiver's last quick response, or else of the start of its first attempt.
     answered_at: Instant,
     waiting: VecDeque<W>,
+    /// The start of its wait, as a number.
+    waits_since: u64,
+    /// Its place among the ready lanes of its tenant.
+    ready: Option<(Share, Place)>,
 }
 
 impl From<Standing> for Share {
@@ -169,12 +182,15 @@ impl<W> State<W> {
             probed: 0,
             tenants: BTreeMap::new(),
             lanes: HashMap::new(),
+            most_lanes: LANES,
+            waits: 0,
         }
     }
 
     /// Takes a slot and a place, if both are free.
     pub(super) fn take(&mut self, lane: Lane, standing: Standing) -> Option<Share> {
         self.lane(lane).share = standing.into();
+        self.line_up(lane);
         self.give(lane)
     }
 
@@ -190,6 +206,7 @@ impl<W> State<W> {
         let known = self.lane(lane);
         known.share = Share::Half;
         let is_idle = known.in_progress == 0 && known.waiting.is_empty();
+        self.line_up(lane);
         match self.give(lane) {
             Some(share) => {
                 let probes = self.tenants.entry(lane.key.tenant).or_default().probes.entry(batch).or_default();
@@ -216,11 +233,14 @@ impl<W> State<W> {
 
     /// Lets an attempt wait for its turn.
     pub(super) fn wait(&mut self, lane: Lane, attempt: W) {
+        self.waits += 1;
+        let waits = self.waits;
         let known = self.lane(lane);
-        known.waiting.push_back(attempt);
-        if known.waiting.len() == 1 {
-            self.tenants.entry(lane.key.tenant).or_default().waiting.push(lane);
+        if known.waiting.is_empty() {
+            known.waits_since = waits;
         }
+        known.waiting.push_back(attempt);
+        self.line_up(lane);
     }
 
     /// Widens a lane after a success. A lane that is less than half full has not shown that its receiver can handle
@@ -231,12 +251,14 @@ impl<W> State<W> {
         if known.in_progress * 2 >= known.width && !lane.key.is_trial() {
             known.width = total.min((known.width + 1).max(first));
         }
+        self.line_up(lane);
     }
 
     /// Halves a lane after a quick error, down to the width of a lane after its first response.
     pub(super) fn halve(&mut self, lane: Lane) {
         let (first, known) = self.answered(lane);
         known.width = (known.width / 2).max(first);
+        self.line_up(lane);
     }
 
     /// Records a quick response. Returns the width of the lane after its first one, and its state.
@@ -253,14 +275,37 @@ impl<W> State<W> {
         let known = self.lane(lane);
         known.width = width;
         known.waiting.clear();
-        if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
-            tenant.waiting.retain(|waiting| *waiting != lane);
+        self.line_up(lane);
+    }
+
+    /// Gives a lane its place among the ready lanes of its tenant, or none, after a change.
+    fn line_up(&mut self, lane: Lane) {
+        let Some(known) = self.lanes.get_mut(&lane) else { return };
+        let is_ready = !known.waiting.is_empty() && known.in_progress < known.width;
+        let place = is_ready.then_some((known.share, (known.in_progress, known.waits_since)));
+        let before = std::mem::replace(&mut known.ready, place);
+        if before == place {
+            return;
+        }
+        let ready = &mut self.tenants.entry(lane.key.tenant).or_default().ready;
+        if let Some((share, place)) = before
+            && let Entry::Occupied(mut group) = ready.entry((share, lane.queue))
+        {
+            group.get_mut().remove(&place);
+            if group.get().is_empty() {
+                group.remove();
+            }
+        }
+        if let Some((share, place)) = place {
+            ready.entry((share, lane.queue)).or_default().insert(place, lane);
         }
     }
 
     fn lane(&mut self, lane: Lane) -> &mut LaneState<W> {
-        if self.lanes.len() >= LANES && !self.lanes.contains_key(&lane) {
+        if self.lanes.len() >= self.most_lanes && !self.lanes.contains_key(&lane) {
             self.lanes.retain(|_, known| known.in_progress > 0 || !known.waiting.is_empty());
+            // If most are in use, it is too soon to look through all of them at the next lane.
+            self.most_lanes = LANES.max(self.lanes.len() * 2);
         }
         let (width, share) = (lane.first_width(self.total), Share::Half);
         self.lanes.entry(lane).or_insert_with(|| LaneState {
@@ -269,6 +314,8 @@ impl<W> State<W> {
             share,
             answered_at: Instant::now(),
             waiting: VecDeque::new(),
+            waits_since: 0,
+            ready: None,
         })
     }
 
@@ -283,13 +330,14 @@ impl<W> State<W> {
     /// Whether the receiver or the tenant has reached its share, even if slots are free.
     fn has_its_share(&self, lane: Lane) -> bool {
         let tenant = self.tenants.get(&lane.key.tenant);
-        let taken = tenant.map_or_else(Taken::default, |tenant| tenant.taken(self.share(lane)));
-        let apart = tenant.map_or(0, |tenant| tenant.apart.of(lane.queue));
+        self.is_full(lane) || tenant.is_some_and(|tenant| self.is_greedy(tenant, self.share(lane), lane.queue))
+    }
+
+    /// Whether a tenant already has as many slots or places of this kind as it leaves to others.
+    fn is_greedy(&self, tenant: &TenantState, share: Share, queue: Queue) -> bool {
+        let (taken, apart) = (tenant.taken(share), tenant.apart.of(queue));
         let is_greedy = |taken, free| taken > 0 && taken >= free;
-        self.is_full(lane)
-            || is_greedy(taken.slots, self.slots)
-            || is_greedy(taken.places, self.places)
-            || is_greedy(apart, self.left(lane.queue))
+        is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places) || is_greedy(apart, self.left(queue))
     }
 
     /// The number of places left for attempts of this queue. Slow receivers together get half of all places, and
@@ -328,8 +376,13 @@ impl<W> State<W> {
 
     /// Whether the lane may take a slot and a place now.
     fn is_free(&self, lane: Lane) -> bool {
-        let has_slot = self.slots > 0 && (self.share(lane) == Share::Any || self.half < self.total.div_ceil(2));
-        has_slot && self.places > 0 && self.left(lane.queue) > 0 && !self.has_its_share(lane)
+        self.has_room(self.share(lane), lane.queue) && !self.has_its_share(lane)
+    }
+
+    /// Whether a slot and a place of this kind are free.
+    fn has_room(&self, share: Share, queue: Queue) -> bool {
+        let has_slot = self.slots > 0 && (share == Share::Any || self.half < self.total.div_ceil(2));
+        has_slot && self.places > 0 && self.left(queue) > 0
     }
 
     /// Takes a slot and a place, if both are free.
@@ -353,6 +406,7 @@ impl<W> State<W> {
         for apart in [&mut tenant.apart, &mut self.apart] {
             apart.of_mut(lane.queue).into_iter().for_each(|places| *places += 1);
         }
+        self.line_up(lane);
         Some(share)
     }
 
@@ -370,6 +424,7 @@ impl<W> State<W> {
         if let Some(known) = self.lanes.get_mut(&lane) {
             known.in_progress -= 1;
         }
+        self.line_up(lane);
         if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
             tenant.taken_mut(share).places -= 1;
             tenant.apart.of_mut(lane.queue).into_iter().for_each(|places| *places -= 1);
@@ -379,7 +434,7 @@ impl<W> State<W> {
 
     fn forget_idle(&mut self, tenant: u64) {
         if self.tenants.get(&tenant).is_some_and(|it| {
-            it.good.places + it.others.places + it.patient + it.probes.len() == 0 && it.waiting.is_empty()
+            it.good.places + it.others.places + it.patient + it.probes.len() == 0 && it.ready.is_empty()
         }) {
             self.tenants.remove(&tenant);
         }
@@ -388,43 +443,33 @@ impl<W> State<W> {
     /// Gives a free slot, if there is one, to the next attempt, if there is one.
     pub(super) fn next(&mut self, is_waiting: impl Fn(&W) -> bool) -> Option<(Lane, Share, W)> {
         while self.slots > 0 && self.places > 0 {
-            let (tenant, index) = self.turn()?;
-            let waiting = &mut self.tenants.get_mut(&tenant)?.waiting;
-            let lane = *waiting.get(index)?;
-            let known = self.lanes.get_mut(&lane)?;
-            let first = known.waiting.pop_front();
-            if known.waiting.is_empty() {
-                waiting.remove(index);
+            let lane = self.turn()?;
+            let waiting = &mut self.lanes.get_mut(&lane)?.waiting;
+            let first = iter::from_fn(|| waiting.pop_front()).find(&is_waiting);
+            if let Some(first) = first {
+                return Some((lane, self.give(lane)?, first));
             }
-            let Some(first) = first.filter(&is_waiting) else {
-                self.forget_idle(tenant);
-                continue;
-            };
-            return Some((lane, self.give(lane)?, first));
+            self.line_up(lane);
+            self.forget_idle(lane.key.tenant);
         }
         None
     }
 
-    /// Finds the tenant with the fewest slots and places among those that wait for a share they may have, and the index
-    /// of its waiting lane with the fewest attempts.
-    fn turn(&self) -> Option<(u64, usize)> {
-        let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, tenant)| !tenant.waiting.is_empty()).collect();
-        tenants.sort_by_key(|(_, tenant)| {
-            (tenant.good.slots + tenant.others.slots, tenant.good.places + tenant.others.places)
+    /// Finds the tenant with the fewest slots and places among those that wait for a share they may have, and its
+    /// waiting lane with the fewest attempts.
+    pub(super) fn turn(&self) -> Option<Lane> {
+        let first = |tenant: &TenantState| {
+            let is_free = |share, queue| self.has_room(share, queue) && !self.is_greedy(tenant, share, queue);
+            let groups = tenant.ready.iter().filter(|((share, queue), _)| is_free(*share, *queue));
+            let firsts = groups.filter_map(|(_, lanes)| lanes.first_key_value().map(|(place, lane)| (*place, *lane)));
+            firsts.min_by_key(|(place, _)| *place)
+        };
+        let tenants = self.tenants.values().filter_map(|tenant| {
+            let (_, lane) = first(tenant)?;
+            let TenantState { good, others, .. } = tenant;
+            Some(((good.slots + others.slots, good.places + others.places), lane))
         });
-        tenants.into_iter().find_map(|(id, tenant)| {
-            let mut best = None;
-            for (index, lane) in tenant.waiting.iter().enumerate() {
-                let in_progress = self.lanes.get(lane).map_or(0, |known| known.in_progress);
-                if best.is_none_or(|(fewest, _)| in_progress < fewest) && self.is_free(*lane) {
-                    best = Some((in_progress, index));
-                    if in_progress == 0 {
-                        break;
-                    }
-                }
-            }
-            best.map(|(_, index)| (*id, index))
-        })
+        tenants.min_by_key(|(taken, _)| *taken).map(|(_, lane)| lane)
     }
 
     /// The numbers of free slots, of free places, and of slots in use for receivers that are not known to be good.
@@ -436,5 +481,18 @@ impl<W> State<W> {
     #[cfg(test)]
     pub(super) fn width(&self, lane: Lane) -> usize {
         self.lanes.get(&lane).map_or(lane.first_width(self.total), |known| known.width)
+    }
+
+    /// The lane whose turn it is, by a search of all.
+    #[cfg(test)]
+    pub(super) fn searched(&self) -> Option<Lane> {
+        let waiting = self.lanes.iter().filter(|(lane, known)| !known.waiting.is_empty() && self.is_free(**lane));
+        let by_turn = waiting.min_by_key(|(lane, known)| {
+            let tenant = self.tenants.get(&lane.key.tenant);
+            let taken =
+                tenant.map(|TenantState { good, others, .. }| (good.slots + others.slots, good.places + others.places));
+            (taken, lane.key.tenant, known.in_progress, known.waits_since)
+        });
+        by_turn.map(|(lane, _)| *lane)
     }
 }
