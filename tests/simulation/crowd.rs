@@ -59,6 +59,8 @@ struct Crowd {
     bad: usize,
     endpoints: usize,
     manner: Manner,
+    /// The behavior of the neighbor's receiver.
+    neighbor: Manner,
     /// Their behavior from the second burst on, if it is different.
     then: Option<Manner>,
     audience: Audience,
@@ -106,7 +108,8 @@ impl Crowd {
         let slow = tenant(1, Manner::Answers(200, 800, None));
         let mut slowing = slow.clone();
         slowing.endpoints[0].phases.insert(0, (SLOWS, Manner::Prompt));
-        let well = (0..SLOW).map(|_| tenant(1, Manner::Prompt)).chain([slow, slowing]);
+        let new = (1..SLOW).map(|_| tenant(1, Manner::Prompt));
+        let well = [tenant(1, self.neighbor)].into_iter().chain(new).chain([slow, slowing]);
         let bad = (0..self.bad).map(|_| {
             let mut bad = tenant(self.endpoints, self.manner);
             let changes = BURSTS[1] - Duration::from_secs(1);
@@ -331,6 +334,7 @@ fn crowds() -> Vec<Crowd> {
                     bad,
                     endpoints,
                     manner,
+                    neighbor: Manner::Prompt,
                     then: None,
                     audience,
                     events,
@@ -368,6 +372,7 @@ const SMALL: Crowd = Crowd {
     bad: 10,
     endpoints: 1,
     manner: Manner::Hangs,
+    neighbor: Manner::Prompt,
     then: None,
     audience: Audience::Endpoints,
     events: 55,
@@ -387,7 +392,9 @@ const JUST_IN_TIME: Crowd = Crowd { manner: Manner::Answers(200, 450, None), ..S
 const MANY: Crowd = Crowd { endpoints: 10, events: 600, ..SMALL };
 const SLOW_THEN_HANGING: Crowd = Crowd { manner: Manner::Answers(200, 800, None), then: Some(Manner::Hangs), ..MANY };
 const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };
-const LARGE: [Crowd; 3] = [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS];
+/// Receivers that are just in time, and more events than there are invocations, beside one that is never quick.
+const BESIDE_STEADY: Crowd = Crowd { neighbor: Manner::Answers(200, 150, None), events: 1200, own: 20, ..JUST_IN_TIME };
+const LARGE: [Crowd; 4] = [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS, BESIDE_STEADY];
 
 /// The rule that a crowd breaks, if it delays the others too much.
 fn violation(crowd: &Crowd) -> Option<&'static str> {

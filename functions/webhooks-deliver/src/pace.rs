@@ -5,7 +5,8 @@ use std::time::Duration;
 use common::timestamp::Timestamp;
 
 /// A receiver lingers if none of its latest responses took less than `QUICK`, or many took longer than `LONG`. While
-/// events wait for an invocation, its attempts are postponed.
+/// events wait for an invocation, its attempts go through the queue for slow receivers: at once, or after some seconds
+/// if many responses took long.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
 /// The share of long answers at which a receiver begins to linger, and the weight of each response in that share.
@@ -37,7 +38,12 @@ impl Pace {
     /// Whether many of its latest responses were late, or none was quick.
     pub(crate) fn lingers(&self, now: Timestamp) -> bool {
         let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
-        is_recent(self.answered_at) && (self.late >= LINGERING || !is_recent(self.quick_at))
+        is_recent(self.answered_at) && (self.is_often_long() || !is_recent(self.quick_at))
+    }
+
+    /// Whether many of its latest responses took long.
+    pub(crate) fn is_often_long(&self) -> bool {
+        self.late >= LINGERING
     }
 }
 
@@ -55,7 +61,7 @@ mod tests {
         let mut pace = Pace::default();
         assert!(!pace.lingers(at(0)), "there are no observations");
         pace.answered(QUICK, at(0));
-        assert!(pace.lingers(at(1)));
+        assert!(pace.lingers(at(1)) && !pace.is_often_long());
         assert!(!pace.lingers(at(0).after(LATELY)), "that was long ago");
         pace.answered(Duration::ZERO, at(20));
         pace.answered(SOON, at(21));
@@ -63,6 +69,6 @@ mod tests {
         for second in 22..40 {
             pace.answered(if second % 3 == 0 { Duration::ZERO } else { SOON }, at(second));
         }
-        assert!(pace.lingers(at(40)), "two of three are");
+        assert!(pace.lingers(at(40)) && pace.is_often_long(), "two of three are");
     }
 }

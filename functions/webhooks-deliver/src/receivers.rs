@@ -103,6 +103,11 @@ impl Receivers {
         self.lock().paces.get(pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
 
+    /// Whether many of the receiver's latest responses took long.
+    pub(crate) fn is_often_long(&self, key: Key, health: Option<&Health>) -> bool {
+        self.lock().paces.get(pacer(key, health)).is_some_and(Pace::is_often_long)
+    }
+
     /// The time since which the receiver has been silent, if it does not answer.
     pub(crate) fn silent_since(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         self.lock().seen.get(key.receiver).unwrap_or(&Seen::default()).silent_since(health, now)

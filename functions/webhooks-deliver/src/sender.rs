@@ -90,7 +90,11 @@ impl Sender {
         let turn = Turn::of(from, standing, lingers, outgoing.is_test());
         let slot = match turn {
             Turn::Elsewhere(queue) => {
-                let is_urgent = standing == Standing::Slow || from != Queue::Shared || outgoing.is_test();
+                // A receiver that lingers only a little takes little time from slow ones, so it does not wait.
+                let lingers_little =
+                    queue == Queue::Slow && !self.receivers.is_often_long(self.key(&outgoing), outgoing.health());
+                let is_urgent =
+                    standing == Standing::Slow || from != Queue::Shared || outgoing.is_test() || lingers_little;
                 let until = if is_urgent { now } else { postponed(now, LATER, now) };
                 return outgoing.ended(AttemptResult::Postponed(until), queue);
             }

@@ -8,7 +8,7 @@ use common::{random, timestamp::Timestamp, webhooks::delivery::Queue};
 use crate::standing::{ANSWERS, SOON, Standing};
 
 /// The minimum postponement of an attempt that got no slot; and of an attempt whose receiver hangs (which may hold its
-/// slots for long), or lingers while others wait for invocations.
+/// slots for long), or is often just in time while others wait for invocations.
 pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
 pub(crate) const LATER: Duration = Duration::from_secs(3);
 /// The maximum postponement, before the random part is added.
