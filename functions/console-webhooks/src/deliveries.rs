@@ -105,7 +105,9 @@ fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Time
     let nothing = match (&found.next, is_filtered(link)) {
         (Some(_), _) => "No deliveries found so far. Older ones may match.",
         (None, true) => "No deliveries match these filters.",
-        (None, false) => "No deliveries yet.",
+        (None, false) => {
+            "No deliveries yet. They appear here when a job ends, or when you send a test event to an endpoint."
+        }
     };
     let cursor = link.get(CURSOR);
     let newer: Vec<_> = link.get(NEWER).split(' ').collect();

@@ -207,7 +207,7 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
             tbody {
                 @for session in sessions {
                     @let agent = session.agent.as_deref().map(visible);
-                    @let device = session.agent.as_deref().map_or("Unknown".into(), |agent| device::name(agent));
+                    @let device = session.agent.as_deref().map_or("Unknown".into(), device::name);
                     tr {
                         td data-label="Device" { span title=[agent] { (visible(&device)) } }
                         td data-label="IP address" { (visible(session.address.as_deref().unwrap_or("Unknown"))) }

@@ -102,7 +102,7 @@ pub(super) async fn page(
         }
         section {
             h2 { "Latest deliveries" }
-            (deliveries::table(&page.deliveries, None, "No deliveries yet.", now))
+            (deliveries::table(&page.deliveries, None, "No deliveries yet. They appear here when a job ends, or when you send a test event.", now))
             p .row {
                 a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" }
                 a href=(RECEIVING) { "Receiving webhooks" }

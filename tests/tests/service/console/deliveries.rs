@@ -46,6 +46,7 @@ async fn a_failed_delivery_shows_its_cause_and_is_resent() {
             "\"note\": \"<script>alert(1)</script>⟨U+202E⟩\"",
             "Headers",
             "x-event-type: job.completed",
+            "Verify the signature",
         ],
     );
     let page = browser.press(&path, &page, "Resend", &[]).await;

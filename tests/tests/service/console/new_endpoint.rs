@@ -28,6 +28,7 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
     let typed: Vec<_> = typed.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let added = browser.press(PATH, &form, "Add endpoint", &typed).await;
     says(&added, &["Endpoint added", "Copy the signing secret now", "whsec_", "Node.js", "Python", "Rust"]);
+    says(&added, &["Read how to receive webhooks"]);
     let stored = world.only_endpoint(&tenant).await;
     assert_eq!(stored["description"], json!("Orders"));
     assert_eq!(stored["events"], json!(["job.failed"]));
