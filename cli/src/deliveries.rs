@@ -11,6 +11,7 @@ use api::{
 };
 
 use self::page::{CALLBACK, Labels, PAGE, Rows, filter, listed};
+pub(crate) use self::page::{is_delivered, result};
 use crate::{
     args::{Deliveries, Named},
     calls::Api,
@@ -26,10 +27,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 const ATTEMPTS: &[Column] = &[
     Column::new("ATTEMPT (UTC)"),
-    Column::new("OUTCOME").of_statuses(),
-    Column::new("STATUS").left_out(2),
+    Column::new("RESULT").of_statuses(),
     Column::new("MS").left_out(1),
-    Column::new("FOR").left_out(0),
+    Column::new("TRIGGER").left_out(0),
     Column::new("ERROR OR ANSWER").shrinks_to(15),
 ];
 const TOTAL: &[Column] = &[Column::new("STATUS").of_statuses(), Column::new("DELIVERIES")];
@@ -147,8 +147,7 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
         let rows = attempts.iter().map(|attempt| {
             vec![
                 clock::short(&attempt.at),
-                cell(&attempt.outcome),
-                cell_of(attempt.status_code),
+                result(attempt),
                 cell(&attempt.duration_ms),
                 cell(&attempt.trigger),
                 cell_of(attempt.detail.as_ref().or(attempt.response.as_ref())),

@@ -1,4 +1,5 @@
-//! Tables that fit the terminal: columns shrink, and the least important ones are omitted.
+//! Tables that fit the terminal: columns shrink, and the least important ones are omitted. `comfy-table` only wraps the cells
+//! of columns that are too wide, which would spread a row over several lines.
 
 use std::io;
 
@@ -75,7 +76,12 @@ impl<'a> Table<'a> {
             Some(cells.chain([width_of(column.title)]).max().unwrap_or_default())
         });
         let natural: Vec<_> = natural.collect();
-        let mut kept: Vec<usize> = (0..columns.len()).collect();
+        let is_empty = |number: usize| {
+            !rows.is_empty() && rows.iter().all(|row| row.get(number).is_none_or(|cell| cell.is_empty()))
+        };
+        // People need no column without content. Programs count on all of them.
+        let is_kept = |number: &usize| screen == usize::MAX || !is_empty(*number);
+        let mut kept: Vec<usize> = (0..columns.len()).filter(is_kept).collect();
         loop {
             let mut widths = vec![None; columns.len()];
             for number in &kept {
@@ -149,7 +155,10 @@ fn sum(widths: &[Option<usize>]) -> usize {
 
 /// The color of a status.
 fn color_of(state: &str) -> Option<AnsiColor> {
-    match state.split(' ').next().unwrap_or_default() {
+    let mut words = state.split(' ');
+    match words.next().unwrap_or_default() {
+        "HTTP" if words.next().is_some_and(|status| status.starts_with('2')) => Some(AnsiColor::Green),
+        "HTTP" => Some(AnsiColor::Red),
         "delivered" | "active" | "ok" => Some(AnsiColor::Green),
         "failed" | "failing" | "disabled" => Some(AnsiColor::Red),
         "pending" | "held" | "inactive" | "warning" => Some(AnsiColor::Yellow),
@@ -210,6 +219,14 @@ mod tests {
             let shown = shown(&rows, width);
             assert!(shown.lines().all(|line| width_of(line) <= width), "{width}: {shown}");
         }
+    }
+
+    #[test]
+    fn an_empty_column_is_omitted_on_a_terminal_only() {
+        let rows = [row("", "http://localhost"), row("", "http://localhost")];
+        let titles = |screen| shown(&rows, screen).lines().next().expect("titles").to_owned();
+        assert_eq!(titles(80), "ID        STATUS     EVENT          ENDPOINT          AGE");
+        assert!(titles(usize::MAX).contains("JOB"));
     }
 
     #[test]

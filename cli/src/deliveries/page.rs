@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::{
     EndpointId,
-    deliveries::{Delivery, List as Call, Listed},
+    deliveries::{Attempt, Delivery, List as Call, Listed},
     webhooks::List as ListEndpoints,
 };
 
@@ -91,6 +91,22 @@ impl Labels {
     }
 }
 
+/// The outcome of a successful attempt.
+const DELIVERED: &str = "delivered";
+
+/// Whether the receiver accepted the delivery.
+pub(crate) fn is_delivered(attempt: &Attempt) -> bool {
+    attempt.outcome == DELIVERED
+}
+
+/// The result of an attempt, for people: the status or, unless it decided, the reason for the failure.
+pub(crate) fn result(attempt: &Attempt) -> String {
+    match attempt.status_code {
+        Some(status) if is_delivered(attempt) || !(200..300).contains(&status) => format!("HTTP {status}"),
+        _ => cell(&attempt.outcome),
+    }
+}
+
 /// The rows of the list.
 pub(super) struct Rows {
     labels: Labels,
@@ -112,10 +128,7 @@ impl Rows {
 
     /// The row of a delivery, with this in the last column.
     pub(super) fn row(&self, delivery: &Delivery, last: String) -> Vec<String> {
-        let result = delivery.last_attempt.as_ref().map(|attempt| match attempt.status_code {
-            None => cell(&attempt.outcome),
-            Some(status) => format!("HTTP {status}"),
-        });
+        let result = delivery.last_attempt.as_ref().map(result);
         vec![
             self.shortener.delivery(&delivery.delivery_id),
             cell(&delivery.status),

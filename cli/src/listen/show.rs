@@ -4,7 +4,7 @@ use std::fmt;
 
 use anstyle::AnsiColor;
 use api::{
-    DeliveryId,
+    DeliveryId, Open,
     deliveries::{LeasedDelivery, Settled, Unanswered, Verdict},
 };
 use serde_json::json;
@@ -139,8 +139,8 @@ impl Show {
             hint.iter().for_each(|hint| note(&format!("hint: {hint}")));
             self.hinted = hint;
         }
-        if settled.is_none_or(|settled| settled.result != Verdict::Settled) {
-            note(&format!("The lease of {} expired before it was settled. It will be received again.", line.job));
+        if let Some(fault) = fault(settled.as_ref().map(|settled| &settled.result)) {
+            note(&format!("{} {fault}", line.job));
         }
         Ok(())
     }
@@ -162,6 +162,19 @@ impl Show {
     fn page(&self, id: &DeliveryId) -> Option<String> {
         let is_safe = id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
         is_safe.then(|| format!("{}/console/deliveries/{id}", self.origin))
+    }
+}
+
+/// The reason why the result of an event was not recorded, as the end of a sentence about its job.
+fn fault(result: Option<&Open<Verdict>>) -> Option<String> {
+    match result {
+        Some(Open::Known(Verdict::Settled)) => None,
+        None | Some(Open::Known(Verdict::LeaseExpired)) => {
+            Some("was not settled within its lease. It will be received again.".to_owned())
+        }
+        Some(Open::Known(Verdict::NotFound)) => Some("no longer exists at the service.".to_owned()),
+        // A result of a newer service, or a release that was not asked for.
+        Some(other) => Some(format!("was not settled: {}.", cell(other))),
     }
 }
 
@@ -252,6 +265,17 @@ mod tests {
         assert_eq!(sum(0, 0, 0), "no events");
         assert_eq!(sum(3, 0, 1), "3 delivered, 1 released");
         assert_eq!(sum(0, 2, 0), "2 failed");
+    }
+
+    #[test]
+    fn an_unrecorded_result_has_its_reason() {
+        assert_eq!(fault(Some(&Verdict::Settled.into())), None);
+        let shown = |result: Option<Open<Verdict>>| fault(result.as_ref()).expect("a reason");
+        assert!(shown(None).contains("will be received again"));
+        assert!(shown(Some(Verdict::LeaseExpired.into())).contains("will be received again"));
+        assert_eq!(shown(Some(Verdict::NotFound.into())), "no longer exists at the service.");
+        let unknown = serde_json::from_str("\"paused\\u001b[2J\"").expect("a name");
+        assert_eq!(shown(Some(unknown)), "was not settled: paused\u{FFFD}[2J.");
     }
 
     #[test]
