@@ -115,9 +115,11 @@ def npm_package(manifest, files, folder):
 
 
 def npm_platform(target, executable, licences, folder):
-    """The npm package with the executable. npm installs it only on its own platform."""
+    """The npm package with the executable. npm installs it only on its own platform, where npx can run it alone."""
     _, system, processor = TARGETS[target]
     manifest = {"name": of_platform(target), "os": [system], "cpu": [processor], "preferUnplugged": True}
+    # With the name of the other package's command, npm would refuse to install both.
+    manifest["bin"] = {of_platform(target): f"bin/{executable[0]}"}
     npm_package(manifest, moved("bin/", [executable]) + licences, folder)
 
 

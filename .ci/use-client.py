@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Uses the client as a person would, against the local service: python3 .ci/try-client.py LOCAL COMMAND...
+"""Uses the client as a person would, against the local service: python3 .ci/use-client.py LOCAL COMMAND...
 
 LOCAL is the local runner, and COMMAND starts the client, perhaps in an emulator. Fails unless an event reaches a program by way
 of `listen`.
