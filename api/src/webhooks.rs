@@ -46,6 +46,22 @@ impl EventName {
     pub fn is_of_a_job(self) -> bool {
         Self::OF_JOBS.contains(&self)
     }
+
+    /// The body of a sample of the event. It has the members of every event, in their order.
+    #[must_use]
+    pub fn sample(self) -> &'static str {
+        match self {
+            Self::Completed => {
+                r#"{"event":"job.completed","job_id":"test","nonce":null,"workflow":"sample","deployment_id":null,"status":"completed","result":{"answer":42},"error":null,"mapped_stack":null}"#
+            }
+            Self::Failed => {
+                r#"{"event":"job.failed","job_id":"test","nonce":null,"workflow":"sample","deployment_id":null,"status":"failed","result":null,"error":{"message":"A sample error"},"mapped_stack":null}"#
+            }
+            Self::Test => {
+                r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#
+            }
+        }
+    }
 }
 
 /// The events that an endpoint gets.
@@ -140,7 +156,7 @@ calls! {
             workflows: Option<Vec<String>>,
         }
     }
-    POST "/v1/webhooks/test" Test -> Tested { required { id: EndpointId } optional {} }
+    POST "/v1/webhooks/test" Test -> Tested { required { id: EndpointId } optional { event: EventName } }
     POST "/v1/webhooks/delete" Delete -> Done { required { id: EndpointId } optional {} }
 }
 

@@ -1,9 +1,12 @@
 //! `fanfare endpoints`.
 
+use std::time::{Duration, Instant};
+
 use api::{
-    Done, Secret, Timestamp,
+    Done, EndpointId, Secret, Timestamp,
+    deliveries::{Attempt, Get},
     error::Reason,
-    webhooks::{Create, Delete, Endpoint, Kind, List, Test, Update},
+    webhooks::{Create, Delete, Endpoint, EventName, Kind, List, Test, Update},
 };
 use serde_json::json;
 
@@ -12,6 +15,7 @@ use crate::{
     calls::Api,
     clock,
     config::Config,
+    deliveries,
     failure::Failure,
     ids::{self, Shortener},
     input::{confirm, signing_secret},
@@ -28,6 +32,9 @@ const COLUMNS: &[Column] = &[
 ];
 
 const SECRET: &str = "Signing secret, shown once";
+/// The time for which the result of a test is awaited, and the time between two calls.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_json: bool) -> Result<(), Failure> {
     match command {
@@ -96,11 +103,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             tell(&rotated, is_json, &cell(&message))?;
             details(is_json, &[(SECRET, secret.reveal())])
         }
-        Endpoints::Test { id } => {
-            let tested = api.call(&Test::new(ids::endpoint(api, &id).await?)).await?;
-            tell(&tested, is_json, &cell(&tested.message))?;
-            details(is_json, &[("Delivery", tested.delivery_id.as_str())])
-        }
+        Endpoints::Test { id, event } => test(api, ids::endpoint(api, &id).await?, event, is_json).await,
         Endpoints::Delete { id, yes } => {
             let endpoint = ids::whole_endpoint(api, &id).await?;
             let label = ids::label(&endpoint);
@@ -109,6 +112,35 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
     }
+}
+
+/// Sends a test event, or a sample of another event. People get the result as well.
+pub(crate) async fn test(api: &Api, id: EndpointId, event: Option<EventName>, is_json: bool) -> Result<(), Failure> {
+    let tested = api.call(&Test { event, ..Test::new(id) }).await?;
+    tell(&tested, is_json, &cell(&tested.message))?;
+    if is_json {
+        return Ok(());
+    }
+    details(is_json, &[("Delivery", tested.delivery_id.as_str())])?;
+    let (get, end) = (Get::new(tested.delivery_id), Instant::now() + PATIENCE);
+    while Instant::now() < end {
+        if let Some(attempt) = api.call(&get).await?.delivery.last_attempt {
+            return tried(&attempt);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    note("No attempt yet. `fanfare deliveries get` shows the result later.");
+    Ok(())
+}
+
+/// Prints the result of an attempt. A failed one is a failure.
+fn tried(attempt: &Attempt) -> Result<(), Failure> {
+    let result = deliveries::result(attempt);
+    if deliveries::is_delivered(attempt) {
+        return Ok(say(&format!("Result: {result} after {} ms", attempt.duration_ms))?);
+    }
+    let cause = attempt.detail.as_ref().or(attempt.response.as_ref()).map(|text| format!(": {}", cell(&text.trim())));
+    Err(Failure::local(format!("The attempt failed with {result}{}", cause.as_deref().unwrap_or("."))))
 }
 
 /// Prints further parts of a response below its message, for display.
@@ -166,7 +198,7 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
     let endpoints = &listed.webhook_endpoints;
     let shortener = Shortener::for_ids(endpoints.iter().map(|endpoint| endpoint.webhook_endpoint_id.as_str()));
     let rows = endpoints.iter().map(|endpoint| {
-        let events = endpoint.events.as_ref().map_or("all".to_owned(), ToString::to_string);
+        let events = endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events));
         // The label of a pull endpoint is its description.
         let description = endpoint.description.as_ref().filter(|_| endpoint.kind == Kind::Push);
         let id = shortener.short(endpoint.webhook_endpoint_id.as_str());

@@ -106,7 +106,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Login(_) | Command::Logout | Command::Doctor => true,
         // An operator has the queue's address and AWS credentials, and perhaps no account.
         Command::Send(send) => send.tenant.is_some(),
-        Command::Trigger(_) => true,
+        Command::Trigger(trigger) => trigger.to.is_some(),
         Command::Open { what, .. } => what.as_deref().is_none_or(browser::is_page),
         _ => false,
     };
@@ -120,7 +120,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Endpoints(command) => endpoints::run(&api, &mut config, command, json).await,
         Command::Deliveries(command) => deliveries::run(&api, command, json).await,
         Command::Send(send) => send::run(&api, &network, send, json).await,
-        Command::Trigger(trigger) => trigger::run(&api.origin(), &network, &config, trigger, json).await,
+        Command::Trigger(trigger) => trigger::run(&api, &network, &config, trigger, json).await,
         Command::Listen(listen) => listen::run(&api, &network, &mut config, listen, json).await,
         Command::Keys(command) => keys::run(&api, command, json).await,
         Command::Team(command) => team::run(&api, command, json).await,

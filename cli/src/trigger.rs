@@ -1,17 +1,19 @@
-//! `fanfare trigger`: posts a sample event to a local program, without the service.
+//! `fanfare trigger`: sends a sample of an event to an endpoint, or posts it to a local program without the service.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use api::{Secret, webhooks::EventName};
+use api::{EndpointId, Secret, webhooks::List};
 use reqwest::Method;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
+use url::Url;
 
 use crate::{
     address::host_and_port,
     args::Trigger,
+    calls::Api,
     clock,
     config::Config,
+    endpoints,
     failure::Failure,
     http::Network,
     ids,
@@ -24,23 +26,45 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) async fn run(
-    origin: &str,
+    api: &Api,
     network: &Network,
     config: &Config,
     trigger: Trigger,
     is_json: bool,
 ) -> Result<(), Failure> {
-    let secret = match trigger.secret {
-        true => signing_secret()?,
-        false => stored(config, origin, trigger.endpoint.as_deref())?,
-    };
-    let id = format!("msg_{}", random_hex()?);
-    let body = serde_json::to_string(&Sample::new(trigger.event, &trigger.job));
-    let body = body.map_err(|error| Failure::local(format!("{error}.")))?;
+    if let Some(to) = &trigger.to {
+        let secret = match trigger.secret {
+            true => signing_secret()?,
+            false => stored(config, &api.origin(), trigger.endpoint.as_deref())?,
+        };
+        return post(network, &trigger, to, &secret, is_json).await;
+    }
+    let endpoint = endpoint(api, trigger.endpoint.as_deref()).await?;
+    endpoints::test(api, endpoint, Some(trigger.event), is_json).await
+}
+
+/// The endpoint that is meant, or the only one.
+async fn endpoint(api: &Api, typed: Option<&str>) -> Result<EndpointId, Failure> {
+    if let Some(typed) = typed {
+        return ids::endpoint(api, typed).await;
+    }
+    let mut endpoints = api.call(&List::new()).await?.webhook_endpoints;
+    match (endpoints.pop(), endpoints.is_empty()) {
+        (Some(only), true) => Ok(only.webhook_endpoint_id),
+        (None, _) => Err(Failure::not_found("The organization has no endpoint.")
+            .hint("Create one with `fanfare endpoints create URL`, or post to a local program with --to.")),
+        (Some(_), false) => Err(Failure::ambiguous("The organization has several endpoints.")
+            .hint("Choose one with --endpoint, or post to a local program with --to.")),
+    }
+}
+
+/// Posts the sample to a local program.
+async fn post(network: &Network, trigger: &Trigger, to: &Url, secret: &Secret, is_json: bool) -> Result<(), Failure> {
+    let (id, body) = (format!("msg_{}", random_hex()?), trigger.event.sample());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
-    let (signature, standard) = signatures(&secret, &id, &now, &body);
+    let (signature, standard) = signatures(secret, &id, &now, body);
     let http = network.client_of_program(trigger.insecure, Duration::ZERO)?;
-    let request = http.request(Method::POST, trigger.to.as_str()).header("content-type", "application/json");
+    let request = http.request(Method::POST, to.as_str()).header("content-type", "application/json");
     let request = request.header("x-event-type", trigger.event.as_str()).header("x-event-time", clock::now().as_str());
     let request = request.header("webhook-id", &id).header("webhook-timestamp", now);
     let request = request.header("webhook-signature", standard).header("x-webhook-signature", signature);
@@ -48,13 +72,13 @@ pub(crate) async fn run(
     let request = request.map_err(|error| Failure::local(format!("The request could not be built: {error}.")))?;
     let began = Instant::now();
     let posted = http.post(request, TIMEOUT).await.map_err(|missing| {
-        let program = host_and_port(&trigger.to);
+        let program = host_and_port(to);
         let failure = Failure::local(format!("{program} did not respond: {}.", cell(&missing.cause)));
         if missing.is_refused { failure.hint("Start the program, or check --to.") } else { failure }
     })?;
     let (status, took) = (posted.status, began.elapsed().as_millis());
     let answer = json!({ "webhook_id": id, "event": trigger.event, "status_code": status, "duration_ms": u64::try_from(took).ok() });
-    tell(&answer, is_json, &format!("{}  {}  {status}  {took} ms", trigger.event, cell(&trigger.job)))?;
+    tell(&answer, is_json, &format!("{}  {status}  {took} ms", trigger.event))?;
     match posted.response {
         None => Ok(()),
         Some(response) => {
@@ -74,29 +98,4 @@ fn stored(config: &Config, origin: &str, endpoint: Option<&str>) -> Result<Secre
         return Err(failure.hint("Run `fanfare listen` once, or pass the secret with --secret."));
     }
     ids::only(&typed, "endpoint", found).map_err(|failure| failure.hint("Choose one with --endpoint."))
-}
-
-/// The payload, in the order of every event.
-#[derive(Serialize)]
-struct Sample<'a> {
-    event: EventName,
-    job_id: &'a str,
-    nonce: Option<&'a str>,
-    workflow: &'static str,
-    deployment_id: Option<&'a str>,
-    status: &'static str,
-    result: Value,
-    error: Value,
-    mapped_stack: Option<&'a str>,
-}
-
-impl<'a> Sample<'a> {
-    fn new(event: EventName, job: &'a str) -> Self {
-        let (status, result, error) = match event {
-            EventName::Failed => ("failed", Value::Null, json!({ "message": "A sample error" })),
-            _ => ("completed", json!({ "answer": 42 }), Value::Null),
-        };
-        let (nonce, deployment_id, mapped_stack) = (None, None, None);
-        Self { event, job_id: job, nonce, workflow: "sample", deployment_id, status, result, error, mapped_stack }
-    }
 }

@@ -56,7 +56,8 @@ fn job(name: &str, summary: &str) -> Value {
         "410": { "description": "Not delivered, with no further attempt. An endpoint is made inactive." },
         "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
     });
-    let job_id = json!({ "description": "The id of the job that the event is about.", "type": "string" });
+    let job_id =
+        json!({ "description": "The id of the job that the event is about; `test` for a sample.", "type": "string" });
     let member = |about| json!({ "description": format!("{about} As the producer sent it, or null.") });
     event(name, summary, job_id, member, responses)
 }

@@ -156,6 +156,34 @@ async fn a_job_names_its_delivery_and_stats_count_failures_by_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sample_event_goes_through_the_service_to_an_endpoint() {
+    let world = World::live(&[]).await;
+    let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+    assert_eq!(machine.run(&["trigger", "job.failed"]).await.code, 3);
+    machine.signs_in(&tenant).await;
+    let none = machine.run(&["trigger", "job.failed"]).await;
+    assert!(none.code == 4 && none.err.contains("The organization has no endpoint."), "{none:?}");
+    let receiver = Receiver::scripted(&[(200, &[]), (503, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "a secret of some length").await;
+    let sent = machine.run(&["trigger", "job.failed"]).await;
+    assert!(sent.code == 0 && sent.out.contains("\nResult: HTTP 200 after "), "{sent:?}");
+    let posted = receiver.received().await.remove(0);
+    posted.verify("a secret of some length");
+    assert_eq!((posted.header("x-event-type"), &posted.json()["status"]), ("job.failed", &json!("failed")));
+    let refused = machine.run(&["endpoints", "test", &endpoint, "--event", "job.completed"]).await;
+    assert!(refused.code == 1 && refused.err.contains("The attempt failed with HTTP 503"), "{refused:?}");
+    assert_eq!(receiver.received().await[1].json()["event"], "job.completed");
+    world.endpoint(&tenant, &receiver.url("/other"), "a secret of some length").await;
+    let several = machine.run(&["trigger", "job.failed"]).await;
+    assert!(several.code == 1 && several.err.contains("hint: Choose one with --endpoint"), "{several:?}");
+    let chosen = machine.run(&["--json", "trigger", "job.failed", "--endpoint", &endpoint]).await;
+    let id = serde_json::from_str::<Value>(&chosen.out).expect("JSON")["delivery_id"].clone();
+    assert!(chosen.code == 0 && id.as_str().expect("an id").starts_with(&endpoint), "{chosen:?}");
+    let unknown = machine.run(&["trigger", "job.done"]).await;
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_script_needs_no_folder_and_an_operator_no_account() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

@@ -14,15 +14,15 @@ use tokio_rustls::TlsAcceptor;
 use super::{Machine, listening::Listener};
 
 /// A TLS server for `localhost` that forwards decrypted connections.
-struct Encrypted {
-    url: String,
+pub(super) struct Encrypted {
+    pub(super) url: String,
     /// A PEM file with its certificate.
     certificate: PathBuf,
 }
 
 impl Encrypted {
     /// TLS in front of a plain http URL without a path.
-    async fn before(plain: &str, machine: &Machine) -> Self {
+    pub(super) async fn before(plain: &str, machine: &Machine) -> Self {
         let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
         let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into());
@@ -164,8 +164,10 @@ async fn sent_values_arrive_unchanged() {
     assert!(sent.out.contains(kept), "{sent:?}");
     let body = String::from_utf8(receiver.wait_for(1).await[0].body.to_vec()).expect("text");
     assert!(body.contains(kept), "{body}");
-    let unknown = machine.run(&["send", "--event", "job.done", "--job", "one", "--queue-url", queue]).await;
-    assert!(unknown.code == 2 && unknown.err.contains("job.completed, job.failed"), "{unknown:?}");
+    for unsent in ["job.done", "webhook.test"] {
+        let unknown = machine.run(&["send", "--event", unsent, "--job", "one", "--queue-url", queue]).await;
+        assert!(unknown.code == 2 && unknown.err.contains("job.completed, job.failed"), "{unknown:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -228,7 +228,7 @@ async fn a_sample_event_is_signed_with_the_stored_secret() {
     let secret = listener.said().iter().find_map(|line| Some(line.split_once("Signing secret: ")?.1.to_owned()));
     let secret = secret.expect("a secret");
     let sent = machine.run(&["trigger", "job.failed", "--to", &to]).await;
-    assert!(sent.code == 0 && sent.out.starts_with("job.failed  sample  200  "), "{sent:?}");
+    assert!(sent.code == 0 && sent.out.starts_with("job.failed  200  "), "{sent:?}");
     let posted = receiver.received().await.remove(0);
     posted.verify(&secret);
     let webhook = standardwebhooks::Webhook::new(&secret).expect("a key");

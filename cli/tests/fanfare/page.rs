@@ -1,19 +1,24 @@
-//! The example of docs/listening.md runs as written.
+//! The examples of docs/listening.md run as written.
 
 use std::{
     net::TcpListener,
     process::{Command, Stdio},
 };
 
+use serde_json::Value;
 use tests::World;
 
 use super::Machine;
 
-/// The blocks of the page that are marked `bash`.
-fn script() -> String {
-    let page = include_str!("../../../docs/listening.md");
-    let blocks = page.split("```bash\n").skip(1).filter_map(|rest| Some(rest.split_once("```\n")?.0));
-    blocks.collect()
+const PAGE: &str = include_str!("../../../docs/listening.md");
+
+/// The blocks of a text that are marked so.
+fn blocks<'a>(text: &'a str, mark: &str) -> impl Iterator<Item = &'a str> {
+    text.split(&format!("```{mark}\n"))
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once("```\n")?.0))
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +26,7 @@ async fn the_example_of_the_page_works() {
     let world = World::live(&[]).await;
     let machine = Machine::new(&world);
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-    let mut here = script().replace("9100", &port.to_string());
+    let mut here = blocks(PAGE, "bash").collect::<String>().replace("9100", &port.to_string());
     for (usual, address) in [("9000", world.stack.api()), ("8025", world.stack.mail()), ("9324", world.stack.sqs())] {
         here = here.replace(&format!("http://127.0.0.1:{usual}"), address.trim_end_matches('/'));
     }
@@ -37,5 +42,205 @@ async fn the_example_of_the_page_works() {
         ["ada@example.com, owner of Analytical Engines", r#""result":{"answer":42}"#, "job.completed  job-1  204"];
     for words in words {
         assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_failure_of_the_page_is_what_scripts_read() {
+    let world = World::start().await;
+    let failed =
+        Machine::new(&world).run_in(&[("FANFARE_API", "https://api.example.com")], &["--json", "whoami"]).await;
+    let json = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+    let shown: Vec<_> = blocks(PAGE, "json").map(json).collect();
+    assert_eq!((failed.code, shown), (3, vec![json(&failed.err)]));
+}
+
+/// The examples of a terminal.
+#[cfg(unix)]
+mod on_a_terminal {
+    use std::{future::Future, os::unix::fs::PermissionsExt, time::Duration};
+
+    use serde_json::json;
+    use tests::{Receiver, Tenant, event};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::{
+        super::{connections::Encrypted, terminal::Terminal},
+        *,
+    };
+
+    /// Runs a part of a dialog on another thread: the service needs those of this process.
+    async fn apart<T: Send + 'static>(dialog: impl FnOnce() -> T + Send + 'static) -> T {
+        tokio::task::spawn_blocking(dialog).await.expect("it ends")
+    }
+
+    /// Approves the login whose page a terminal shows.
+    async fn approve(world: &World, tenant: &Tenant, shown: &str) {
+        let page = shown.split([' ', '"', '\r', '\n']).find(|word| word.contains("/signin?")).expect("an address");
+        let page: reqwest::Url = page.parse().expect("a URL");
+        let of = |name: &str| page.query_pairs().find(|(key, _)| key == name).expect("a value").1.into_owned();
+        let request = json!({"requestId": of("cliLoginId"), "secret": of("cliLoginSecret")});
+        world.rpc_by_session(&tenant.cookie, "auth/cliLoginApprove", request).await.ok();
+    }
+
+    /// Does what `cargo local` does each minute.
+    async fn with_sweeps<T>(world: &World, run: impl Future<Output = T>) -> T {
+        let sweeps = async {
+            loop {
+                world.sweep(common::timestamp::Timestamp::now()).await;
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        };
+        tokio::select! {
+            ended = run => ended,
+            () = sweeps => unreachable!("it does not end"),
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_command_of_the_page_works() {
+        let world = World::live(&[]).await;
+        let (tenant, machine, receiver) = (world.tenant("acme").await, Machine::new(&world), Receiver::start().await);
+        let encrypted = Encrypted::before(&receiver.url(""), &machine).await;
+        let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "a secret of some length").await;
+        world.enqueue("job-events", event(&tenant.id, "before")).await;
+        receiver.wait_for(1).await;
+        let short =
+            world.only_logged(&tenant.id).await.id.to_string().rsplit('.').next().expect("a part")[..8].to_owned();
+        // No browser opens.
+        let bin = machine.home.join("bin");
+        std::fs::create_dir_all(&bin).expect("a folder");
+        std::fs::write(bin.join("xdg-open"), "#!/bin/sh\n").expect("a file");
+        std::fs::set_permissions(bin.join("xdg-open"), PermissionsExt::from_mode(0o700)).expect("a file");
+
+        // The installation is tested by .ci/try-client.
+        let sections = PAGE.split("\n## ").filter(|section| !section.starts_with("Install\n"));
+        let lines: Vec<_> = sections.flat_map(|section| blocks(section, "sh")).flat_map(str::lines).collect();
+        assert!(lines.len() > 15 && lines.iter().all(|line| line.contains("fanfare ")), "{lines:#?}");
+        let port = receiver.url("").rsplit(':').next().expect("a port").to_owned();
+        for line in lines {
+            let mut here = line.to_owned();
+            for (example, actual) in [
+                ("api.example.com", world.stack.api()),
+                ("staging.example.com", world.stack.api()),
+                ("https://example.com/hook", &receiver.url("/hook")),
+                ("https://localhost:8443", &encrypted.url),
+                ("3000/hook", &format!("{port}/hook")),
+                ("a6250e60", &short),
+                ("01a20cd1", &endpoint),
+            ] {
+                here = here.replace(example, actual);
+            }
+            let mut command = Command::new("bash");
+            command.args(["-euo", "pipefail", "-c", &here]).env_clear();
+            command.env("PATH", format!("{}:{}", bin.display(), Machine::path())).env("HOSTNAME", "laptop");
+            command.env("XDG_CONFIG_HOME", &machine.home).env("FANFARE_API", &machine.api);
+            command.env("FANFARE_QUEUE_URL", &world.stack.queues()["job-events"]);
+            command.env("KEY", &tenant.key).env("SECRET", "another secret of some length");
+            let is_login = line.contains(" login") && !line.contains("--key") && !line.contains("--complete");
+            let lasts = [("listen ", "Forwarding to"), ("--watch", "CREATED")].into_iter();
+            let lasts = lasts.filter(|(word, _)| line.contains(word)).map(|(_, shown)| shown).next();
+            let run = async {
+                let mut terminal = apart(|| Terminal::start(command, 120)).await;
+                if is_login {
+                    terminal = apart(|| {
+                        terminal.says("mode=");
+                        terminal
+                    })
+                    .await;
+                    approve(&world, &tenant, &terminal.text()).await;
+                }
+                apart(move || {
+                    if let Some(shown) = lasts {
+                        terminal.says(shown);
+                        terminal.signal("INT");
+                    }
+                    terminal.end()
+                })
+                .await
+            };
+            let ended = with_sweeps(&world, run).await;
+            // `--watch` ends by the signal.
+            assert!(ended.code == 0 || (line.contains("--watch") && ended.code == -1), "{here}: {ended:?}");
+        }
+        let posted = receiver.received().await;
+        let events: Vec<_> = posted.iter().map(|one| (one.path.as_str(), one.header("x-event-type"))).collect();
+        for expected in ["job.completed", "job.failed", "webhook.test"] {
+            assert!(events.contains(&("/hook", expected)), "{expected}: {events:#?}");
+        }
+    }
+
+    /// A line without the values that differ from run to run.
+    fn shape(line: &str) -> String {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let shaped = words.iter().enumerate().map(|(number, word)| {
+            let bare = word.trim_matches(['(', ')', '.']);
+            let is_of = |allowed: fn(&u8) -> bool| bare.bytes().all(|byte| allowed(&byte));
+            match bare.len() {
+                36 if bare.matches('-').count() == 4 => "ID",
+                8 if is_of(|byte| byte.is_ascii_digit() || *byte == b':') && bare.contains(':') => "TIME",
+                8 if is_of(u8::is_ascii_hexdigit) => "SHORT",
+                2.. if bare.trim_end_matches('s').parse::<u8>().is_ok() && bare.ends_with('s') => "SECONDS",
+                _ if words.get(number + 1) == Some(&"ms") => "NUMBER",
+                _ => word,
+            }
+        });
+        shaped.collect::<Vec<_>>().join(" ")
+    }
+
+    /// A program on some port that answers one event and ends.
+    async fn program() -> (u16, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let answered = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a post");
+            drop(listener);
+            let mut read = [0; 8192];
+            let _body = stream.read(&mut read).await.expect("a post");
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await.expect("a post");
+        });
+        (port, answered)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn listen_prints_what_the_page_shows() {
+        let world = World::live(&[("RETRY_SCHEDULE", "5,600")]).await;
+        let (tenant, machine) = (world.tenant("acme").await, Machine::new(&world));
+        machine.signs_in(&tenant).await;
+        let (port, answered) = program().await;
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_fanfare"), "listen", "--to", &format!("{port}/hook")]);
+        command.env_clear().env("HOSTNAME", "laptop");
+        command.env("XDG_CONFIG_HOME", &machine.home).env("FANFARE_API", &machine.api);
+        let terminal = apart(|| Terminal::start(command, 120)).await;
+        let terminal = apart(|| {
+            terminal.says("are kept for");
+            terminal
+        })
+        .await;
+        world.enqueue("job-events", event(&tenant.id, "job-1")).await;
+        let terminal = apart(|| {
+            terminal.says("  204  ");
+            terminal
+        })
+        .await;
+        answered.await.expect("a post");
+        let mut failed = event(&tenant.id, "job-2");
+        failed["event"] = json!("job.failed");
+        world.enqueue("job-events", failed).await;
+        let ended = apart(|| {
+            let mut terminal = terminal;
+            terminal.says("hint: ");
+            terminal.types("\u{3}");
+            terminal.says("Stopped: ");
+            terminal.end()
+        });
+        let printed = anstream::adapter::strip_str(&ended.await.out).to_string().replace(&port.to_string(), "3000");
+        let shapes = |text: &str| text.lines().map(shape).collect::<Vec<_>>();
+        let shown = blocks(PAGE, "text").next().expect("a block");
+        assert_eq!(shapes(&printed), shapes(shown), "{printed}");
     }
 }

@@ -22,7 +22,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{Machine, Output};
 
 /// A program on a terminal.
-struct Terminal {
+pub(super) struct Terminal {
     child: Child,
     keyboard: File,
     screen: Arc<Mutex<Vec<u8>>>,
@@ -30,7 +30,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(mut command: Command, columns: u16) -> Self {
+    pub(super) fn start(mut command: Command, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).expect("a terminal");
         unlockpt(&master).expect("a terminal");
@@ -55,12 +55,12 @@ impl Terminal {
         Self { child, keyboard, screen, reader }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let bytes = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         strip_str(&String::from_utf8_lossy(&bytes)).to_string()
     }
 
-    fn says(&self, words: &str) {
+    pub(super) fn says(&self, words: &str) {
         let end = Instant::now() + Duration::from_secs(30);
         while !self.text().contains(words) {
             assert!(Instant::now() < end, "{words}: {}", self.text());
@@ -68,11 +68,17 @@ impl Terminal {
         }
     }
 
-    fn types(&mut self, text: &str) {
+    pub(super) fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).expect("a terminal");
     }
 
-    fn end(mut self) -> Output {
+    /// Sends a signal to the program.
+    pub(super) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    pub(super) fn end(mut self) -> Output {
         let code = self.child.wait().expect("it ends").code().unwrap_or(-1);
         let screen = self.screen.clone();
         self.reader.join().expect("a thread");
@@ -182,8 +188,7 @@ async fn listened(world: &World, tenant: &str, machine: &Machine, columns: u16) 
     let output = tokio::task::spawn_blocking(move || {
         terminal.says("  503  ");
         terminal.says("\"event\"");
-        let sent = Command::new("kill").args(["-INT", &terminal.child.id().to_string()]).status();
-        assert!(sent.expect("kill").success());
+        terminal.signal("INT");
         terminal.end()
     });
     let output = output.await.expect("it ends");

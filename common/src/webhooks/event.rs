@@ -11,6 +11,6 @@ pub(in crate::webhooks) use self::job_event::malformed;
 pub use self::{
     filter::{EventFilter, WorkflowFilter},
     job_event::{Audience, JobEvent, Malformed},
-    name::{EventName, TEST_BODY, TEST_JOB, parse_event},
+    name::{EventName, TEST_JOB, named_in, parse_event},
     trace::TraceParent,
 };

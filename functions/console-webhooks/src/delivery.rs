@@ -15,7 +15,7 @@ use common::{
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_meaning},
         endpoints::{Change, EndpointView, Kind},
-        event::TraceParent,
+        event::{EventName, TraceParent},
     },
 };
 use maud::{Markup, html};
@@ -108,6 +108,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
     // A delivery that failed without an attempt still has a last attempt, with the reason.
     attempts.extend(delivery.last_attempt.clone());
     let trace = payload.as_ref().and_then(|payload| payload.trace.clone());
+    let event = payload.as_ref().map_or(delivery.event, |payload| delivery.event_in(&payload.body));
     let payload = payload.map(|payload| String::from_utf8_lossy(&payload.body).into_owned());
     let is_changing = delivery.status == Status::Pending && !is_deleted(&delivery, endpoint.as_ref());
     let is_live = live::is_wanted(link);
@@ -132,7 +133,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
         }
         section {
             h2 { "Headers" }
-            (headers(&delivery, trace.as_ref().map(TraceParent::as_str), endpoint.as_ref()))
+            (headers(&delivery, event, trace.as_ref().map(TraceParent::as_str), endpoint.as_ref()))
             p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
         }
     };
@@ -301,12 +302,12 @@ fn scrolling(name: &str, text: &str) -> Markup {
 }
 
 /// The headers of each attempt. Signatures and the values of the tenant's own headers are not stored.
-fn headers(delivery: &Delivery, trace: Option<&str>, endpoint: Option<&EndpointView>) -> Markup {
+fn headers(delivery: &Delivery, event: EventName, trace: Option<&str>, endpoint: Option<&EndpointView>) -> Markup {
     let names = endpoint.into_iter().flat_map(|endpoint| &endpoint.header_names);
     html! {
         pre {
             "content-type: application/json\n"
-            "x-event-type: " (delivery.event.as_str()) "\n"
+            "x-event-type: " (event.as_str()) "\n"
             "x-event-time: " (delivery.created_at) "\n"
             @if let Some(trace) = trace { "traceparent: " (trace) "\n" }
             "webhook-id: " (delivery.webhook_id) "\n"

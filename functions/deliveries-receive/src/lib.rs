@@ -95,11 +95,12 @@ impl Input {
 
 fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDelivery> {
     let Taken { delivery, lease, ends, body, trace } = taken;
+    let event = delivery.event_in(&body);
     let content = Content {
         keys: endpoint.keys(),
         headers: Some(&endpoint.headers),
         id: delivery.webhook_id,
-        event: delivery.event,
+        event,
         event_at: delivery.created_at,
         trace: trace.as_ref(),
         body: &body,
@@ -108,7 +109,7 @@ fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDel
     let texts = headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
     Ok(LeasedDelivery {
         delivery_id: delivery.id.into(),
-        event: delivery.event.into(),
+        event: event.into(),
         attempt: delivery.attempts.saturating_add(1),
         job_id: delivery.job_id,
         lease: lease.into(),

@@ -211,7 +211,7 @@ impl Sender {
         let post = Post {
             target,
             id: due.delivery.webhook_id,
-            event: due.delivery.event,
+            event: due.delivery.event_in(&due.payload.body),
             event_at: due.delivery.created_at,
             trace: due.payload.trace.as_ref(),
             body: &due.payload.body,

@@ -14,7 +14,13 @@ use common::{
     http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::{delivery::Delivery, endpoints::Endpoints, log::Log, queue::SharedQueue},
+    webhooks::{
+        delivery::Delivery,
+        endpoints::Endpoints,
+        event::{EventName, parse_event},
+        log::Log,
+        queue::SharedQueue,
+    },
 };
 
 const ROUTE: &str = Test::PATH;
@@ -44,8 +50,10 @@ fn route() -> Route<App> {
         .summary("Sends a test event to a webhook endpoint, active or not.")
         .description(
             "The event `webhook.test` is delivered like any other event, but is attempted only once. It has the nine \
-             members of every event: `job_id` is `test`, and the members that describe a job are `null`. Pull \
-             endpoints keep the event until it is received. The limit is 10 tests per endpoint per minute.",
+             members of every event: `job_id` is `test`, and the members that describe a job are `null`. With \
+             `event`, the receiver gets a sample of that event instead, also with the `job_id` `test`. The delivery log \
+             lists every test as `webhook.test`. Tests send no email and do not count as failures. Pull endpoints keep \
+             the event until it is received. The limit is 10 tests per endpoint per minute.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -58,14 +66,18 @@ fn route() -> Route<App> {
 /// The endpoint to test.
 pub struct Input {
     id: EndpointId,
+    sample: EventName,
     key: Option<IdempotencyKey>,
 }
 
 impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.about("The id of the endpoint to test, active or not.").text(Test::NAMES.id, EndpointId::parse);
+        let sample = fields
+            .about("The event of which a sample is sent. The default is `webhook.test`.")
+            .optional_text(Test::NAMES.event, parse_event);
         let key = fields.idempotency_key();
-        Ok(Self { id: id?, key: key? })
+        Ok(Self { id: id?, sample: sample?.unwrap_or(EventName::Test), key: key? })
     }
 }
 
@@ -76,7 +88,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let begin = async {
         let output =
             Tested { success: true, message: "Test event will be sent".to_owned(), delivery_id: test.id.into() };
-        app.endpoints.begin_test(&app.log, tenant, &test, once.marker(&output)?.as_ref(), now).await?;
+        app.endpoints.begin_test(&app.log, tenant, &test, input.sample, once.marker(&output)?.as_ref(), now).await?;
         app.queue.wake(tenant, &test, now).await;
         Ok(output)
     };

@@ -6,7 +6,7 @@ use crate::{
     id::EndpointId,
     webhooks::{
         destination::{EndpointUrl, SigningSecret},
-        event::{TEST_BODY, TraceParent},
+        event::{EventName, TraceParent},
     },
 };
 
@@ -22,9 +22,11 @@ pub struct Payload {
 }
 
 impl Payload {
+    /// The payload of a test of an endpoint: the sample of an event.
     #[must_use]
-    pub fn test(endpoint: EndpointId) -> Self {
-        Self { destination: Destination::Endpoint(endpoint), body: Bytes::from_static(TEST_BODY), trace: None }
+    pub fn test(endpoint: EndpointId, sample: EventName) -> Self {
+        let body = Bytes::from_static(sample.sample().as_bytes());
+        Self { destination: Destination::Endpoint(endpoint), body, trace: None }
     }
 }
 

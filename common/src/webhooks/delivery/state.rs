@@ -14,7 +14,7 @@ use super::{
 use crate::{
     id::{EndpointId, LeaseId},
     timestamp::Timestamp,
-    webhooks::event::{EventName, JobEvent, TEST_JOB},
+    webhooks::event::{EventName, JobEvent, TEST_JOB, named_in},
 };
 
 /// A delivery in the delivery log.
@@ -121,6 +121,16 @@ impl Delivery {
         let id = DeliveryId { destination: DestinationId::Endpoint(endpoint), shard: 0, at, webhook_id };
         let test = Self::new(id, EventName::Test, TEST_JOB.to_owned());
         Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
+    }
+
+    /// The event that the receiver gets. The body of a test may be the sample of another event, which the log does not
+    /// show as one of a job: it counts for nothing, and has a single attempt.
+    #[must_use]
+    pub fn event_in(&self, body: &[u8]) -> EventName {
+        match self.event {
+            EventName::Test => named_in(body).unwrap_or(EventName::Test),
+            event => event,
+        }
     }
 
     /// The state after an attempt was due. `schedule` has the delays between attempts (a test has a single attempt);

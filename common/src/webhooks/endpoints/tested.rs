@@ -16,6 +16,7 @@ use crate::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Payload, Queue},
+        event::EventName,
         log::Log,
     },
 };
@@ -26,7 +27,7 @@ const TESTS: usize = 10;
 const WINDOW: i64 = 60_000;
 
 impl Endpoints {
-    /// Stores a test of an endpoint, and counts it. The test gets a due row, but the caller sends its message.
+    /// Stores a test of an endpoint with the sample of an event, and counts it. The test gets a due row, but the caller sends its message.
     ///
     /// # Errors
     /// The tenant has no such endpoint, or it was tested ten times in the last minute; or a call fails.
@@ -35,6 +36,7 @@ impl Endpoints {
         log: &Log,
         tenant: &TenantId,
         test: &Delivery,
+        sample: EventName,
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<()> {
@@ -45,7 +47,7 @@ impl Endpoints {
             let times = with(&times(&record), now)?;
             if round == 0 {
                 let rows = [
-                    log.payload_row(tenant, &test.id, &Payload::test(id), now),
+                    log.payload_row(tenant, &test.id, &Payload::test(id, sample), now),
                     log.due_row(tenant, test, Queue::Shared, now),
                 ];
                 if !log.put(rows.map(|row| ((), row)).into()).await.is_empty() {

@@ -240,7 +240,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::webhooks::event::TEST_BODY;
+    use crate::webhooks::event::{EventName, TEST_JOB, named_in};
 
     fn body(message: &str) -> String {
         String::from_utf8(JobEvent::parse(message, Timestamp::now()).expect("a job event").body.to_vec())
@@ -262,9 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn a_test_event_has_the_same_fields_as_a_job_event() {
-        let of_a_job = body(r#"{"event":"job.failed","tenant_id":"t","job_id":"test"}"#);
-        assert_eq!(TEST_BODY, of_a_job.replace("job.failed", "webhook.test").as_bytes());
+    fn samples_have_the_body_of_a_job_event() {
+        for sample in [EventName::Test, EventName::Completed, EventName::Failed] {
+            let sent = sample.sample().replace('{', r#"{"tenant_id":"t","#);
+            assert_eq!(named_in(sample.sample().as_bytes()), Some(sample));
+            let as_sent = body(&sent.replace("webhook.test", "job.failed"));
+            assert_eq!(as_sent.replace("job.failed", sample.as_str()), sample.sample());
+            assert!(as_sent.contains(&format!(r#""job_id":"{TEST_JOB}""#)));
+        }
+        assert_eq!((named_in(b"{}"), named_in(b""), named_in(br#"{"event":"x"}"#)), (None, None, None));
     }
 
     #[test]

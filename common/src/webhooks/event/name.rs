@@ -5,9 +5,8 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::issue::Problem;
 
-/// The `job_id` of a test event.
+/// The `job_id` of samples.
 pub const TEST_JOB: &str = "test";
-pub const TEST_BODY: &[u8] = br#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#;
 
 /// Parses a name from a request.
 ///
@@ -15,6 +14,16 @@ pub const TEST_BODY: &[u8] = br#"{"event":"webhook.test","job_id":"test","nonce"
 /// There is no such event.
 pub fn parse_event(text: &str) -> Result<EventName, Vec<Problem>> {
     text.parse().map_err(|_unknown| vec![Problem::format("Must be the name of an event")])
+}
+
+/// The event that a body names.
+#[must_use]
+pub fn named_in(body: &[u8]) -> Option<EventName> {
+    #[derive(Deserialize)]
+    struct Body {
+        event: EventName,
+    }
+    serde_json::from_slice::<Body>(body).ok().map(|body| body.event)
 }
 
 /// Reads the name of an event that producers can send.

@@ -13,7 +13,7 @@ use common::{
     issue::Problem,
     patch::Patch,
     timestamp::Timestamp,
-    webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change},
+    webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change, event::EventName},
 };
 use maud::html;
 
@@ -79,7 +79,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
 async fn test(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
     let now = Timestamp::now();
     let test = Delivery::test(id, now);
-    app.endpoints.begin_test(&app.log, tenant, &test, None, now).await?;
+    app.endpoints.begin_test(&app.log, tenant, &test, EventName::Test, None, now).await?;
     app.queue.wake(tenant, &test, now).await;
     app.wait_for_attempt(tenant, &test.id, 0).await?;
     Ok(Reply::Redirect { to: format!("/console/deliveries/{}", test.id), cookies: Vec::new() })

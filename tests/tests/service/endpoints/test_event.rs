@@ -60,6 +60,55 @@ async fn a_test_event_goes_through_the_whole_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sample_of_a_job_event_is_a_test_for_the_service() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let emails = world.mails().await.len();
+    for (count, event) in ["job.failed", "job.completed"].into_iter().enumerate() {
+        let answer = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint, "event": event})).await;
+        let delivery = answer.ok()["delivery_id"].as_str().expect("an id");
+        assert_eq!(world.poll("deliveries").await, 1);
+        let received = receiver.received().await.remove(count);
+        received.verify("s");
+        assert_eq!((received.header("x-event-type"), &received.json()["event"]), (event, &json!(event)));
+        let members: Vec<_> = received.json().as_object().expect("members").keys().cloned().collect();
+        assert_eq!((members.len(), &received.json()["job_id"]), (9, &json!("test")));
+        let logged = get(&world, &tenant, delivery).await;
+        assert_eq!(logged["payload"].as_str().map(str::as_bytes), Some(&*received.body));
+        let test = &logged["delivery"];
+        assert_eq!(
+            (&test["event"], &test["status"], &test["attempts"], &test["last_attempt"]["trigger"]),
+            (&json!("webhook.test"), &json!("failed"), &json!(1), &json!("test"))
+        );
+    }
+    world.sweep(Timestamp::now().after(Duration::from_secs(120))).await;
+    assert_eq!(world.mails().await.len(), emails, "no email about a failed job or a failing endpoint");
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None);
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
+    assert_eq!(stats.ok()["total"]["failed"], 0);
+    let unknown = world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint, "event": "job.done"})).await;
+    assert_eq!(unknown.issues(), [("event", "invalid_format")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_endpoint_receives_a_sample_under_its_own_name() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await;
+    let endpoint = &created.ok()["webhook_endpoint_id"];
+    world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint, "event": "job.failed"})).await.ok();
+    world.poll("deliveries").await;
+    let received = world.rpc(&tenant.key, "deliveries/receive", json!({"webhook_endpoint_id": endpoint})).await;
+    let received = &received.ok()["deliveries"][0];
+    assert_eq!(
+        (&received["event"], &received["headers"]["x-event-type"]),
+        (&json!("job.failed"), &json!("job.failed"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_test_is_a_separate_delivery() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
