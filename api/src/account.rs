@@ -28,9 +28,49 @@ names! {
     }
 }
 
+names! {
+    /// The kind of an API key.
+    KeyKind {
+        /// It acts for the user who created it, and ends with their account or when they reset their password.
+        Personal = "personal",
+        /// It acts for the organization, and works until it is deleted or expires, or the organization is deleted.
+        Organization = "organization",
+    }
+
+    /// A part of the API that a key may use. Writing does not include reading.
+    Scope {
+        /// List endpoints.
+        WebhooksRead = "webhooks:read",
+        /// Create, change, test and delete endpoints.
+        WebhooksWrite = "webhooks:write",
+        /// List, read and count deliveries.
+        DeliveriesRead = "deliveries:read",
+        /// Resend, recover, receive and settle deliveries.
+        DeliveriesWrite = "deliveries:write",
+        /// Read the settings of the organization.
+        SettingsRead = "settings:read",
+        /// Change the settings of the organization, in addition to reading them.
+        SettingsWrite = "settings:write",
+        /// List members and API keys.
+        MembersRead = "members:read",
+        /// List, send and cancel invitations, change and remove members, and delete API keys.
+        MembersWrite = "members:write",
+        /// Read the audit log.
+        AuditRead = "audit:read",
+    }
+}
+
 calls! {
     POST "/api/auth/sign-out" SignOut -> Success { required {} optional {} }
-    POST "/api/auth/api-key/create" CreateKey -> IssuedKey { required { name: String } optional { expires_in = "expiresIn": u32 } }
+    POST "/api/auth/api-key/create" CreateKey -> IssuedKey {
+        required { name: String }
+        optional {
+            expires_in = "expiresIn": u32,
+            kind: KeyKind,
+            organization_id = "organizationId": TenantId,
+            scopes: Vec<Scope>,
+        }
+    }
     POST "/api/auth/api-key/delete" DeleteKey -> Success { required { key_id = "keyId": KeyId } optional {} }
     GET "/api/auth/organization/list" Organizations -> [Organization; 1] { required {} optional {} }
     GET "/api/auth/organization/get-active-member" ActiveMember -> Member { required {} optional {} }
@@ -73,6 +113,10 @@ pub struct IssuedKey {
     pub created_at: Timestamp,
     /// When the key stops working; `null` if it does not expire.
     pub expires_at: Option<Timestamp>,
+    /// Whether the key acts for its user or for the organization.
+    pub kind: Open<KeyKind>,
+    /// The parts of the API that the key may use; `null` for all that a key of its kind may use.
+    pub scopes: Option<Vec<Open<Scope>>>,
 }
 
 /// An organization, as its members see it.

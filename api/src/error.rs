@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::{account::Scope, name::Open};
+
 names! {
     /// The kind of error, for programs.
     Code {
@@ -29,7 +31,8 @@ names! {
         InvalidOrigin = "INVALID_ORIGIN",
     }
 
-    /// The reason for a conflict with stored data. Present only in errors with the status 409.
+    /// The reason for a conflict with stored data, in errors with the status 409, or why a key may not make a call, in
+    /// errors with the status 403.
     Reason {
         SlugTaken = "slug_taken",
         EmailTaken = "email_taken",
@@ -45,6 +48,7 @@ names! {
         HeadersNeeded = "headers_needed",
         RecoveryLimit = "recovery_limit",
         IdempotencyKeyReused = "idempotency_key_reused",
+        ScopeMissing = "scope_missing",
     }
 
     /// The kind of problem. `invalid_type` means that the field is missing or has the wrong JSON type.
@@ -97,10 +101,15 @@ pub struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,
-    /// The reason for a conflict with stored data. Present only in errors with the status 409.
+    /// The reason for a conflict with stored data, in errors with the status 409; `scope_missing` in errors with the
+    /// status 403.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "String")]
     pub reason: Option<Reason>,
+    /// The scope that the API key lacks. Present only with the reason `scope_missing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(!default, with = "Scope")]
+    pub scope: Option<Open<Scope>>,
 }
 
 /// An error of any other route.
@@ -115,10 +124,15 @@ pub struct PlainError {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,
-    /// The reason for a conflict with stored data. Present only in errors with the status 409.
+    /// The reason for a conflict with stored data, in errors with the status 409; `scope_missing` in errors with the
+    /// status 403.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "String")]
     pub reason: Option<Reason>,
+    /// The scope that the API key lacks. Present only with the reason `scope_missing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(!default, with = "Scope")]
+    pub scope: Option<Open<Scope>>,
 }
 
 /// A problem with one field.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    account::{InvitationStatus, Member, Role},
+    account::{InvitationStatus, KeyKind, Member, Role, Scope},
     name::Open,
     text::{Email, InvitationId, KeyId, Name, TenantId, Timestamp, UserId},
 };
@@ -58,6 +58,37 @@ pub struct Key {
     pub expires_at: Option<Timestamp>,
     /// The start of the UTC day on which the key was last used; `null` before its first use.
     pub last_request: Option<Timestamp>,
+    /// The IP address of the first call with the key on that day; `null` if it is unknown.
+    #[serde(default)]
+    #[schemars(!default, extend("examples" = ["192.0.2.7"]))]
+    pub last_ip_address: Option<String>,
+    /// Whether the key acts for its user or for the organization.
+    #[serde(default = "personal")]
+    #[schemars(!default)]
+    pub kind: Open<KeyKind>,
+    /// The parts of the API that the key may use; `null` for all that a key of its kind may use.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub scopes: Option<Vec<Open<Scope>>>,
+    /// The user who created the key; a personal key acts for this user.
+    #[serde(default)]
+    #[schemars(!default, with = "KeyCreator")]
+    pub created_by: Option<KeyCreator>,
+}
+
+/// The kind of the keys of a service without kinds.
+fn personal() -> Open<KeyKind> {
+    KeyKind::Personal.into()
+}
+
+/// The user who created a key.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields)]
+pub struct KeyCreator {
+    /// The id of the user.
+    pub id: UserId,
+    /// The name of the user; `null` if they are no longer a member.
+    pub name: Option<Name>,
 }
 
 #[derive(Deserialize, JsonSchema, Serialize)]

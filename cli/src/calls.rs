@@ -175,7 +175,7 @@ fn refused(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
     }
     let (code, message, issues, reason) = match serde_json::from_slice(body) {
         Ok(Refused::Envelope(EnvelopeError { json })) => {
-            let Details { issues, reason } = json.data.unwrap_or_default();
+            let Details { issues, reason, .. } = json.data.unwrap_or_default();
             (Some(json.code), json.message, issues.unwrap_or_default(), reason)
         }
         // The message includes the first issue.

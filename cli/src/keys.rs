@@ -1,7 +1,7 @@
 //! `fanfare keys`.
 
 use api::{
-    account::DeleteKey,
+    account::{DeleteKey, KeyKind},
     team::{Key, Keys as List},
 };
 
@@ -19,9 +19,12 @@ use crate::{
 const COLUMNS: &[Column] = &[
     Column::new("NAME").shrinks_to(12),
     Column::new("KEY"),
+    Column::new("ACTS FOR").shrinks_to(12),
+    Column::new("SCOPES").shrinks_to(14),
     Column::new("CREATED").left_out(0),
     Column::new("LAST USED"),
-    Column::new("EXPIRES").left_out(1),
+    Column::new("FROM").left_out(1),
+    Column::new("EXPIRES").left_out(2),
     Column::new("ID"),
 ];
 
@@ -49,14 +52,32 @@ fn list(keys: &[Key]) -> Result<(), Failure> {
         vec![
             cell(&key.name),
             format!("{}…", cell(&key.start)),
+            acts_for(key),
+            scopes(key),
             format!("{} ago", clock::age(&key.created_at)),
             // The service stores the day.
             key.last_request
                 .as_ref()
                 .map_or_else(|| "never".to_owned(), |day| clock::short(day).chars().take(10).collect()),
+            key.last_ip_address.as_ref().map_or_else(|| "-".to_owned(), cell),
             key.expires_at.as_ref().map_or_else(|| "never".to_owned(), clock::short),
             shortener.short(key.id.as_str()),
         ]
     });
     Ok(table::print(COLUMNS, &rows.collect::<Vec<_>>())?)
+}
+
+fn acts_for(key: &Key) -> String {
+    if key.kind == KeyKind::Organization {
+        return "organization".to_owned();
+    }
+    let creator = key.created_by.as_ref().and_then(|creator| creator.name.as_ref());
+    creator.map_or_else(|| "-".to_owned(), cell)
+}
+
+fn scopes(key: &Key) -> String {
+    match &key.scopes {
+        None => "all".to_owned(),
+        Some(scopes) => scopes.iter().map(cell).collect::<Vec<_>>().join(", "),
+    }
 }

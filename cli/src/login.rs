@@ -147,21 +147,30 @@ pub(crate) async fn whoami(api: &Api, is_json: bool) -> Result<(), Failure> {
 pub(crate) struct Who {
     api: String,
     organization: Organization,
-    user: Profile,
-    role: Open<Role>,
+    /// The user and their role; `None` for an organization key.
+    user: Option<Profile>,
+    role: Option<Open<Role>>,
 }
 
 impl Who {
     pub(crate) fn summary(&self) -> String {
-        let Self { organization, user, role, .. } = self;
-        format!("{}, {} of {} ({})", cell(&user.email), cell(role), cell(&organization.name), cell(&organization.id))
+        let organization = format!("{} ({})", cell(&self.organization.name), cell(&self.organization.id));
+        match (&self.user, &self.role) {
+            (Some(user), Some(role)) => format!("{}, {} of {organization}", cell(&user.email), cell(role)),
+            _ => format!("organization key of {organization}"),
+        }
     }
 }
 
 pub(crate) async fn identity(api: &Api) -> Result<Who, Failure> {
     let [organization] = api.call(&Organizations::new()).await?;
-    let member = api.call(&ActiveMember::new()).await?;
-    Ok(Who { api: api.origin(), organization, user: member.user, role: member.role })
+    let (user, role) = match api.call(&ActiveMember::new()).await {
+        Ok(member) => (Some(member.user), Some(member.role)),
+        // An organization key is not a member.
+        Err(failure) if failure.is_not_found() => (None, None),
+        Err(failure) => return Err(failure),
+    };
+    Ok(Who { api: api.origin(), organization, user, role })
 }
 
 fn show(who: &Who, is_json: bool) -> Result<(), Failure> {

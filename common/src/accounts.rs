@@ -15,6 +15,7 @@ pub mod members;
 pub mod organizations;
 pub mod password;
 pub mod password_reset;
+pub mod permissions;
 pub mod sessions;
 pub mod settings;
 pub mod sign_in;

@@ -2,6 +2,8 @@
 
 use std::error::Error as StdError;
 
+use api::account::Scope;
+
 use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 
 /// The result of a requested operation.
@@ -90,6 +92,10 @@ pub enum Refusal {
     OwnersOnly,
     /// The caller used an API key to make a user an owner, which only a session may do.
     OwnerByKey,
+    /// The caller used an API key without this scope.
+    ScopeMissing(Scope),
+    /// The caller used an organization key, which acts for no user, where a user is needed.
+    NotAUser,
     /// The caller is not a member of the organization that the request names.
     NotAMember,
     /// A state-changing call came from a page whose origin is not trusted.

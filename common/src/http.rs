@@ -12,7 +12,7 @@ pub use self::{
     event::{Event, canonical},
     fields::{Fields, Rejected, typed::Typed},
     function::{Function, serve},
-    info::{Credential, Fault, RouteInfo},
+    info::{Credential, Fault, Needed, RouteInfo},
     origins::Origins,
     page::{DID, Page},
     paging::{MOST_LISTED, read_limit},

@@ -182,7 +182,9 @@ async fn a_team_and_its_settings_are_managed() {
     let settings = machine.run(&["settings", "--email", "ops@example.com", "--job-failures", "false"]).await;
     assert_eq!(settings.out, "Emails about endpoints and jobs: ops@example.com\nEmails about failed jobs: off\n");
     assert_eq!(json_of(&machine.run(&["--json", "settings"]).await)["debug_notification_email"], "ops@example.com");
+    world.key(&tenant.cookie, json!({"kind": "organization", "scopes": ["webhooks:read"]})).await;
     let keys = machine.run(&["keys", "list"]).await;
+    assert!(keys.out.contains("organization") && keys.out.contains("webhooks:read"), "{keys:?}");
     assert!(keys.out.lines().count() >= 2 && keys.out.contains("ak_"), "{keys:?}");
 }
 

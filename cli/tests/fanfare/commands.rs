@@ -198,6 +198,9 @@ async fn a_script_needs_no_folder_and_an_operator_no_account() {
     };
     let who = run(&tenant.key, &["whoami"]).await;
     assert!(String::from_utf8_lossy(&who.stdout).contains(&tenant.email), "{who:?}");
+    let ours = serde_json::json!({"kind": "organization", "scopes": ["webhooks:read"]});
+    let who = run(&world.key(&tenant.cookie, ours).await, &["whoami"]).await;
+    assert!(String::from_utf8_lossy(&who.stdout).starts_with("organization key of Doe & Co ("), "{who:?}");
     assert_eq!(run("", &["whoami"]).await.status.code(), Some(3));
     let queue = &world.stack.queues()["job-events"];
     let sent = run("", &["send", "--tenant", &tenant.id, "--job", "one", "--queue-url", queue]).await;

@@ -10,6 +10,7 @@ use crate::{
         cli_logins::CliLogin,
         mail::{Mail, Mailer, Part},
         organizations::Organization,
+        permissions::KeyKind,
         sessions::Device,
         users::User,
     },
@@ -17,7 +18,6 @@ use crate::{
     base_url::BaseUrl,
     config::{ConfigError, Env},
     error::Error,
-    name::Name,
     timestamp::Timestamp,
 };
 
@@ -77,18 +77,31 @@ impl Alerts {
         self.tell(&verified, mail, now).await;
     }
 
-    /// Notifies `user` that they created an API key on `device`. The email has the first characters of the key, as
-    /// lists do.
-    pub async fn key_created(&self, user: &User, name: &Name, key: &IssuedKey, device: &Device, base: &BaseUrl) {
-        let now = key.created_at;
-        let expires = key.expires_at.map_or_else(|| "never".to_owned(), Timestamp::readable);
-        let mut facts =
-            vec![("Name", name.as_str().to_owned()), ("Key", format!("{}…", key.key.start())), ("Expires", expires)];
+    /// Tells `user` that they created an API key on `device`. The email has the first characters of the key, as lists do.
+    pub async fn key_created(&self, user: &User, key: &IssuedKey, device: &Device, base: &BaseUrl) {
+        let (new, now) = (&key.new, key.created_at);
+        let expires = new.expires_at.map_or_else(|| "never".to_owned(), Timestamp::readable);
+        let mut facts = vec![
+            ("Name", new.name.as_str().to_owned()),
+            ("Key", format!("{}…", key.key.start())),
+            ("Scopes", new.permissions.to_string()),
+            ("Expires", expires),
+        ];
         facts.extend(from(&device.address.to_string(), device.agent.as_deref(), now));
+        let what = match new.permissions.kind() {
+            KeyKind::Personal => {
+                "An API key was created in your account. Programs that have it act with your permissions, within its \
+                 scopes."
+            }
+            KeyKind::Organization => {
+                "You created an API key of your organization. Programs that have it act for the organization, within its \
+                 scopes, even after you leave."
+            }
+        };
         let mail = Mail::new(
             "An API key was created",
             &[
-                Part::text("An API key was created in your account. Programs that have it act with your permissions."),
+                Part::text(what),
                 Part::Facts(facts),
                 Part::text("If you did not create it, delete the key and change your password."),
                 Part::Button("View API keys", format!("{base}/console/keys")),

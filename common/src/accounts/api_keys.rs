@@ -7,8 +7,10 @@ use zeroize::Zeroizing;
 
 use crate::{
     accounts::{
+        attempts::ClientAddress,
+        permissions::{KeyKind, Permissions},
         token::{EXPIRES_AT, SecretHash},
-        users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, Role, USER_ID, User},
+        users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, USER_ID, User, Users},
     },
     aws::{
         batch::{batch_write, delete_request},
@@ -80,15 +82,16 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// A valid API key as authentication sees it: the user and organization that it acts for.
+/// A valid API key as authentication sees it: its permissions, and the user and organization that it acts for.
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
     /// The key's id.
     pub key: KeyId,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
-    /// The user who issued it, for whom it acts.
+    /// The user who issued it. A personal key acts for this user.
     pub user: UserId,
+    pub permissions: Permissions,
     /// The UTC day on which it was last used; `None` if it has not been used.
     pub last_request: Option<Timestamp>,
     /// The user's epoch in which the key was issued. Keys of earlier epochs have ended.
@@ -107,17 +110,28 @@ impl KeyHolder {
             key: record.parsed(KEY_ID)?,
             tenant: record.parsed(ORGANIZATION_ID)?,
             user: record.parsed(USER_ID)?,
+            permissions: Permissions::of_item(&record)?,
             last_request: record.optional_parsed(LAST_REQUEST)?,
             epoch: record.optional_number(EPOCH).unwrap_or(0),
             hash: hash.clone(),
         }))
     }
 
-    /// Whether the key still belongs to `user`, who may have left its organization or reset their password since.
+    /// Whether the personal key still belongs to `user`, who may have left its organization or reset their password since.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.tenant == user.organization && self.epoch == user.key_epoch
     }
+}
+
+/// A key to issue.
+#[derive(Debug)]
+pub struct NewKey {
+    /// The display name.
+    pub name: Name,
+    pub permissions: Permissions,
+    /// The time from which it is refused; `None` if it does not expire.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A new key, with its secret.
@@ -129,8 +143,7 @@ pub struct IssuedKey {
     pub key: ApiKey,
     /// When the key was issued.
     pub created_at: Timestamp,
-    /// The time from which it is refused; `None` if it does not expire.
-    pub expires_at: Option<Timestamp>,
+    pub new: NewKey,
 }
 
 /// A key in a list, without its secret.
@@ -142,14 +155,17 @@ pub struct KeyRecord {
     pub name: Name,
     /// The first 9 characters of the key.
     pub start: String,
-    /// The user who issued it, for whom it acts.
+    /// The user who issued it. A personal key acts for this user.
     pub user: UserId,
+    pub permissions: Permissions,
     /// When the key was issued.
     pub created_at: Timestamp,
     /// The time from which it is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
     /// The UTC day on which it was last used; `None` if it has not been used.
     pub last_request: Option<Timestamp>,
+    /// The address of the first call on that day, if it is known.
+    pub last_address: Option<String>,
     organization: TenantId,
     epoch: i64,
     hash: String,
@@ -166,7 +182,7 @@ attributes! {
     HASH = "hash",
     // The attribute of a counter.
     KEYS = "keys",
-    KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request",
+    KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request", LAST_ADDRESS = "last_address",
 }
 
 /// The maximum number of keys of an organization: one response lists all, and people have to keep track of each.
@@ -174,6 +190,10 @@ pub const MAX_KEYS: u32 = 100;
 
 /// The table of keys. Each key has a second item, a pointer, through which consistent reads find it by id. The pointer
 /// has none of the index's attributes, so the index does not include it.
+///
+/// The counter of an organization's keys also tells whether the organization exists: the transaction that deletes the
+/// organization deletes it, and no key is issued without its user. So a call with an organization key reads two items, as
+/// one with a personal key, which reads its user.
 #[derive(Clone)]
 pub struct ApiKeys {
     dynamodb: Client,
@@ -198,14 +218,30 @@ impl ApiKeys {
         (&self.table, key(hash.as_str()))
     }
 
-    /// Records that a key was used on the day of `now`, once per key and day.
-    pub async fn note_use(&self, holder: &KeyHolder, now: Timestamp) -> Result<()> {
+    /// The table and the key of the item that exists as long as `organization`, once it has a key.
+    pub(super) fn organization_item(&self, organization: &TenantId) -> (&String, Item) {
+        (&self.table, key(count_key(organization)))
+    }
+
+    /// Whether `organization` exists, which has a key. The read is strongly consistent.
+    pub(super) async fn organization_exists(&self, organization: &TenantId) -> Result<bool> {
+        Ok(self.read(&count_key(organization)).await?.is_some())
+    }
+
+    /// Adds the end of all keys of `organization`, which the transaction deletes.
+    pub(super) fn end_with(&self, organization: &TenantId, writes: Transaction) -> Transaction {
+        writes.delete(&self.table, key(count_key(organization)))
+    }
+
+    /// Records that a key was used from `address` on the day of `now`, once per key and day.
+    pub async fn note_use(&self, holder: &KeyHolder, address: ClientAddress, now: Timestamp) -> Result<()> {
         if holder.last_request >= Some(now.day()) {
             return Ok(());
         }
         // The key may have been deleted in the meantime.
         let update = Update::of(&self.table, key(holder.hash.as_str()))
             .set(LAST_REQUEST, text(now.day()))
+            .set(LAST_ADDRESS, text(address))
             .only_if(KEY_ID.exists());
         update.send(&self.dynamodb, "noting the use of an API key").await.map(drop)
     }
@@ -213,37 +249,35 @@ impl ApiKeys {
     /// Issues a key for `user`'s organization.
     ///
     /// # Errors
-    /// The user is not verified; the organization has [`MAX_KEYS`] keys already; or the write fails.
-    pub async fn issue(
-        &self,
-        user: &User,
-        name: &Name,
-        expires_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<IssuedKey> {
-        user.check_verified()?;
-        let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now, expires_at };
-        let hash = SecretHash::of(issued.key.reveal());
+    /// The user is not verified, or, for an organization key, not an owner; their account was deleted in the meantime:
+    /// [`Error::Unauthorized`]; the organization has [`MAX_KEYS`] keys already; or the write fails.
+    pub async fn issue(&self, users: &Users, user: &User, new: NewKey, now: Timestamp) -> Result<IssuedKey> {
+        match new.permissions.kind() {
+            KeyKind::Personal => user.check_verified()?,
+            KeyKind::Organization => user.check_manages()?,
+        }
+        let issued = IssuedKey { id: KeyId::generate(), key: ApiKey::generate(), created_at: now, new };
+        let (hash, new) = (SecretHash::of(issued.key.reveal()), &issued.new);
         let pointer = item([(KEY_HASH, text(pointer(issued.id))), (HASH, text(hash.as_str()))]);
         let mut key = item([
             (KEY_HASH, text(hash.as_str())),
             (KEY_ID, text(issued.id)),
-            (NAME, text(name.as_str())),
+            (NAME, text(new.name.as_str())),
             (START, text(issued.key.start())),
             (ORGANIZATION_ID, text(&user.organization)),
             (USER_ID, text(user.id)),
             (CREATED_AT, text(now)),
             (EPOCH, number(user.key_epoch)),
         ]);
-        key.extend(expires_at.map(|expires_at| EXPIRES_AT.with(text(expires_at))));
+        new.permissions.add_to(&mut key);
+        key.extend(new.expires_at.map(|expires_at| EXPIRES_AT.with(text(expires_at))));
         let has_room = KEYS.is_absent().or(KEYS.is_below(number(MAX_KEYS.into())));
-        Transaction::new("storing an API key")
+        let writes = Transaction::new("storing an API key")
             .update(self.counter(&user.organization, 1).only_if(has_room))
             .or(Error::Conflict(Conflict::KeyLimit(MAX_KEYS)))
             .put_new(&self.table, KEY_HASH, key)
-            .put_new(&self.table, KEY_HASH, pointer)
-            .commit(&self.dynamodb)
-            .await?;
+            .put_new(&self.table, KEY_HASH, pointer);
+        users.check_unchanged(user, writes).or(Error::Unauthorized).commit(&self.dynamodb).await?;
         Ok(issued)
     }
 
@@ -257,20 +291,21 @@ impl ApiKeys {
             .collect()
     }
 
-    /// Lists the keys that `user` manages, in the order and with the lag of `list`.
-    pub async fn managed(&self, user: &User) -> Result<Vec<KeyRecord>> {
-        let mut keys = self.list(&user.organization).await?;
-        keys.retain(|key| key.is_managed_by(user));
+    /// Lists the keys of `organization`, or only those that the member `of` manages, in the order and with the lag of
+    /// `list`.
+    pub async fn managed(&self, organization: &TenantId, of: Option<UserId>) -> Result<Vec<KeyRecord>> {
+        let mut keys = self.list(organization).await?;
+        keys.retain(|key| key.is_managed_by(of));
         Ok(keys)
     }
 
-    /// Deletes a key that `user` manages. Other people's keys are reported as unknown.
+    /// Deletes a key of `organization`. To the member `of`, keys that they do not manage are unknown.
     ///
     /// # Errors
     /// There is no such key; or a call fails.
-    pub async fn revoke(&self, user: &User, id: KeyId) -> Result<()> {
-        let key = self.find(&user.organization, id).await?;
-        if key.is_managed_by(user) { self.delete(&key).await } else { Err(NOT_FOUND) }
+    pub async fn revoke(&self, organization: &TenantId, of: Option<UserId>, id: KeyId) -> Result<()> {
+        let key = self.find(organization, id).await?;
+        if key.is_managed_by(of) { self.delete(&key).await } else { Err(NOT_FOUND) }
     }
 
     /// Finds the organization's key `id`, read consistently.
@@ -301,14 +336,15 @@ impl ApiKeys {
             .await
     }
 
-    /// Deletes the indexed keys of a user whose account was deleted. This only cleans up: the keys are refused anyway.
+    /// Deletes the indexed personal keys of a user whose account was deleted. This only cleans up: the keys are refused
+    /// anyway.
     pub async fn delete_all_of(&self, organization: &TenantId, user: UserId) -> Result<()> {
-        self.delete_where(organization, |key| key.user == user).await
+        self.delete_where(organization, |key| key.is_of(user)).await
     }
 
-    /// Deletes the indexed keys of `user` up to their epoch, which ended when the user's next epoch began.
+    /// Deletes the indexed personal keys of `user` up to their epoch, which ended when the user's next epoch began.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
-        self.delete_where(&user.organization, |key| key.user == user.id && key.epoch <= user.key_epoch).await
+        self.delete_where(&user.organization, |key| key.is_of(user.id) && key.epoch <= user.key_epoch).await
     }
 
     /// Deletes the indexed keys of a deleted organization, which are refused anyway, and their counter. An interrupted
@@ -361,9 +397,15 @@ fn count_key(organization: &TenantId) -> String {
 }
 
 impl KeyRecord {
-    /// Whether `user` may manage this key of their organization: owners manage all keys, members their own.
-    fn is_managed_by(&self, user: &User) -> bool {
-        user.role == Role::Owner || self.user == user.id
+    /// Whether it is a personal key of this user.
+    #[must_use]
+    pub fn is_of(&self, user: UserId) -> bool {
+        self.permissions.kind() == KeyKind::Personal && self.user == user
+    }
+
+    /// Members manage their personal keys. Owners and organization keys, for which this is `None`, manage all.
+    fn is_managed_by(&self, member: Option<UserId>) -> bool {
+        member.is_none_or(|member| self.is_of(member))
     }
 
     fn from_item(item: &Item) -> Result<Self> {
@@ -373,9 +415,11 @@ impl KeyRecord {
             name: Name::stored(record.text(NAME)?),
             start: record.text(START)?.to_owned(),
             user: record.parsed(USER_ID)?,
+            permissions: Permissions::of_item(&record)?,
             created_at: record.parsed(CREATED_AT)?,
             expires_at: record.optional_parsed(EXPIRES_AT)?,
             last_request: record.optional_parsed(LAST_REQUEST)?,
+            last_address: record.optional_text(LAST_ADDRESS).map(str::to_owned),
             organization: record.parsed(ORGANIZATION_ID)?,
             epoch: record.optional_number(EPOCH).unwrap_or(0),
             hash: record.text(KEY_HASH)?.to_owned(),

@@ -1,4 +1,4 @@
-//! Reads an API key together with its user.
+//! Reads an API key together with its user or organization.
 
 use std::{
     collections::HashMap,
@@ -8,27 +8,41 @@ use std::{
 use crate::{
     accounts::{
         api_keys::{ApiKey, ApiKeys, KeyHolder},
+        attempts::ClientAddress,
+        permissions::KeyKind,
         token::SecretHash,
         users::{User, Users},
     },
     aws::{batch::get_both, clients::Aws, dynamo::Item},
     config::{ConfigError, Env},
     error::{Error, Result},
-    id::UserId,
+    id::{TenantId, UserId},
     timestamp::Timestamp,
 };
 
 /// The number of keys that a process remembers.
 const MOST: usize = 1000;
 
-/// The keys and their users. A key belongs to the same user for its lifetime, so a process remembers the user's id per
-/// key and reads both items in one call. It remembers nothing else, so a key that was revoked, or whose user was
-/// deleted, stops working at once in every process.
+/// The item that a call with a key reads beside the key, on which the key depends.
+#[derive(Clone)]
+enum Second {
+    /// The user of a personal key.
+    User(UserId),
+    /// The organization of an organization key.
+    Organization(TenantId),
+}
+
+/// The keys and their users. A key belongs to the same user or organization for its lifetime, so a process remembers that
+/// per key and reads both items in one call. It remembers nothing else, so a key that was revoked, whose user was deleted
+/// or whose organization was deleted stops working at once in every process.
 pub struct KeyOwners {
     keys: ApiKeys,
     users: Users,
-    seen: Mutex<HashMap<SecretHash, UserId>>,
+    seen: Mutex<HashMap<SecretHash, Second>>,
 }
+
+/// The holder of a key, and the user that a personal key acts for.
+type Found = (KeyHolder, Option<User>);
 
 impl KeyOwners {
     /// The stores over the tables that `env` names.
@@ -36,54 +50,77 @@ impl KeyOwners {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, users: Users::from_env(env, aws)?, seen: Mutex::default() })
     }
 
-    /// Finds the holder of `key` and the user that it acts for. Returns `None` if the key was never issued, has been
-    /// revoked, has expired by `now`, or if its user was deleted or has ended it. The reads are strongly consistent.
-    pub async fn find(&self, key: &ApiKey, now: Timestamp) -> Result<Option<(KeyHolder, User)>> {
+    /// Finds the holder of `key` and, for a personal key, the user that it acts for. Returns `None` if the key was never
+    /// issued, has been revoked, has expired by `now`, if its user was deleted or has ended it, or if its organization was
+    /// deleted. The reads are strongly consistent.
+    pub async fn find(&self, key: &ApiKey, now: Timestamp) -> Result<Option<Found>> {
         let hash = SecretHash::of(key.reveal());
-        let seen = self.seen().get(&hash).copied();
+        let seen = self.seen().get(&hash).cloned();
+        let is_known = seen.is_some();
         let found = match seen {
-            Some(user) => match self.read_both(&hash, user, now).await {
+            Some(second) => match self.read_both(&hash, &second, now).await {
                 // One of the tables is throttled. The SDK retries single reads.
                 Err(Error::Busy) => self.read_in_turn(&hash, now).await?,
                 found => found?,
             },
             None => self.read_in_turn(&hash, now).await?,
         };
-        let found = found.filter(|(holder, user)| holder.is_of(user));
+        let found = found.filter(|(holder, user)| user.as_ref().is_none_or(|user| holder.is_of(user)));
         match &found {
-            Some((_, user)) if seen.is_none() => self.remember(hash, user.id),
-            None if seen.is_some() => drop(self.seen().remove(&hash)),
+            Some((holder, _)) if !is_known => self.remember(hash, Second::of(holder)),
+            None if is_known => drop(self.seen().remove(&hash)),
             _ => {}
         }
         Ok(found)
     }
 
-    /// Records that a key was used on the day of `now`, unless that is recorded already.
-    pub async fn note_use(&self, holder: &KeyHolder, now: Timestamp) -> Result<()> {
-        self.keys.note_use(holder, now).await
+    /// Records that a key was used from `address` on the day of `now`, unless a use on that day is recorded already.
+    pub async fn note_use(&self, holder: &KeyHolder, address: ClientAddress, now: Timestamp) -> Result<()> {
+        self.keys.note_use(holder, address, now).await
     }
 
-    async fn read_in_turn(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<(KeyHolder, User)>> {
+    async fn read_in_turn(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<Found>> {
         let Some(holder) = self.keys.holder(hash, now).await? else { return Ok(None) };
-        Ok(self.users.find(holder.user).await?.map(|user| (holder, user)))
+        Ok(match Second::of(&holder) {
+            Second::User(user) => self.users.find(user).await?.map(|user| (holder, Some(user))),
+            Second::Organization(id) => self.keys.organization_exists(&id).await?.then_some((holder, None)),
+        })
     }
 
-    async fn read_both(&self, hash: &SecretHash, user: UserId, now: Timestamp) -> Result<Option<(KeyHolder, User)>> {
-        let wanted = [self.keys.holder_item(hash), self.users.item(user)];
-        let [key, user]: [Option<Item>; 2] = get_both(self.users.dynamodb(), wanted, "reading an API key").await?;
-        let Some((key, user)) = key.zip(user) else { return Ok(None) };
-        Ok(KeyHolder::from_item(&key, hash, now)?.zip(Some(User::from_item(&user)?)))
+    async fn read_both(&self, hash: &SecretHash, second: &Second, now: Timestamp) -> Result<Option<Found>> {
+        let second = match second {
+            Second::User(user) => self.users.item(*user),
+            Second::Organization(id) => self.keys.organization_item(id),
+        };
+        let wanted = [self.keys.holder_item(hash), second];
+        let [key, second]: [Option<Item>; 2] = get_both(self.users.dynamodb(), wanted, "reading an API key").await?;
+        let Some((key, second)) = key.zip(second) else { return Ok(None) };
+        let Some(holder) = KeyHolder::from_item(&key, hash, now)? else { return Ok(None) };
+        let user = match Second::of(&holder) {
+            Second::User(_) => Some(User::from_item(&second)?),
+            Second::Organization(_) => None,
+        };
+        Ok(Some((holder, user)))
     }
 
-    fn remember(&self, hash: SecretHash, user: UserId) {
+    fn remember(&self, hash: SecretHash, second: Second) {
         let mut seen = self.seen();
         if seen.len() >= MOST {
             seen.clear();
         }
-        seen.insert(hash, user);
+        seen.insert(hash, second);
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<SecretHash, UserId>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<SecretHash, Second>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Second {
+    fn of(holder: &KeyHolder) -> Self {
+        match holder.permissions.kind() {
+            KeyKind::Personal => Self::User(holder.user),
+            KeyKind::Organization => Self::Organization(holder.tenant.clone()),
+        }
     }
 }

@@ -42,6 +42,6 @@ impl Departures {
     /// # Errors
     /// As [`Members::delete_with_organization`].
     pub async fn remove_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
-        self.members.delete_with_organization(last, now).await
+        self.members.delete_with_organization(last, &self.keys, now).await
     }
 }

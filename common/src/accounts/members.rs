@@ -1,8 +1,6 @@
 //! The members of an organization. A user belongs to exactly one, so the account of a member who leaves or is removed
 //! is deleted. Their sessions and keys end with it, because every call reads the user of its credential.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use aws_sdk_dynamodb::Client;
 
 use crate::{
@@ -22,7 +20,6 @@ use crate::{
     error::{Conflict, Error, Refusal, Result},
     id::{TenantId, UserId},
     issue::Problem,
-    name::Name,
     paging::{Order, Paging},
     timestamp::Timestamp,
 };
@@ -98,18 +95,6 @@ impl Members {
         let mut members = self.read(organization, paging.of(keys)).await?;
         order.apply(&mut members);
         Ok((members, total))
-    }
-
-    /// The names of the members of `organization` among `ids`.
-    pub async fn names(
-        &self,
-        organization: &TenantId,
-        ids: impl IntoIterator<Item = UserId>,
-    ) -> Result<BTreeMap<UserId, Name>> {
-        let ids: BTreeSet<UserId> = ids.into_iter().collect();
-        let keys = ids.into_iter().map(|id| pk(user_key(id))).collect();
-        let members = self.read(organization, keys).await?;
-        Ok(members.into_iter().map(|Member { user, .. }| (user.id, user.name)).collect())
     }
 
     /// Whether an owner of `organization` has verified their email address. A very recent owner may not count yet.

@@ -8,12 +8,12 @@ use crate::{
             Organization, Organizations,
             settings::{SettingsChange, address_mails},
         },
-        users::{Role, User},
     },
     aws::clients::Aws,
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    error::{Error, Refusal, Result},
+    error::Result,
+    id::TenantId,
     timestamp::Timestamp,
 };
 
@@ -34,17 +34,13 @@ impl Settings {
         })
     }
 
-    /// Changes the settings of the organization of `user`, and returns the changed organization. The emails link to
-    /// `base`. A change of the address sends email, so the caller must have checked that `user` is verified: otherwise
-    /// anyone could make the service send email to any address.
+    /// Changes the settings of the organization `id`, and returns the changed organization. The emails link to `base`. The
+    /// caller has checked that an owner asks for the change. A change of the address sends email, so the owner must be
+    /// verified: otherwise anyone could make the service send email to any address.
     ///
     /// # Errors
-    /// The change is not empty and `user` is not an owner; the address was changed too often; or a call fails.
-    pub async fn change(&self, user: &User, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
-        let id = &user.organization;
-        if !change.is_empty() && user.role != Role::Owner {
-            return Err(Error::Forbidden(Refusal::OwnersOnly));
-        }
+    /// The address was changed too often; or a call fails.
+    pub async fn change(&self, id: &TenantId, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
         let current = self.organizations.get(id).await?;
         let change = change.left_of(&current);
         if change.is_empty() {

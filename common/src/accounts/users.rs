@@ -1,14 +1,18 @@
 //! Users, their roles, and their rights.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 pub use api::account::Role;
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
     accounts::{email::Email, password::PasswordHash},
     aws::{
+        batch::batch_get,
         clients::Aws,
         dynamo::{Item, Record, attributes, boolean, get, item, number, text},
         expression::Update,
+        transaction::Transaction,
     },
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
@@ -93,15 +97,27 @@ impl User {
         self.pending_email.as_ref().filter(|_| !self.email_verified).unwrap_or(&self.email)
     }
 
+    /// The member whose keys the user manages; `None` for an owner, who manages all keys of the organization.
+    #[must_use]
+    pub fn manages_keys_of(&self) -> Option<UserId> {
+        (self.role != Role::Owner).then_some(self.id)
+    }
+
     /// Checks that the user may manage the members of their organization: they are an owner with a verified email.
     ///
     /// # Errors
     /// The user is not an owner ([`Refusal::OwnersOnly`]), or not verified.
     pub fn check_manages(&self) -> Result<()> {
-        if self.role != Role::Owner {
-            return Err(Error::Forbidden(Refusal::OwnersOnly));
-        }
+        self.check_owner()?;
         self.check_verified()
+    }
+
+    /// Checks that the user is an owner of their organization.
+    ///
+    /// # Errors
+    /// The user is not: [`Refusal::OwnersOnly`].
+    pub fn check_owner(&self) -> Result<()> {
+        if self.role == Role::Owner { Ok(()) } else { Err(Error::Forbidden(Refusal::OwnersOnly)) }
     }
 
     pub(crate) fn to_item(&self, password: &PasswordHash, now: Timestamp) -> Item {
@@ -156,6 +172,12 @@ impl Users {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }
 
+    /// Adds the check that `user` still has this role in this organization.
+    pub(super) fn check_unchanged(&self, user: &User, writes: Transaction) -> Transaction {
+        let is_member = ORGANIZATION_ID.equals(text(&user.organization));
+        writes.check(&self.table, pk(user_key(user.id)), is_member.and(ROLE.equals(text(user.role.as_str()))))
+    }
+
     /// The table and the item key of the user `id`.
     pub(super) fn item(&self, id: UserId) -> (&String, Item) {
         (&self.table, pk(user_key(id)))
@@ -163,6 +185,20 @@ impl Users {
 
     pub(super) fn dynamodb(&self) -> &Client {
         &self.dynamodb
+    }
+
+    /// The names of the members of `organization` among `ids`.
+    pub async fn names(
+        &self,
+        organization: &TenantId,
+        ids: impl IntoIterator<Item = UserId>,
+    ) -> Result<BTreeMap<UserId, Name>> {
+        let ids: BTreeSet<UserId> = ids.into_iter().collect();
+        let keys = ids.into_iter().map(|id| pk(user_key(id))).collect();
+        let found = batch_get(&self.dynamodb, &self.table, keys, "reading the names of users").await?;
+        let users = found.iter().map(User::from_item).collect::<Result<Vec<_>>>()?;
+        let members = users.into_iter().filter(|user| user.organization == *organization);
+        Ok(members.map(|user| (user.id, user.name)).collect())
     }
 
     /// Finds the user with this email, and their password hash. It makes two reads whether the user exists or not, so

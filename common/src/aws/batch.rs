@@ -3,7 +3,7 @@
 //! DynamoDB leaves out the items of throttled partitions. They are resent with growing delays, and items that are never
 //! accepted are returned with the reason.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use aws_sdk_dynamodb::{
     Client,
@@ -140,21 +140,30 @@ pub(crate) fn read_all(
     stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY)
 }
 
-/// Reads one item from each of two tables, strongly consistently, in one call.
+/// Reads two items of one or two tables, strongly consistently, in one call.
 pub(crate) async fn get_both(
     dynamodb: &Client,
     wanted: [(&String, Item); 2],
     doing: &'static str,
 ) -> Result<[Option<Item>; 2]> {
-    let keys =
-        wanted.each_ref().map(|(table, key)| (String::clone(table), keys_and_attributes(vec![key.clone()], true)));
-    let answer = dynamodb.batch_get_item().set_request_items(Some(keys.into())).send().await.map_err(failure(doing))?;
+    let mut keys: HashMap<String, Vec<Item>> = HashMap::new();
+    for (table, key) in &wanted {
+        keys.entry(String::clone(table)).or_default().push(key.clone());
+    }
+    let keys = keys.into_iter().map(|(table, keys)| (table, keys_and_attributes(keys, true))).collect();
+    let answer = dynamodb.batch_get_item().set_request_items(Some(keys)).send().await.map_err(failure(doing))?;
     // DynamoDB leaves two items this small unprocessed only if the table is throttled.
     if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
         return Err(Error::Busy);
     }
     let mut items = answer.responses.unwrap_or_default();
-    Ok(wanted.map(|(table, _)| items.get_mut(table).and_then(Vec::pop)))
+    // The answer has no order.
+    Ok(wanted.map(|(table, key)| {
+        let found = items.get_mut(table)?;
+        let is_wanted = |item: &Item| key.iter().all(|(name, value)| item.get(name) == Some(value));
+        let index = found.iter().position(is_wanted)?;
+        Some(found.swap_remove(index))
+    }))
 }
 
 fn keys_and_attributes(keys: Vec<Item>, is_consistent: bool) -> KeysAndAttributes {

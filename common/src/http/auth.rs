@@ -2,19 +2,20 @@
 
 use super::{
     call::Call,
-    info::{API_KEY, Credential},
+    info::{API_KEY, Credential, Needed},
 };
 use crate::{
     accounts::{
         api_keys::{ApiKey, KeyHolder},
         key_owners::KeyOwners,
+        permissions::Scope,
         sessions::{Session as Stored, Sessions},
         users::{User, Users},
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::{Error, Result},
-    id::TenantId,
+    error::{Error, Refusal, Result},
+    id::{TenantId, UserId},
     telemetry::metrics,
     timestamp::Timestamp,
 };
@@ -110,18 +111,35 @@ impl CallerStores for Callers {
 }
 
 impl Callers {
-    /// The caller with this key, unless the key is malformed or has ended.
-    async fn of_key(&self, key: &str) -> Result<Option<Caller>> {
-        let (Some(key), now) = (ApiKey::parse(key), Timestamp::now()) else { return Ok(None) };
-        let Some((holder, user)) = self.keys.find(&key, now).await? else { return Ok(None) };
-        note(self.keys.note_use(&holder, now).await);
-        Ok(Some(Caller { user, by: By::Key(holder) }))
+    /// The caller with the key in the header, unless there is none, or it is malformed or has ended.
+    ///
+    /// # Errors
+    /// The key lacks the scope that the route needs; or a call fails.
+    async fn of_key(&self, call: &Call<()>) -> Result<Option<Caller>> {
+        let (Some(key), now) = (call.header(API_KEY).and_then(ApiKey::parse), Timestamp::now()) else {
+            return Ok(None);
+        };
+        let Some((key, user)) = self.keys.find(&key, now).await? else { return Ok(None) };
+        note(self.keys.note_use(&key, call.client, now).await);
+        if call.needed == Needed::Undeclared && key.permissions.scopes().is_some() {
+            return Err(Error::SessionRequired);
+        }
+        call.needed.always().map_or(Ok(()), |scope| key.permissions.check(scope))?;
+        let organization = key.tenant.clone();
+        let by = match user {
+            Some(user) => By::Key { user, key },
+            None => By::OrganizationKey(key),
+        };
+        Ok(Some(Caller { organization, by }))
     }
 
     /// The caller with the session in the cookie.
     async fn of_session(&self, call: &Call<()>) -> Result<Option<Caller>> {
         let signed_in = self.people.signed_in(call).await?;
-        Ok(signed_in.map(|SignedIn { user, session }| Caller { user, by: By::Session(session) }))
+        Ok(signed_in.map(|SignedIn { user, session }| Caller {
+            organization: user.organization.clone(),
+            by: By::Session { user, session },
+        }))
     }
 }
 
@@ -141,32 +159,33 @@ impl<W: Sync> Access<W> for Public {
     }
 }
 
-/// A user whose email is verified, with a key or a session. Missing, malformed, unknown and ended credentials, and
-/// those of deleted users, all get the same response.
+/// A user whose email is verified, with a key or a session, or an organization key. Missing, malformed, unknown and ended
+/// credentials, and those of deleted users, all get the same answer.
 ///
-/// A key takes precedence: browsers add cookies automatically, but a key is sent deliberately and names the
-/// organization to act for. On these routes, it has the rights of a session.
+/// A key takes precedence: browsers add cookies automatically, but a key is sent on purpose and names the organization
+/// to act for. Within its scopes, it may do everything that a session may on these routes.
 pub struct Verified;
 
 impl Access<Callers> for Verified {
-    type Caller = User;
+    type Caller = Caller;
     const CREDENTIALS: &'static [Credential] = &[Credential::Key, Credential::Session];
 
-    async fn identify(callers: &Callers, call: &Call<()>) -> Result<User> {
+    async fn identify(callers: &Callers, call: &Call<()>) -> Result<Caller> {
         let caller = match call.header(API_KEY) {
-            Some(key) => callers.of_key(key).await,
+            Some(_) => callers.of_key(call).await,
             None => callers.of_session(call).await,
         };
-        let Caller { user, .. } = caller?.ok_or(Error::Unauthorized)?;
-        user.check_verified().map(|()| user)
+        let caller = caller?.ok_or(Error::Unauthorized)?;
+        caller.any_user().map_or(Ok(()), User::check_verified)?;
+        Ok(caller)
     }
 
-    fn tenant(user: &User) -> Option<&TenantId> {
-        Some(&user.organization)
+    fn tenant(caller: &Caller) -> Option<&TenantId> {
+        Some(&caller.organization)
     }
 }
 
-/// A [`Verified`] user of any role, who acts for their organization.
+/// A [`Verified`] caller of any role, who acts for their organization.
 pub struct Tenant;
 
 impl Access<Callers> for Tenant {
@@ -182,26 +201,82 @@ impl Access<Callers> for Tenant {
     }
 }
 
-/// A user, and the credential of the call.
+/// The caller's organization, and the credential of the call.
 pub struct Caller {
-    pub user: User,
+    pub organization: TenantId,
     /// The credential.
     pub by: By,
 }
 
-/// The credential of a call.
+/// The credential of a call, with the user that it acts for.
 pub enum By {
     /// A session cookie.
-    Session(Stored),
-    /// An API key, which acts for the user who issued it.
-    Key(KeyHolder),
+    Session { user: User, session: Stored },
+    /// A personal API key, which acts for the user who issued it.
+    Key { user: User, key: KeyHolder },
+    /// An API key that acts for the organization.
+    OrganizationKey(KeyHolder),
 }
 
 impl Caller {
     /// Whether the caller has signed in with a session, instead of a key.
     #[must_use]
     pub fn is_session(&self) -> bool {
-        matches!(self.by, By::Session(_))
+        matches!(self.by, By::Session { .. })
+    }
+
+    /// The key of the call; `None` for a session.
+    #[must_use]
+    pub fn key(&self) -> Option<&KeyHolder> {
+        match &self.by {
+            By::Session { .. } => None,
+            By::Key { key, .. } | By::OrganizationKey(key) => Some(key),
+        }
+    }
+
+    /// The user that the call acts for; `None` for an organization key.
+    #[must_use]
+    pub fn any_user(&self) -> Option<&User> {
+        match &self.by {
+            By::Session { user, .. } | By::Key { user, .. } => Some(user),
+            By::OrganizationKey(_) => None,
+        }
+    }
+
+    /// The user that the call acts for.
+    ///
+    /// # Errors
+    /// The call has an organization key: [`Refusal::NotAUser`].
+    pub fn user(&self) -> Result<&User> {
+        self.any_user().ok_or(Error::Forbidden(Refusal::NotAUser))
+    }
+
+    /// Whether a call with this credential may use `scope`. A session may use all.
+    #[must_use]
+    pub fn has_scope(&self, scope: Scope) -> bool {
+        self.check_scope(scope).is_ok()
+    }
+
+    /// Checks that a call with this credential may use `scope`.
+    ///
+    /// # Errors
+    /// The call has a key without this scope: [`Refusal::ScopeMissing`].
+    pub fn check_scope(&self, scope: Scope) -> Result<()> {
+        self.key().map_or(Ok(()), |key| key.permissions.check(scope))
+    }
+
+    /// Checks that the caller is an owner, or an organization key, which only owners issue.
+    ///
+    /// # Errors
+    /// The caller is a member: [`Refusal::OwnersOnly`].
+    pub fn check_owner(&self) -> Result<()> {
+        self.any_user().map_or(Ok(()), User::check_owner)
+    }
+
+    /// The member whose keys the caller manages; `None` for owners and organization keys, which manage all.
+    #[must_use]
+    pub fn manages_keys_of(&self) -> Option<UserId> {
+        self.any_user().and_then(User::manages_keys_of)
     }
 }
 
@@ -219,14 +294,11 @@ impl Access<Callers> for AnyCaller {
         if let Some(caller) = callers.of_session(call).await? {
             return Ok(Some(caller));
         }
-        match call.header(API_KEY) {
-            Some(key) => callers.of_key(key).await,
-            None => Ok(None),
-        }
+        callers.of_key(call).await
     }
 
     fn tenant(caller: &Option<Caller>) -> Option<&TenantId> {
-        caller.as_ref().map(|caller| &caller.user.organization)
+        caller.as_ref().map(|caller| &caller.organization)
     }
 }
 
@@ -242,7 +314,7 @@ impl Access<Callers> for KeyOrSession {
     }
 
     fn tenant(caller: &Caller) -> Option<&TenantId> {
-        Some(&caller.user.organization)
+        Some(&caller.organization)
     }
 }
 
@@ -261,9 +333,9 @@ impl Access<Callers> for Session {
     const CREDENTIALS: &'static [Credential] = &[Credential::Session];
 
     async fn identify(callers: &Callers, call: &Call<()>) -> Result<SignedIn> {
-        match KeyOrSession::identify(callers, call).await? {
-            Caller { user, by: By::Session(session) } => Ok(SignedIn { user, session }),
-            Caller { by: By::Key(_), .. } => Err(Error::SessionRequired),
+        match KeyOrSession::identify(callers, call).await?.by {
+            By::Session { user, session } => Ok(SignedIn { user, session }),
+            By::Key { .. } | By::OrganizationKey(_) => Err(Error::SessionRequired),
         }
     }
 

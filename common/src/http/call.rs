@@ -8,7 +8,7 @@ use url::Url;
 use super::{
     cookies::token_in_cookies,
     event::Request,
-    info::{API_KEY, Credential},
+    info::{API_KEY, Credential, Needed},
     json::{Json, Object},
     origins::Origins,
     wire::{Wire, parameters},
@@ -29,17 +29,30 @@ pub struct Call<C> {
     pub client: ClientAddress,
     pub(super) request: Request,
     origins: Arc<Origins>,
+    /// The scope that a key needs.
+    pub(super) needed: Needed,
 }
 
 impl Call<()> {
     pub(super) fn new(request: Request, origins: Arc<Origins>) -> Self {
         let client = ClientAddress::of(request.source_ip.as_deref().unwrap_or_default());
-        Self { caller: (), base: request.base(origins.base.as_ref()), client, origins, request }
+        Self {
+            caller: (),
+            base: request.base(origins.base.as_ref()),
+            client,
+            origins,
+            request,
+            needed: Needed::Undeclared,
+        }
+    }
+
+    pub(super) fn needing(self, needed: Needed) -> Self {
+        Self { needed, ..self }
     }
 
     pub(super) fn by<C>(self, caller: C) -> Call<C> {
-        let Call { base, client, origins, request, .. } = self;
-        Call { caller, base, client, origins, request }
+        let Call { base, client, origins, request, needed, .. } = self;
+        Call { caller, base, client, origins, request, needed }
     }
 
     /// The fields that the caller sent: the query or the body, and the variable of the path.

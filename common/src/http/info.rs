@@ -1,6 +1,6 @@
 //! The values that describe a route, for the OpenAPI description and the checks against the template.
 
-use api::error::Reason;
+use api::{account::Scope, error::Reason};
 use lambda_http::http::Method;
 
 /// A value that determines which other fields are required: the value, a name for the input that has it, and the
@@ -19,6 +19,8 @@ pub struct RouteInfo {
     pub path: &'static str,
     /// The credentials that it accepts. If a call has several, the first of them acts.
     pub credentials: &'static [Credential],
+    /// The scope that a key needs.
+    pub scope: Needed,
     /// The purpose of the route in one sentence, for the OpenAPI description. A route without it is not part of the API.
     pub summary: &'static str,
     /// Details for callers beyond the summary, in Markdown; may be empty.
@@ -56,6 +58,35 @@ pub enum Credential {
     Session,
     /// None: the route can be called without a credential.
     None,
+}
+
+/// The scope that a key needs for a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// The route does not say, so that only keys with all scopes may call it. A test finds such routes.
+    Undeclared,
+    /// No scope.
+    Nothing,
+    /// This scope.
+    Always(Scope),
+    /// This scope; and the second one for calls of the described kind, which the handler recognizes.
+    Also(Option<Scope>, Scope, &'static str),
+}
+
+impl Needed {
+    /// The scope that every call with a key needs.
+    pub(super) fn always(self) -> Option<Scope> {
+        match self {
+            Self::Always(scope) | Self::Also(Some(scope), ..) => Some(scope),
+            Self::Undeclared | Self::Nothing | Self::Also(None, ..) => None,
+        }
+    }
+
+    /// All scopes that a call may need.
+    pub fn all(self) -> impl Iterator<Item = Scope> {
+        let also = if let Self::Also(_, scope, _) = self { Some(scope) } else { None };
+        self.always().into_iter().chain(also)
+    }
 }
 
 /// An error that only some routes return.

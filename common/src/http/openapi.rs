@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use api::error::{Code, Reason};
+use api::{
+    account::Scope,
+    error::{Code, Reason},
+};
 use lambda_http::http::Method;
 use schemars::Schema;
 use serde_json::{Map, Value, json};
@@ -11,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{
     fields::IDEMPOTENCY_KEY,
     function::Function,
-    info::{API_KEY, Credential, Fault, RouteInfo},
+    info::{API_KEY, Credential, Fault, Needed, RouteInfo},
     route::BoundRoute,
     shapes::{Generators, Shapes},
     wire::Wire,
@@ -106,12 +109,17 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
         "operationId": operation_id(info, wire),
         "summary": info.summary,
         "tags": [tag(info.path, wire)],
-        "security": security(info.credentials),
+        "security": security(info),
         "responses": responses(info, wire, &shapes, refusals),
     });
     let Value::Object(members) = &mut operation else { return operation };
-    if !info.description.is_empty() {
-        members.insert("description".to_owned(), info.description.into());
+    let also = match info.scope {
+        Needed::Also(_, scope, calls) => format!(" A key also needs the scope `{scope}` {calls}."),
+        Needed::Undeclared | Needed::Nothing | Needed::Always(_) => String::new(),
+    };
+    let description = format!("{}{also}", info.description);
+    if !description.is_empty() {
+        members.insert("description".to_owned(), description.trim_start().into());
     }
     if shapes.input.takes_key {
         parameters.push(idempotency_key());
@@ -179,13 +187,17 @@ fn tag(path: &str, wire: Wire) -> &str {
     }
 }
 
-fn security(credentials: &[Credential]) -> Value {
+/// The credentials of a route, and the scopes that a key needs (OpenAPI 3.1 permits them for every kind of credential).
+fn security(info: &RouteInfo) -> Value {
+    // A test finds routes that declare nothing by this name.
+    let undeclared = (info.scope == Needed::Undeclared).then_some("undeclared");
+    let scopes: Vec<_> = info.scope.always().map(Scope::as_str).or(undeclared).into_iter().collect();
     let one = |credential: &Credential| match credential {
-        Credential::Key => json!({ "key": [] }),
+        Credential::Key => json!({ "key": scopes }),
         Credential::Session => json!({ "session": [] }),
         Credential::None => json!({}),
     };
-    credentials.iter().map(one).collect()
+    info.credentials.iter().map(one).collect()
 }
 
 fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<String, Value>) -> Value {
@@ -254,6 +266,9 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
     add(503, Code::ServiceUnavailable, None);
     if !info.credentials.contains(&Credential::None) {
         add(401, Code::Unauthorized, None);
+    }
+    if info.scope.all().next().is_some() {
+        add(403, Code::Forbidden, Some(Reason::ScopeMissing));
     }
     if info.method == Method::POST {
         add(403, if plain { Code::InvalidOrigin } else { Code::Forbidden }, None);

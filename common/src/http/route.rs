@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use api::account::Scope;
 use futures::future::BoxFuture;
 use lambda_http::http::Method;
 
@@ -12,7 +13,7 @@ use super::{
     auth::{Access, CallerStores, Callers},
     call::Call,
     fields::{Fields, IDEMPOTENCY_KEY, Rejected},
-    info::{Fault, RouteInfo, variable},
+    info::{Fault, Needed, RouteInfo, variable},
     reply::{Output, Reply},
     status::HttpError,
     wire::Wire,
@@ -65,6 +66,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             method: Method::POST,
             path,
             credentials: C::CREDENTIALS,
+            scope: Needed::Undeclared,
             summary: "",
             description: "",
             faults: &[],
@@ -113,6 +115,27 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         route
     }
 
+    /// Sets the scope that a key needs.
+    #[must_use]
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.info.scope = Needed::Always(scope);
+        self
+    }
+
+    /// Lets keys call the route without any scope.
+    #[must_use]
+    pub fn any_scope(mut self) -> Self {
+        self.info.scope = Needed::Nothing;
+        self
+    }
+
+    /// Adds the scope that a key needs for some calls, in addition, and describes them. The handler checks it.
+    #[must_use]
+    pub fn also_scope(mut self, scope: Scope, calls: &'static str) -> Self {
+        self.info.scope = Needed::Also(self.info.scope.always(), scope, calls);
+        self
+    }
+
     /// Adds the summary, one sentence.
     #[must_use]
     pub fn summary(mut self, summary: &'static str) -> Self {
@@ -143,10 +166,12 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
 
     pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire) -> BoundRoute {
         let Self { info, answer, .. } = self;
-        let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));
+        let (for_answer, callers, needed) = (Arc::clone(app), Arc::clone(callers), info.scope);
         BoundRoute {
             info,
-            answer: Box::new(move |call| answer(Arc::clone(&for_answer), Arc::clone(&callers), call, wire)),
+            answer: Box::new(move |call| {
+                answer(Arc::clone(&for_answer), Arc::clone(&callers), call.needing(needed), wire)
+            }),
             #[cfg(feature = "openapi")]
             describe: {
                 let (app, describe) = (Arc::clone(app), self.describe);

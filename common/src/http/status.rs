@@ -1,6 +1,9 @@
 //! Maps errors to HTTP statuses, codes and messages.
 
-use api::error::{Code, Reason};
+use api::{
+    account::Scope,
+    error::{Code, Reason},
+};
 use lambda_http::http::StatusCode;
 
 use crate::{
@@ -90,10 +93,18 @@ impl HttpError {
         }
     }
 
-    /// The reason for a conflict.
+    /// The reason for a conflict, or for the refusal of a key.
     pub(super) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Domain(Error::Conflict(conflict)) => Some(reason(conflict)),
+            _ => self.scope().map(|_| Reason::ScopeMissing),
+        }
+    }
+
+    /// The scope that a key lacks.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        match self {
+            Self::Domain(Error::Forbidden(Refusal::ScopeMissing(scope))) => Some(*scope),
             _ => None,
         }
     }
@@ -114,6 +125,12 @@ pub(super) fn error_message(error: &Error) -> String {
         }
         Error::Forbidden(Refusal::OwnerByKey) => {
             "An API key cannot make a user an owner. Sign in to do that".to_owned()
+        }
+        Error::Forbidden(Refusal::ScopeMissing(scope)) => {
+            format!("This API key lacks the scope {scope}. Use a key that has it, or sign in")
+        }
+        Error::Forbidden(Refusal::NotAUser) => {
+            "An organization key acts for no user. Use a personal key, or sign in".to_owned()
         }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),

@@ -69,7 +69,7 @@ pub(super) fn parameters(encoded: &[u8]) -> Object {
 }
 
 fn envelope_error(error: &HttpError) -> EnvelopeError {
-    let details = Details { issues: error.issues(), reason: error.reason() };
+    let details = Details { issues: error.issues(), reason: error.reason(), scope: error.scope().map(Into::into) };
     let json = api::error::Error {
         defined: false,
         code: error.code().as_str().to_owned(),
@@ -82,7 +82,8 @@ fn envelope_error(error: &HttpError) -> EnvelopeError {
 
 fn plain_error(error: &HttpError) -> PlainError {
     let (code, message) = (flow_code(error), flow_message(error));
-    PlainError { code, message, issues: error.issues(), reason: error.reason() }
+    let scope = error.scope().map(Into::into);
+    PlainError { code, message, issues: error.issues(), reason: error.reason(), scope }
 }
 
 #[cfg(test)]

@@ -1,17 +1,26 @@
 //! API keys. Owners manage all keys of the organization, members only their own.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+    sync::Arc,
+    time::Duration,
+};
 
 use api::{
-    Call as _,
+    Call as _, ClosedSet as _,
     account::{CreateKey, DeleteKey, IssuedKey as Issued},
-    team::{Key, Keys},
+    team::{Key, KeyCreator, Keys},
 };
 use common::{
-    accounts::api_keys::{IssuedKey, KeyRecord, PREFIX},
+    accounts::{
+        api_keys::{IssuedKey, KeyRecord, NewKey, PREFIX},
+        permissions::{KeyKind, Permissions, Scope},
+    },
     error::{Error, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn},
-    id::{KeyId, TenantId},
+    id::{KeyId, TenantId, UserId},
+    issue::parse_name,
     name::Name,
     paging::{Order, Paging},
     timestamp::Timestamp,
@@ -23,39 +32,62 @@ pub(crate) fn create() -> Route<App> {
     Route::post(CreateKey::PATH, Session, New::read, issue)
         .summary("Issues an API key for the caller's organization. The key itself is shown only once.")
         .description(
-            "A key acts for the user who issued it. It cannot sign out, see or end sessions, issue keys, delete the \
-             account, make a member an owner or see the invitations of owners. An organization can have at most 100 \
-             keys, including expired ones.",
+            "A personal key acts for the user who issued it. It ends with their account, and when they reset their \
+             password. Owners can issue organization keys, which act for the organization and end only when they are \
+             deleted or expire, or with the organization. No key can sign out, see or end sessions, issue keys, delete \
+             the account, make a member an owner or see the invitations of owners. An organization key cannot change \
+             members either. An organization can have at most 100 keys, including expired ones. Requests with other \
+             fields of Better Auth, such as `permissions` or `remaining`, are refused with a 400.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::KeyLimit)])
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
 }
 
 pub(crate) fn list() -> Route<App> {
     Route::get(Keys::PATH, KeyOrSession, Listing::read, managed)
+        .scope(Scope::MembersRead)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
         .description(
-            "Owners see all keys of the organization; members see only their own. Expired keys are listed until they \
-             are deleted. Requests with `configId` are refused with a 400.",
+            "Owners and organization keys see all keys of the organization; members see only their personal ones. \
+             Expired keys are listed until they are deleted. Requests with `configId` are refused with a 400.",
         )
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn delete() -> Route<App> {
     Route::post(DeleteKey::PATH, KeyOrSession, Which::read, revoke)
-        .summary("Deletes a key, which stops working immediately.")
+        .any_scope()
+        .also_scope(Scope::MembersWrite, "to delete another key")
+        .summary("Deletes a key, which stops working immediately. A key can delete itself.")
         .faults(&[Fault::NotFound])
 }
+
+/// Fields of Better Auth that restrict keys in other ways, or name other owners of keys. A key that ignored them would do
+/// more than its issuer meant.
+const UNSUPPORTED: [&str; 11] = [
+    "configId",
+    "metadata",
+    "permissions",
+    "prefix",
+    "rateLimitEnabled",
+    "rateLimitMax",
+    "rateLimitTimeWindow",
+    "refillAmount",
+    "refillInterval",
+    "remaining",
+    "userId",
+];
 
 /// The lifetime of a key that expires, in seconds: a minute to a year.
 const EXPIRES_IN: RangeInclusive<u32> = 60..=365 * 24 * 60 * 60;
 
 struct New {
-    name: Name,
-    expires_in: Option<u32>,
+    key: NewKey,
+    organization: Option<TenantId>,
 }
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let now = Timestamp::now();
         let name = fields
             .about("A name that distinguishes the key from your other keys.")
             .example("Build server")
@@ -66,7 +98,25 @@ impl New {
                  not expire.",
             )
             .nullable_number(CreateKey::NAMES.expires_in, EXPIRES_IN);
-        Ok(Self { name: name?, expires_in: expires_in? })
+        let kind = fields
+            .about("Whether the key acts for you (the default) or for the organization, which only owners can choose.")
+            .optional_text(CreateKey::NAMES.kind, parse_name::<KeyKind>);
+        let scopes = fields
+            .about(
+                "The parts of the API that the key may use. By default, or with `null`, it may use all that a key of its \
+                 kind may, including scopes of later versions. An organization key cannot have `members:write`.",
+            )
+            .nullable_list::<_, BTreeSet<Scope>>(CreateKey::NAMES.scopes, Scope::ALL.len(), parse_name::<Scope>);
+        let organization = fields
+            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .optional_text(CreateKey::NAMES.organization_id, TenantId::parse);
+        let refused = fields.refuse(&UNSUPPORTED);
+        let (kind, scopes) = (kind?.unwrap_or(KeyKind::Personal), scopes?.into_option());
+        let permissions = Permissions::new(kind, scopes);
+        let permissions = permissions.map_err(|problem| fields.reject(CreateKey::NAMES.scopes, problem));
+        let expires_at = expires_in?.map(|seconds| now.after(Duration::from_secs(seconds.into())));
+        refused?;
+        Ok(Self { key: NewKey { name: name?, permissions: permissions?, expires_at }, organization: organization? })
     }
 }
 
@@ -98,7 +148,7 @@ impl Which {
             key: fields
                 .about(
                     "The id of the key to delete, as returned by `api-key/list`. Owners can delete all keys of the \
-                     organization; members can delete only their own.",
+                     organization; members can delete only their personal ones.",
                 )
                 .text(DeleteKey::NAMES.key_id, KeyId::parse)?,
         })
@@ -107,40 +157,53 @@ impl Which {
 
 async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued> {
     let user = &call.caller.user;
-    let now = Timestamp::now();
-    let expires_at = input.expires_in.map(|seconds| now.after(Duration::from_secs(seconds.into())));
-    let issued = app.keys.issue(user, &input.name, expires_at, now).await?;
-    app.alerts.key_created(user, &input.name, &issued, &call.device(), &call.base).await;
-    let IssuedKey { id, key, created_at, expires_at } = issued;
+    check_own(&user.organization, input.organization.as_ref())?;
+    let issued = app.keys.issue(&app.users, user, input.key, Timestamp::now()).await?;
+    app.alerts.key_created(user, &issued, &call.device(), &call.base).await;
+    let IssuedKey { id, key, created_at, new: NewKey { name, permissions, expires_at } } = issued;
     Ok(Issued {
         id: id.into(),
-        name: input.name.into(),
+        name: name.into(),
         prefix: PREFIX.to_owned(),
         start: key.start().to_owned(),
         key: key.reveal().into(),
         enabled: true,
         created_at: created_at.into(),
         expires_at: expires_at.map(Into::into),
+        kind: permissions.kind().into(),
+        scopes: permissions.scopes().map(|scopes| scopes.iter().map(|scope| (*scope).into()).collect()),
     })
 }
 
 async fn managed(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<Key>> {
-    let user = call.caller.user;
-    if input.organization.is_some_and(|organization| organization != user.organization) {
-        return Err(Error::NotFound("Organization not found"));
-    }
-    let mut managed = app.keys.managed(&user).await?;
+    let (caller, organization) = (&call.caller, &call.caller.organization);
+    check_own(organization, input.organization.as_ref())?;
+    let mut managed = app.keys.managed(organization, caller.manages_keys_of()).await?;
     input.order.apply(&mut managed);
-    Ok(input.paging.of(managed).into_iter().map(shown).collect())
+    let managed = input.paging.of(managed);
+    let names = app.users.names(organization, managed.iter().map(|key| key.user)).await?;
+    Ok(managed.into_iter().map(|key| shown(key, &names)).collect())
 }
 
 async fn revoke(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Success> {
-    app.keys.revoke(&call.caller.user, input.key).await?;
+    let caller = &call.caller;
+    if caller.key().is_none_or(|key| key.key != input.key) {
+        caller.check_scope(Scope::MembersWrite)?;
+    }
+    app.keys.revoke(&caller.organization, caller.manages_keys_of(), input.key).await?;
     Ok(Success::DONE)
 }
 
-fn shown(key: KeyRecord) -> Key {
-    let KeyRecord { id, name, start, created_at, expires_at, last_request, .. } = key;
+/// Checks that `organization` is the caller's `own`, if the request names one.
+fn check_own(own: &TenantId, organization: Option<&TenantId>) -> Result<()> {
+    if organization.is_none_or(|organization| organization == own) {
+        return Ok(());
+    }
+    Err(Error::NotFound("Organization not found"))
+}
+
+fn shown(key: KeyRecord, names: &BTreeMap<UserId, Name>) -> Key {
+    let KeyRecord { id, name, start, user, permissions, created_at, expires_at, last_request, last_address, .. } = key;
     Key {
         id: id.into(),
         name: name.into(),
@@ -150,5 +213,9 @@ fn shown(key: KeyRecord) -> Key {
         created_at: created_at.into(),
         expires_at: expires_at.map(Into::into),
         last_request: last_request.map(Into::into),
+        last_ip_address: last_address,
+        kind: permissions.kind().into(),
+        scopes: permissions.scopes().map(|scopes| scopes.iter().map(|scope| (*scope).into()).collect()),
+        created_by: Some(KeyCreator { id: user.into(), name: names.get(&user).cloned().map(Into::into) }),
     }
 }

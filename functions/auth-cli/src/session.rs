@@ -35,12 +35,13 @@ pub(crate) fn sign_in() -> Route<App> {
 
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
+        .any_scope()
         .summary(
             "Returns the caller and their session, or `null` for an unauthenticated caller. With a key, `expiresAt` \
              is `null`.",
         )
         .description(
-            "With a key, `session.id` is the id of the key. Every call reads the table and no call extends a session, \
+            "With a key, `session.id` is the id of the key. An organization key has no user, so it gets `null`. Every call reads the table and no call extends a session, \
              so `disableCookieCache` and `disableRefresh` have no effect.",
         )
 }
@@ -202,12 +203,15 @@ async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<With
 }
 
 async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {
-    Ok(call.caller.map(|Caller { user, by }| {
-        let session = match by {
-            By::Session(session) => SessionView { id: session.id.to_string(), expires_at: Some(session.expires_at) },
-            By::Key(holder) => SessionView { id: holder.key.to_string(), expires_at: None },
-        };
-        Current { session, user: user.into() }
+    Ok(call.caller.and_then(|Caller { by, .. }| match by {
+        By::Session { user, session } => {
+            let session = SessionView { id: session.id.to_string(), expires_at: Some(session.expires_at) };
+            Some(Current { session, user: user.into() })
+        }
+        By::Key { user, key } => {
+            Some(Current { session: SessionView { id: key.key.to_string(), expires_at: None }, user: user.into() })
+        }
+        By::OrganizationKey(_) => None,
     }))
 }
 

@@ -10,6 +10,7 @@ use common::{
     accounts::{
         email::Email,
         invitations::Invited,
+        permissions::Scope,
         users::{Role, parse_role},
     },
     error::Result,
@@ -26,6 +27,7 @@ use crate::{
 /// For owners with a verified email only: otherwise anyone could make the service send email to any address.
 pub(crate) fn invite() -> Route<App> {
     Route::post(Invite::PATH, KeyOrSession, New::read, send)
+        .scope(Scope::MembersWrite)
         .summary(
             "Invites an email address that has no account. Owners only; inviting another owner requires a session.",
         )
@@ -39,15 +41,17 @@ pub(crate) fn invite() -> Route<App> {
         ])
 }
 
-/// For owners only, since the id of an invitation is enough to accept it.
+/// For owners only, and for keys that may invite, since the id of an invitation is enough to accept it.
 pub(crate) fn list() -> Route<App> {
     Route::get(Invitations::PATH, KeyOrSession, Listing::read, invitations)
+        .scope(Scope::MembersWrite)
         .summary("Lists the invitations, newest first. A new invitation may take a moment to appear. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
 }
 
 pub(crate) fn cancel() -> Route<App> {
     Route::post(CancelInvitation::PATH, KeyOrSession, Which::read, withdraw)
+        .scope(Scope::MembersWrite)
         .summary("Cancels an invitation, which can then no longer be accepted. Owners only.")
         .description("Canceling an invitation again succeeds.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::InvitationUsed)])
@@ -105,28 +109,28 @@ impl Which {
 }
 
 async fn send(app: Arc<App>, call: Call<Caller>, input: New) -> Result<Invitation> {
-    let (inviter, New { email, role, organization }) = (&call.caller.user, input);
+    let (inviter, New { email, role, organization }) = (call.caller.user()?, input);
     check_manages(inviter, organization.as_ref())?;
     check_may_give(&call.caller, role)?;
     Ok(shown(app.inviting.invite(inviter, &email, role, &call.base).await?))
 }
 
 async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Vec<Invitation>> {
-    let owner = &call.caller.user;
-    input.organization.check(&app, owner).await?;
+    let owner = call.caller.user()?;
+    input.organization.check(&app, &owner.organization).await?;
     check_manages(owner, None)?;
     let invited = app.invitations.list(&owner.organization, input.paging).await?;
     Ok(shown_to(&call.caller, invited))
 }
 
 async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Invitation> {
-    let owner = &call.caller.user;
+    let owner = call.caller.user()?;
     check_manages(owner, None)?;
     Ok(shown(app.invitations.cancel(&owner.organization, input.invitation).await?))
 }
 
-/// The invitations that a caller may see. The id of an invitation is enough to accept it, so a caller with a key does
-/// not see invitations of owners.
+/// The invitations that a caller may see. The id of an invitation is enough to accept it, so a caller with a key sees only
+/// those that it could send.
 pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<Invitation> {
     let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;
     invited.into_iter().filter(may_see).map(shown).collect()

@@ -10,9 +10,10 @@ use api::{
 use common::{
     accounts::{
         members::MemberIdOrEmail,
+        permissions::Scope,
         users::{Role, parse_role},
     },
-    error::Result,
+    error::{Error, Result},
     http::{
         Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn, WithCookies,
         cookies::cleared_cookie,
@@ -31,6 +32,7 @@ use crate::{
 
 pub(crate) fn list() -> Route<App> {
     Route::get(Members::PATH, KeyOrSession, Listing::read, members)
+        .scope(Scope::MembersRead)
         .summary("Lists the members in the order in which they joined. A new member may take a moment to appear.")
         .description(
             "All members can call this route. Requests with `filterField`, `filterValue` or `filterOperator` are \
@@ -41,24 +43,29 @@ pub(crate) fn list() -> Route<App> {
 
 pub(crate) fn active() -> Route<App> {
     Route::get(ActiveMember::PATH, KeyOrSession, |_, _| Ok(()), own)
+        .any_scope()
         .summary("Returns the caller as a member of their organization.")
+        .description("An organization key is not a member: it gets a 404.")
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn active_role() -> Route<App> {
     Route::get("/api/auth/organization/get-active-member-role", KeyOrSession, Whose::read, role)
+        .scope(Scope::MembersRead)
         .summary("Returns the role of the caller or of another member of their organization.")
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn update_role() -> Route<App> {
     Route::post(ChangeRole::PATH, KeyOrSession, NewRole::read, change_role)
+        .scope(Scope::MembersWrite)
         .summary("Changes a member's role. Owners only; at least one owner must remain.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
 
 pub(crate) fn remove() -> Route<App> {
     Route::post(RemoveMember::PATH, KeyOrSession, Which::read, end)
+        .scope(Scope::MembersWrite)
         .summary("Removes a member and deletes their account; sessions and keys end immediately. Owners only.")
         .description(
             "The address can be invited or sign up again. The endpoints that the member created remain. The last \
@@ -172,30 +179,33 @@ struct ActiveRole {
     role: Role,
 }
 
+/// The answer to an organization key where the caller is meant.
+const NOT_A_MEMBER: Error = Error::NotFound("An organization key is not a member");
+
 async fn members(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Listed> {
-    let user = &call.caller.user;
-    input.organization.check(&app, user).await?;
-    let (members, total) = app.members.list(&user.organization, input.paging, input.order).await?;
+    let organization = &call.caller.organization;
+    input.organization.check(&app, organization).await?;
+    let (members, total) = app.members.list(organization, input.paging, input.order).await?;
     Ok(Listed { members: members.into_iter().map(Into::into).collect(), total })
 }
 
 async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<Member> {
-    let user = &call.caller.user;
+    let user = call.caller.any_user().ok_or(NOT_A_MEMBER)?;
     Ok(app.members.find(&user.organization, &MemberIdOrEmail::Id(user.id)).await?.into())
 }
 
 async fn role(app: Arc<App>, call: Call<Caller>, input: Whose) -> Result<ActiveRole> {
-    let user = &call.caller.user;
-    input.organization.check(&app, user).await?;
+    let organization = &call.caller.organization;
+    input.organization.check(&app, organization).await?;
     let role = match input.user {
-        None => user.role,
-        Some(id) => app.members.find(&user.organization, &MemberIdOrEmail::Id(id)).await?.user.role,
+        None => call.caller.any_user().ok_or(NOT_A_MEMBER)?.role,
+        Some(id) => app.members.find(organization, &MemberIdOrEmail::Id(id)).await?.user.role,
     };
     Ok(ActiveRole { role })
 }
 
 async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Result<Member> {
-    let owner = &call.caller.user;
+    let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
     check_may_give(&call.caller, input.role)?;
     let changed = app.members.change_role(owner, &MemberIdOrEmail::Id(input.member), input.role).await?;
@@ -203,7 +213,7 @@ async fn change_role(app: Arc<App>, call: Call<Caller>, input: NewRole) -> Resul
 }
 
 async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed> {
-    let owner = &call.caller.user;
+    let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
     let organization = app.organizations.get(&owner.organization).await?;
     let member = app.departures.remove(owner, &input.member).await?;
@@ -213,7 +223,7 @@ async fn end(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Removed>
 
 async fn go(app: Arc<App>, call: Call<SignedIn>, input: Own) -> Result<WithCookies<Member>> {
     let user = &call.caller.user;
-    check(user, input.organization.as_ref())?;
+    check(&user.organization, input.organization.as_ref())?;
     let member = app.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await?;
     Ok(WithCookies { body: member.into(), cookies: vec![cleared_cookie(&call.base)] })
 }

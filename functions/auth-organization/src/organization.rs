@@ -8,7 +8,7 @@ use api::{
     team::Invitation,
 };
 use common::{
-    accounts::organizations::Organization,
+    accounts::{organizations::Organization, permissions::Scope},
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, MOST_LISTED, Rejected, Route, read_limit},
     id::TenantId,
@@ -27,11 +27,14 @@ use crate::{
 
 pub(crate) fn list() -> Route<App> {
     Route::get(Organizations::PATH, KeyOrSession, |_, _| Ok(()), own)
-        .summary("Lists the caller's organization; a user has exactly one.")
+        .any_scope()
+        .summary("Lists the caller's organization; a user or a key has exactly one.")
 }
 
 pub(crate) fn full() -> Route<App> {
     Route::get("/api/auth/organization/get-full-organization", KeyOrSession, Full::read, whole)
+        .scope(Scope::MembersRead)
+        .also_scope(Scope::MembersWrite, "to see invitations")
         .summary("Returns the caller's organization with its first members and, for owners, its newest invitations.")
         .faults(&[Fault::NotFound])
 }
@@ -39,6 +42,7 @@ pub(crate) fn full() -> Route<App> {
 /// Stores nothing: a user has exactly one organization, which is active in all their sessions.
 pub(crate) fn set_active() -> Route<App> {
     Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
+        .any_scope()
         .summary(
             "Returns the caller's organization, which is always the active one. Any other organization is refused.",
         )
@@ -83,30 +87,30 @@ struct FullView {
 }
 
 async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[account::Organization; 1]> {
-    Ok([app.organizations.get(&call.caller.user.organization).await?.into()])
+    Ok([app.organizations.get(&call.caller.organization).await?.into()])
 }
 
 async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<account::Organization> {
-    let organization = app.organizations.get(&call.caller.user.organization).await?;
+    let organization = app.organizations.get(&call.caller.organization).await?;
     if named.is(&organization) { Ok(organization.into()) } else { Err(Error::Forbidden(Refusal::NotAMember)) }
 }
 
 async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullView> {
-    let user = &call.caller.user;
-    let organization = app.organizations.get(&user.organization).await?;
+    let caller = &call.caller;
+    let organization = app.organizations.get(&caller.organization).await?;
     if !input.organization.is(&organization) {
         return Err(NOT_FOUND);
     }
     let Organization { id, name, slug, created_at, .. } = organization;
     let invitations = async {
-        match user.check_manages() {
-            Ok(()) => app.invitations.list(&id, Paging::first(MOST_LISTED.into())).await,
-            Err(_refusal) => Ok(Vec::new()),
+        match caller.user().is_ok_and(|user| user.check_manages().is_ok()) && caller.has_scope(Scope::MembersWrite) {
+            true => app.invitations.list(&id, Paging::first(MOST_LISTED.into())).await,
+            false => Ok(Vec::new()),
         }
     };
     let members = app.members.list(&id, Paging::first(input.members), Order::Ascending);
     let ((members, _), invitations) = tokio::try_join!(members, invitations)?;
     let members = members.into_iter().map(Into::into).collect();
-    let invitations = invitation::shown_to(&call.caller, invitations);
+    let invitations = invitation::shown_to(caller, invitations);
     Ok(FullView { id, name, slug, created_at, members, invitations })
 }

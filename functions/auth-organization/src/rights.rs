@@ -32,10 +32,10 @@ impl Named {
         Ok(Self { id: id?, slug: slug? })
     }
 
-    /// If the request names an organization, checks that it is the user's. Only a slug needs a read.
-    pub(crate) async fn check(&self, app: &App, user: &User) -> Result<()> {
-        check(user, self.id.as_ref())?;
-        if self.slug.is_some() && !self.is(&app.organizations.get(&user.organization).await?) {
+    /// Checks that the organization is the caller's `own`, if the request names one. Only a slug needs a read.
+    pub(crate) async fn check(&self, app: &App, own: &TenantId) -> Result<()> {
+        check(own, self.id.as_ref())?;
+        if self.slug.is_some() && !self.is(&app.organizations.get(own).await?) {
             return Err(NOT_FOUND);
         }
         Ok(())
@@ -49,9 +49,9 @@ impl Named {
 
 pub(crate) const NOT_FOUND: Error = Error::NotFound("Organization not found");
 
-/// If the request names an organization, checks that it is the user's.
-pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> {
-    if organization.is_none_or(|organization| *organization == user.organization) {
+/// Checks that `organization` is the caller's `own`, if the request names one.
+pub(crate) fn check(own: &TenantId, organization: Option<&TenantId>) -> Result<()> {
+    if organization.is_none_or(|organization| organization == own) {
         return Ok(());
     }
     Err(NOT_FOUND)
@@ -59,7 +59,7 @@ pub(crate) fn check(user: &User, organization: Option<&TenantId>) -> Result<()> 
 
 /// Checks that `user` may manage the members of `organization`: they are an owner with a verified email.
 pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
-    check(user, organization)?;
+    check(&user.organization, organization)?;
     user.check_manages()
 }
 

@@ -18,7 +18,7 @@ use common::{
         settings::Settings,
         sign_in::SignIns,
         signup::Accounts,
-        users::User,
+        users::{User, Users},
         verification::Verifications,
     },
     application::deletion::Deletions,
@@ -50,6 +50,7 @@ pub(crate) struct App {
     pub(crate) sessions: Sessions,
     pub(crate) settings: Settings,
     pub(crate) sign_ins: SignIns,
+    pub(crate) users: Users,
     pub(crate) verifications: Verifications,
 }
 
@@ -75,6 +76,7 @@ impl App {
             settings: Settings::from_env(env, aws)?,
             sign_ins: SignIns::from_env(env, aws, hasher.clone())?,
             hasher,
+            users: Users::from_env(env, aws)?,
             verifications: Verifications::from_env(env, aws)?,
         })
     }

@@ -84,7 +84,7 @@ async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option
         Err(error) => return Err(error),
     };
     let organization = app.organizations.get(&invitation.organization).await?;
-    let names = app.members.names(&invitation.organization, [invitation.inviter]).await?;
+    let names = app.users.names(&invitation.organization, [invitation.inviter]).await?;
     let inviter = names.get(&invitation.inviter).map_or("A former member", Name::as_str);
     let (id, email) = (id.to_string(), invitation.email.to_string());
     let form = Form {

@@ -1,21 +1,27 @@
 //! The page of API keys. Owners see and delete all keys of the organization, members their own.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
+use api::ClosedSet;
 use common::{
     accounts::{
-        api_keys::{IssuedKey, KeyRecord},
+        api_keys::{IssuedKey, KeyRecord, NewKey},
         attempts::KEY_FORM,
-        users::User,
+        permissions::{KeyKind, Permissions, Scope},
+        users::{Role, User},
     },
     base_url::BaseUrl,
     error::{Error, Result},
     http::{
         Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
-        page::{Field, Form, Page, visible},
+        page::{Field, Form, Page, TICKED, issues, visible},
     },
     id::{KeyId, UserId},
-    issue::Problem,
+    issue::{Problem, parse_name},
     name::Name,
     timestamp::Timestamp,
 };
@@ -29,13 +35,25 @@ use crate::{
 const HERE: &str = "/console/keys";
 
 /// The fields of all forms of the page.
-const FIELDS: [(&str, &str); 5] = [
+const FIELDS: [(&str, &str); 15] = [
     ("action", "The submitted form: `issue` or `delete`."),
     ("form", "`issue`: the id of the form. Submitting the form twice issues only one key."),
     ("name", "`issue`: the name of the key."),
     ("expires", "`issue`: when the key expires: `never`, or after `30`, `90` or `365` days."),
+    ("kind", "`issue`: `personal` (the default) or `organization`."),
+    ("webhooks:read", SCOPE),
+    ("webhooks:write", SCOPE),
+    ("deliveries:read", SCOPE),
+    ("deliveries:write", SCOPE),
+    ("settings:read", SCOPE),
+    ("settings:write", SCOPE),
+    ("members:read", SCOPE),
+    ("members:write", SCOPE),
+    ("audit:read", SCOPE),
     ("keyId", "`delete`: the id of the key to delete."),
 ];
+
+const SCOPE: &str = "`issue`: `yes` to limit the key to this scope and the others that are `yes`.";
 
 const DONE: [(&str, &str); 2] = [
     ("deleted", "API key deleted. It no longer works."),
@@ -44,6 +62,12 @@ const DONE: [(&str, &str); 2] = [
         "This form was already submitted, so no new key was created. If you did not copy the key, delete it below and \
          create another one.",
     ),
+];
+
+/// The choices for the kind of a key.
+const KINDS: [(&str, &str); 2] = [
+    ("personal", "Me: the key ends with my account"),
+    ("organization", "The organization: the key works after I leave"),
 ];
 
 /// The choices for the expiry of a key: days, or never.
@@ -61,7 +85,7 @@ pub(crate) fn submit() -> Route<App> {
             "Handles the forms of the API keys page, which create a key and show it once, or delete a key, as the API \
              does.",
         )
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
         .redirects()
 }
 
@@ -86,24 +110,34 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
 async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     user.check_verified()?;
-    let (name, lasts) = form.read(|fields| {
+    let key = form.read(|fields| {
         let name = fields.text("name", Name::parse);
         let lasts = fields.text("expires", |text| lasts(text).map(|time| time.map(|time| time.as_secs())));
-        Ok((name?, lasts?))
+        let kind = fields.optional_text("kind", parse_name::<KeyKind>)?.unwrap_or(KeyKind::Personal);
+        let permissions = Permissions::new(kind, ticked(form));
+        let permissions = permissions.map_err(|problem| fields.reject("scopes", problem));
+        let expires_at = lasts?.map(|seconds| now.after(Duration::from_secs(seconds)));
+        Ok(NewKey { name: name?, permissions: permissions?, expires_at })
     })?;
     match app.attempts.count(KEY_FORM, &format!("{} {}", user.id, form.get("form")), now).await {
         Err(Error::TooMany { .. }) => return Ok(go_on(HERE, "known")),
         counted => counted?,
     }
-    let expires_at = lasts.map(|seconds| now.after(Duration::from_secs(seconds)));
-    let issued = app.keys.issue(user, &name, expires_at, now).await?;
-    app.alerts.key_created(user, &name, &issued, &call.device(), &call.base).await;
-    Ok(new_key(&call.base, &name, &issued).within(console(app, user, HERE).await?).into())
+    let issued = app.keys.issue(&app.users, user, key, now).await?;
+    app.alerts.key_created(user, &issued, &call.device(), &call.base).await;
+    Ok(new_key(&call.base, &issued).within(console(app, user, HERE).await?).into())
+}
+
+/// The scopes that are ticked; `None` for all if none is.
+fn ticked(form: &Typed) -> Option<BTreeSet<Scope>> {
+    let scopes: BTreeSet<Scope> =
+        Scope::ALL.iter().filter(|scope| form.get(scope.as_str()) == TICKED).copied().collect();
+    (!scopes.is_empty()).then_some(scopes)
 }
 
 async fn delete(app: &App, user: &User, form: &Typed) -> Result<Reply> {
     let key = form.read(|fields| fields.text("keyId", KeyId::parse))?;
-    app.keys.revoke(user, key).await?;
+    app.keys.revoke(&user.organization, user.manages_keys_of(), key).await?;
     Ok(go_on(HERE, "deleted"))
 }
 
@@ -117,20 +151,21 @@ fn lasts(choice: &str) -> Result<Option<Duration>, Vec<Problem>> {
 
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let keys = async {
-        let keys = app.keys.managed(user).await?;
-        let names = app.members.names(&user.organization, keys.iter().map(|key| key.user)).await?;
+        let keys = app.keys.managed(&user.organization, user.manages_keys_of()).await?;
+        let names = app.users.names(&user.organization, keys.iter().map(|key| key.user)).await?;
         Ok((keys, names))
     };
     let (frame, (keys, names)) = tokio::try_join!(console(app, user, HERE), keys)?;
     let content = html! {
         (sent.news(&DONE, if user.email_verified { &["issue"] } else { &[] }))
         p {
-            "Programs send a key to the API in the header " code { "x-api-key" } ". A key has the permissions of the person \
-             who created it."
+            "Programs send a key to the API in the header " code { "x-api-key" } ". A personal key has the permissions of the \
+             person who created it, and ends with their account. A key of the organization stays until it is deleted or \
+             expires."
         }
         @if keys.is_empty() { p { strong { "No API keys yet." } " Create one below." } } @else { (listed(&keys, &names)) }
         h2 { "Create an API key" }
-        @if user.email_verified { (issue_form(&sent)) } @else { (unverified("create API keys")) }
+        @if user.email_verified { (issue_form(&sent, user)) } @else { (unverified("create API keys")) }
     };
     Ok(Page::new("API keys", content).within(frame).refused(sent.refused))
 }
@@ -139,20 +174,40 @@ fn listed(keys: &[KeyRecord], names: &BTreeMap<UserId, Name>) -> Markup {
     let now = Timestamp::now();
     html! {
         table .cards {
-            (columns(&["Name", "Key", "Created by", "Created", "Last used", "Expires", ""]))
+            (columns(&["Name", "Key", "Acts for", "Scopes", "Created", "Last used", "Expires", ""]))
             tbody {
                 @for key in keys {
                     tr {
                         td data-label="Name" { (visible(key.name.as_str())) }
                         td data-label="Key" { code { (key.start) "…" } }
-                        td data-label="Created by" { (names.get(&key.user).map_or("A former member", Name::as_str)) }
+                        td data-label="Acts for" { (acts_for(key, names)) }
+                        td data-label="Scopes" { (key.permissions) }
                         td data-label="Created" { (day(key.created_at)) }
-                        td data-label="Last used" { @if let Some(at) = key.last_request { (day(at)) } @else { "Never" } }
+                        td data-label="Last used" { (last_use(key)) }
                         td data-label="Expires" { (expiry(key.expires_at, now)) }
                         td { (delete_form(key)) }
                     }
                 }
             }
+        }
+    }
+}
+
+fn acts_for(key: &KeyRecord, names: &BTreeMap<UserId, Name>) -> Markup {
+    let creator = visible(names.get(&key.user).map_or("A former member", Name::as_str));
+    html! {
+        @match key.permissions.kind() {
+            KeyKind::Personal => (creator),
+            KeyKind::Organization => { "The organization" div .soft { "Created by " (creator) } },
+        }
+    }
+}
+
+fn last_use(key: &KeyRecord) -> Markup {
+    html! {
+        @match key.last_request {
+            None => "Never",
+            Some(at) => { (day(at)) @if let Some(address) = &key.last_address { div .soft { "from " (address) } } },
         }
     }
 }
@@ -179,29 +234,53 @@ fn delete_form(key: &KeyRecord) -> Markup {
     html! { (delete) }
 }
 
-fn issue_form(sent: &Sent) -> Markup {
+fn issue_form(sent: &Sent, user: &User) -> Markup {
     let form = KeyId::generate().to_string();
     let name = Field::text("name", "Name", "off", sent.typed("issue", "name"))
         .hint("For example, the name of the program that will use the key");
+    let expires = Field::select("expires", "Expires", &EXPIRES, sent.typed("issue", "expires"));
+    let kind = Field::select("kind", "Acts for", &KINDS, sent.typed("issue", "kind"));
+    let fields = [name, expires, kind];
     let issue = Form {
         id: "issue",
         button: "Create API key",
         hidden: &[("action", "issue"), ("form", &form)],
-        fields: &[name, Field::select("expires", "Expires", &EXPIRES, sent.typed("issue", "expires"))],
+        // Only owners create organization keys.
+        fields: if user.role == Role::Owner { &fields } else { &fields[..2] },
+        more: Some(&scopes(sent)),
         error: sent.error("issue"),
         ..Form::default()
     };
     html! { (issue) }
 }
 
-fn new_key(base: &BaseUrl, name: &Name, issued: &IssuedKey) -> Page {
-    let key = issued.key.reveal();
+fn scopes(sent: &Sent) -> Markup {
+    let wrong = issues("scopes", sent.error("issue"));
+    html! {
+        fieldset {
+            legend { "Scopes" }
+            p .hint { "Check none for a key that may use everything" }
+            @for scope in Scope::ALL {
+                @let (name, is_ticked) = (scope.as_str(), sent.typed("issue", scope.as_str()) == TICKED);
+                div {
+                    input type="checkbox" id={ "issue-" (name) } name=(name) value=(TICKED) checked[is_ticked];
+                    label for={ "issue-" (name) } { code { (name) } }
+                }
+            }
+            @if !wrong.is_empty() { p .error { (wrong.join(". ")) "." } }
+        }
+    }
+}
+
+fn new_key(base: &BaseUrl, issued: &IssuedKey) -> Page {
+    let (key, new) = (issued.key.reveal(), &issued.new);
     let content = html! {
         p { strong { "Copy the key now. It is not shown again." } }
         dl {
-            dt { "Name" } dd { (visible(name.as_str())) }
+            dt { "Name" } dd { (visible(new.name.as_str())) }
             dt { "Key" } dd { code #key { (key) } }
-            dt { "Expires" } dd { (expiry(issued.expires_at, issued.created_at)) }
+            dt { "Scopes" } dd { (new.permissions) }
+            dt { "Expires" } dd { (expiry(new.expires_at, issued.created_at)) }
         }
         h2 { "Try it" }
         pre #try { "curl " (base) "/v1/webhooks/list -H 'x-api-key: " (key) "' -d '{}'" }

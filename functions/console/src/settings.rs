@@ -72,7 +72,8 @@ async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()
         let (debug_notification_email, disable) = (Some(address?), Some(disable?));
         Ok(SettingsChange { debug_notification_email, disable_job_failure_notifications: disable })
     })?;
-    app.settings.change(user, change, base).await.map(drop)
+    user.check_owner()?;
+    app.settings.change(&user.organization, change, base).await.map(drop)
 }
 
 fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {

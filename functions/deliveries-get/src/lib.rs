@@ -7,6 +7,7 @@ use api::{
     deliveries::{Found, Get},
 };
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -24,6 +25,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<Log> {
     Route::post(Get::PATH, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesRead)
         .summary("Returns a delivery with its payload and all its attempts.")
         .description("The payload is always kept until the delivery has succeeded.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])

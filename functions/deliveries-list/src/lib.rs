@@ -7,6 +7,7 @@ use api::{
     deliveries::{List, Listed},
 };
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -40,6 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(List::PATH, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesRead)
         .summary("Lists the deliveries, newest first.")
         .description("To read all pages, repeat the call with each `next_cursor` until a response contains none.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])

@@ -7,6 +7,7 @@ use api::{
     deliveries::{LeasedDelivery, Receive, Received},
 };
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Result},
@@ -55,6 +56,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(Receive::PATH, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesWrite)
         .summary(
             "Receives the deliveries that have waited longest for a pull endpoint, and leases each for 60 seconds.",
         )

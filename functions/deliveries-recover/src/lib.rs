@@ -7,6 +7,7 @@ use api::{
     deliveries::{Missed, Recover, Recovering},
 };
 use common::{
+    accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -40,6 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesWrite)
         .summary("Recovers the failed and held deliveries of an endpoint in a time range, at a bounded rate.")
         .description(
             "The recovery runs in the background. If its period overlaps that of a recovery that has not started yet, \

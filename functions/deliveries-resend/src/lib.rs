@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::{Call as _, deliveries::Resend};
 use common::{
+    accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -40,6 +41,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesWrite)
         .summary("Resends a delivery of any status, with a complete new retry schedule.")
         .description(
             "The delivery becomes `pending` and due immediately, with the same `webhook-id`. A delivery that is \

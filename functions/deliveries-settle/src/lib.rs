@@ -12,6 +12,7 @@ use api::{
     deliveries::{Results, Settle, Settled, Settlement as Sent, Unanswered, Verdict},
 };
 use common::{
+    accounts::permissions::Scope,
     aws::{clients::Aws, rounds},
     config::{ConfigError, Env},
     error::Result,
@@ -58,6 +59,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(Settle::PATH, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesWrite)
         .summary("Records the results of received deliveries, each identified by its lease.")
         .description(
             "The same rules apply as to deliveries that the service posts, except that `Retry-After` is ignored. \

@@ -7,6 +7,7 @@ use api::{
     deliveries::{Count, Counted, Counts, FailureReason, Hour, LastError, OpenDeliveries, OpenOfAStatus},
 };
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -43,6 +44,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(Count::PATH, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesRead)
         .summary("Counts the deliveries by status, hour and reason for failure, and shows the progress of recoveries.")
         .description(
             "Each delivery counts in the hour in which it was created. Pending, failed and held deliveries are counted \

@@ -127,10 +127,12 @@ impl Operation {
     }
 
     fn callers(&self) -> String {
-        let names = self.schemes().map(|scheme| match scheme {
-            None => "no credential",
-            Some(KEY) => "an API key",
-            Some(_) => "a session",
+        let scope = elements(&self.operation["security"]).find_map(|scheme| scheme[KEY][0].as_str());
+        let names = self.schemes().map(|scheme| match (scheme, scope) {
+            (None, _) => "no credential".to_owned(),
+            (Some(KEY), Some(scope)) => format!("an API key with the scope {scope}"),
+            (Some(KEY), None) => "an API key".to_owned(),
+            (Some(_), _) => "a session".to_owned(),
         });
         names.collect::<Vec<_>>().join(" or ")
     }

@@ -10,13 +10,13 @@ use common::{
     accounts::{
         email::Email,
         organizations::{Organization, settings::SettingsChange},
+        permissions::Scope,
         settings::Settings,
-        users::User,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
 };
 
 /// Builds the function with the settings in `env`.
@@ -30,9 +30,11 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 /// to any address.
 fn route() -> Route<Settings> {
     Route::post(ChangeSettings::PATH, Verified, Input::read, handle)
+        .scope(Scope::SettingsRead)
+        .also_scope(Scope::SettingsWrite, "with a field")
         .summary("Changes the given settings of the organization (owners only), and returns all settings.")
         .description(
-            "Without fields, the route returns the settings to any member. Only owners, and API keys of owners, can \
+            "Without fields, the route returns the settings to any member. Only owners, their API keys and organization keys can \
              send a field, even with its current value.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
@@ -59,9 +61,14 @@ impl Input {
     }
 }
 
-async fn handle(settings: Arc<Settings>, call: Call<User>, Input { change }: Input) -> Result<Output> {
+async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: Input) -> Result<Output> {
+    let caller = &call.caller;
+    if !change.is_empty() {
+        caller.check_scope(Scope::SettingsWrite)?;
+        caller.check_owner()?;
+    }
     let Organization { debug_notification_email, disable_job_failure_notifications, .. } =
-        settings.change(&call.caller, change, &call.base).await?;
+        settings.change(&caller.organization, change, &call.base).await?;
     let debug_notification_email = debug_notification_email.into();
     Ok(Output { code_sharing_enabled: false, disable_job_failure_notifications, debug_notification_email })
 }

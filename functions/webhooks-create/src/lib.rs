@@ -7,6 +7,7 @@ use api::{
     webhooks::{Create, Created},
 };
 use common::{
+    accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -47,6 +48,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
+        .scope(Scope::WebhooksWrite)
         .summary("Creates a webhook endpoint.")
         .description("An organization can have 100 endpoints, unless the deployment sets another limit.")
         .faults(&[

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::{Call as _, webhooks::Delete};
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -28,6 +29,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(Delete::PATH, Tenant, Input::read, handle)
+        .scope(Scope::WebhooksWrite)
         .summary("Deletes a webhook endpoint.")
         .description("Unfinished deliveries to the endpoint get the status `ended`, and remain in the delivery log.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])

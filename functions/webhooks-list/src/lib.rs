@@ -7,6 +7,7 @@ use api::{
     webhooks::{Endpoint, List, Listed},
 };
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -24,6 +25,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<Endpoints> {
     Route::post(List::PATH, Tenant, |_, _| Ok(()), handle)
+        .scope(Scope::WebhooksRead)
         .summary("Lists the webhook endpoints, oldest first.")
         .description(
             "Secrets and the values of headers are never returned. The `debugNotificationEmail` of the organization \

@@ -7,6 +7,7 @@ use api::{
     webhooks::{Test, Tested},
 };
 use common::{
+    accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -47,6 +48,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
+        .scope(Scope::WebhooksWrite)
         .summary("Sends a test event to a webhook endpoint, active or not.")
         .description(
             "The event `webhook.test` is delivered like any other event, but is attempted only once. It has the nine \

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use api::{Call as _, MAX_ELEMENTS, MAX_WORKFLOWS, webhooks::Update};
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -38,6 +39,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(Update::PATH, Tenant, Input::read, handle)
+        .scope(Scope::WebhooksWrite)
         .summary("Changes the given fields of a webhook endpoint.")
         .description(
             "Omitted fields keep their values, so a call with `id` alone changes nothing. Enabling an endpoint does \

@@ -49,6 +49,24 @@ impl World {
         Tenant { user, email: email.to_owned(), cookie, key, ..owner.clone() }
     }
 
+    /// Issues an API key with these fields, and returns it.
+    pub async fn key(&self, cookie: &str, mut fields: Value) -> String {
+        fields["name"] = json!("a key");
+        let issued = self.cli(cookie, "api-key/create", fields).await;
+        issued.body["key"].as_str().unwrap_or_else(|| panic!("{issued:?}")).to_owned()
+    }
+
+    /// Calls a `GET` of `/api/auth` with a key.
+    pub async fn get_by_key(&self, key: &str, route: &str) -> Answer {
+        self.send(self.http.get(self.url(&format!("/api/auth/{route}"))).header("x-api-key", key)).await
+    }
+
+    /// Posts JSON to a route of `/api/auth` with a key.
+    pub async fn post_by_key(&self, key: &str, route: &str, fields: Value) -> Answer {
+        let request = self.http.post(self.url(&format!("/api/auth/{route}"))).header("x-api-key", key);
+        self.send(request.json(&fields)).await
+    }
+
     /// The response of `get-session` to a cookie.
     pub async fn session(&self, cookie: &str) -> Answer {
         self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await

@@ -3,6 +3,8 @@
 mod create;
 mod delete;
 mod list;
+mod organization;
+mod scopes;
 mod validity;
 
 use serde_json::{Value, json};

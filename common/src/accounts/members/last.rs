@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{ATTEMPTS, Members, NOT_FOUND};
 use crate::{
     accounts::{
+        api_keys::ApiKeys,
         deleted_organizations::note_deletion,
         organizations::{DELETED_AT, JOINED, SLUG, existing, exists, organization_key, slug_key},
         users::{PK, User, pk, user_key},
@@ -28,14 +29,15 @@ impl Members {
     ///
     /// # Errors
     /// There is another member; `last` was deleted; other users keep joining; or a call fails.
-    pub async fn delete_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
+    pub async fn delete_with_organization(&self, last: &User, keys: &ApiKeys, now: Timestamp) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let organization = existing(&self.dynamodb, &self.organizations, &last.organization).await?;
             let organization = organization.ok_or(NOT_FOUND)?;
             if !self.is_alone(last, &organization).await? {
                 return Err(Error::Conflict(Conflict::LastOwner));
             }
-            if self.ending(last, &organization, now)?.try_commit(&self.dynamodb).await? {
+            let writes = self.ending(last, &organization, now)?;
+            if keys.end_with(&last.organization, writes).try_commit(&self.dynamodb).await? {
                 return Ok(());
             }
         }

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use api::error::{Code, EnvelopeError, PlainError, Reason};
-use serde_json::{Value, json};
+use api::{
+    account::Scope,
+    error::{Code, EnvelopeError, PlainError, Reason},
+};
+use serde_json::{Map, Value, json};
 
 use crate::http::{shapes::Generators, wire::Wire};
 
@@ -42,7 +45,8 @@ pub(super) fn refusal(wire: Wire, status: u16, errors: &[(Code, Option<Reason>)]
 
 fn example(wire: Wire, status: u16, code: Code, reason: Option<Reason>) -> Value {
     let (message, plain) = (why(status), wire != Wire::Envelope);
-    let kind = reason.filter(|_| plain).map_or(code.as_str().to_owned(), |reason| reason.as_str().to_uppercase());
+    let of_conflict = reason.filter(|_| plain && code == Code::Conflict);
+    let kind = of_conflict.map_or(code.as_str().to_owned(), |reason| reason.as_str().to_uppercase());
     let more = match reason {
         Some(reason) => Some(("reason", json!(reason))),
         None if code == Code::BadRequest => {
@@ -50,17 +54,20 @@ fn example(wire: Wire, status: u16, code: Code, reason: Option<Reason>) -> Value
         }
         None => None,
     };
-    match (wire, more) {
-        (Wire::Envelope, None) => {
-            json!({ "json": { "defined": false, "code": kind, "status": status, "message": message } })
-        }
-        (Wire::Envelope, Some((name, more))) => {
-            let data = json!({ name: more });
-            json!({ "json": { "defined": false, "code": kind, "status": status, "message": message, "data": data } })
-        }
-        (Wire::Plain | Wire::Page, None) => json!({ "code": kind, "message": message }),
-        (Wire::Plain | Wire::Page, Some((name, more))) => json!({ "code": kind, "message": message, name: more }),
+    let scope = (reason == Some(Reason::ScopeMissing)).then_some(("scope", json!(Scope::WebhooksRead)));
+    let more: Map<String, Value> =
+        more.into_iter().chain(scope).map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut error = json!({ "code": kind, "message": message });
+    let Some(members) = error.as_object_mut() else { return error };
+    if plain {
+        members.extend(more);
+        return error;
     }
+    members.extend([("defined".to_owned(), json!(false)), ("status".to_owned(), json!(status))]);
+    if !more.is_empty() {
+        members.insert("data".to_owned(), more.into());
+    }
+    json!({ "json": error })
 }
 
 fn describe(status: u16, names: &[&str]) -> String {
@@ -102,6 +109,7 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         }
         Code::EmailNotVerified => "The email is not verified. Open the link in the verification email.",
         Code::NotAMember => "The organization is not the caller's. Send the caller's organization, or omit the field.",
+        Code::Forbidden if reason == Some(Reason::ScopeMissing) => remedy_of_reason(Reason::ScopeMissing),
         Code::Forbidden => {
             "The email is not verified, the caller is not an owner, or the `Origin` is not trusted, as the message \
             explains."
@@ -110,15 +118,16 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::PayloadTooLarge => "The body is larger than 64 KiB. Split the call.",
         Code::TooManyRequests => "A rate limit was reached. Wait the number of seconds given in `Retry-After`.",
         Code::ServiceUnavailable => "The service is busy. Retry the call in a moment.",
-        Code::Conflict => reason.map_or("", remedy_of_conflict),
+        Code::Conflict => reason.map_or("", remedy_of_reason),
         Code::MethodNotSupported | Code::InternalServerError => {
             "The service failed. Retry the call; the operator finds the cause by the `x-request-id`."
         }
     }
 }
 
-fn remedy_of_conflict(reason: Reason) -> &'static str {
+fn remedy_of_reason(reason: Reason) -> &'static str {
     match reason {
+        Reason::ScopeMissing => "The API key lacks the scope that `scope` names. Use a key that has it, or sign in.",
         Reason::SlugTaken => "Another organization already has this slug. Choose a different one.",
         Reason::EmailTaken => "The address already has an account. Sign in, or use another address.",
         Reason::InvitationExpired => "The invitation is older than 7 days. Ask an owner for a new one.",

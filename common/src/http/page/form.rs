@@ -22,6 +22,8 @@ pub struct Form<'a> {
     pub hidden: &'a [(&'static str, &'a str)],
     /// The fields to fill in.
     pub fields: &'a [Field<'a>],
+    /// Content between the fields and the button.
+    pub more: Option<&'a Markup>,
     /// The error of the last submission. The issues of a field are shown next to the field.
     pub error: Option<&'a Error>,
 }
@@ -45,6 +47,7 @@ impl Render for Form<'_> {
                 @if let Some(alert) = alert { p .error role="alert" { (alert) } }
                 @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
                 @for field in self.fields { (field.html(self.id, self.error)) }
+                @if let Some(more) = self.more { (more) }
                 button class=[class] { (self.button) }
             }
         }
@@ -252,7 +255,8 @@ fn is_first(name: &str, error: Option<&Error>) -> bool {
 }
 
 /// The messages of the issues of a field.
-fn issues<'a>(name: &str, error: Option<&'a Error>) -> Vec<&'a str> {
+#[must_use]
+pub fn issues<'a>(name: &str, error: Option<&'a Error>) -> Vec<&'a str> {
     match error {
         Some(Error::Invalid(issues)) => {
             let own = issues.iter().filter(|issue| issue.path.first().is_some_and(|path| path == name));

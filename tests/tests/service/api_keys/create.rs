@@ -24,7 +24,8 @@ async fn a_key_is_issued_to_a_verified_user_and_shown_once() {
         issued.body,
         json!({
             "id": issued.body["id"], "name": "laptop", "prefix": "ak_", "start": key[..9], "key": key,
-            "enabled": true, "createdAt": issued.body["createdAt"], "expiresAt": null,
+            "enabled": true, "createdAt": issued.body["createdAt"], "expiresAt": null, "kind": "personal",
+            "scopes": null,
         })
     );
     assert!(!format!("{:?}", world.items("api-keys").await).contains(&key[3..]));

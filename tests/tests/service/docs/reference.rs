@@ -105,9 +105,12 @@ fn title(name: &str) -> &str {
 fn section(name: &str, route: &Value) -> String {
     let credentials = credentials(route);
     let callers = match credentials[..] {
-        ["key", "session"] => "with an API key or a session",
-        ["session"] => "with a session",
-        _ => "without credentials",
+        ["key", "session"] => match scope(route) {
+            Some(scope) => format!("with an API key that has the scope `{scope}`, or a session"),
+            None => "with an API key or a session".to_owned(),
+        },
+        ["session"] => "with a session".to_owned(),
+        _ => "without credentials".to_owned(),
     };
     let key = if takes_key(route) { " and, optionally, an `idempotency-key`" } else { "" };
     let media = &route["requestBody"]["content"]["application/json"];
@@ -385,6 +388,11 @@ fn credentials(route: &Value) -> Vec<&str> {
     all.map(|one| one.as_object().expect("an object").keys().next().map_or("anyone", |name| name)).collect()
 }
 
+/// The scope that a key needs.
+fn scope(route: &Value) -> Option<&str> {
+    route["security"].as_array().expect("a list").iter().find_map(|one| one["key"][0].as_str())
+}
+
 fn takes_key(route: &Value) -> bool {
     route["parameters"].as_array().is_some_and(|all| all.iter().any(|one| one["in"] == "header"))
 }
@@ -402,7 +410,7 @@ fn row(name: &str, route: &Value) -> String {
         !EVERYWHERE.contains(&status.as_str()) && values(response, "code") != ["INVALID_ORIGIN"].into()
     });
     let [credentials, fields, refusals] = [
-        credentials(route).join(", "),
+        credentials(route).join(", ") + &scope(route).map_or_else(String::new, |scope| format!(" (`{scope}`)")),
         fields.collect::<Vec<_>>().join(", "),
         own.map(|(status, _)| status.as_str()).collect::<Vec<_>>().join(", "),
     ];

@@ -13,8 +13,9 @@ use tests::{
 /// The routes under `/v1` that accept a key.
 fn routes() -> Vec<String> {
     let all = tests::description::routes().into_iter();
-    let by_key =
-        all.filter(|(_, route)| route["security"].as_array().is_some_and(|all| all.contains(&json!({"key": []}))));
+    let by_key = all.filter(|(_, route)| {
+        route["security"].as_array().is_some_and(|all| all.iter().any(|one| !one["key"].is_null()))
+    });
     let routes: Vec<_> = by_key.filter_map(|(name, _)| Some(name.strip_prefix("POST /v1/")?.to_owned())).collect();
     assert!(routes.len() >= 10, "{routes:?}");
     routes

@@ -131,7 +131,7 @@ async fn the_page_of_a_call_has_its_fields_errors_and_example() {
     for part in [
         "<h1>webhooks/create</h1>",
         "POST /v1/webhooks/create",
-        "an API key or a session",
+        "an API key with the scope webhooks:write or a session",
         "<code>signing_secret</code>",
         "<code>kind</code></dt><dd><span class=\"soft\">push or pull</span>",
         "<code>url</code></dt><dd><span class=\"soft\">URL</span>",

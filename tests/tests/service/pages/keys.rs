@@ -150,6 +150,49 @@ async fn mistakes_return_the_form_with_its_input() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_owner_creates_a_key_of_the_organization_with_scopes() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let mut sent = form(&world, &tenant, "ci", "never").await;
+    sent.extend(
+        [("webhooks:read", "yes"), ("members:write", "yes")].map(|(name, on)| (name.to_owned(), on.to_owned())),
+    );
+    sent.retain(|(name, _)| name != "kind");
+    sent.push(("kind".to_owned(), "organization".to_owned()));
+    let refused = submit(&world, &tenant.cookie, PAGE, &sent).await;
+    assert_eq!(refused.status, 400);
+    let says = harmless(&refused);
+    assert!(says.contains("An organization key cannot have the scope members:write."), "{says}");
+    assert!(
+        says.contains("name=\"webhooks:read\" value=\"yes\" checked") && says.contains("\"organization\" selected")
+    );
+    sent.retain(|(name, _)| name != "members:write");
+    let key = shown(&submit(&world, &tenant.cookie, PAGE, &sent).await);
+    world.rpc(&key, "webhooks/list", json!({})).await.ok();
+    let refused = world.rpc(&key, "deliveries/list", json!({})).await;
+    assert_eq!(refused.error(), (403, "FORBIDDEN", "scope_missing"));
+    let page = open(&world, &tenant.cookie, PAGE).await;
+    let says = harmless(&page);
+    for part in ["The organization<div class=\"soft\">Created by Jo Doe</div>", "webhooks:read</td>", "from 127.0.0.1"]
+    {
+        assert!(says.contains(part), "{part}: {says}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_creates_no_key_of_the_organization() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    let mut sent = form(&world, &member, "ci", "never").await;
+    assert!(!sent.iter().any(|(name, _)| name == "kind"));
+    sent.push(("kind".to_owned(), "organization".to_owned()));
+    let refused = submit(&world, &member.cookie, PAGE, &sent).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.page().contains("Only an owner of the organization may do this."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_limit_of_keys_is_shown() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

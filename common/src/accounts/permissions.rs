@@ -1,0 +1,92 @@
+//! The parts of the API that a key may use.
+
+use std::{collections::BTreeSet, fmt};
+
+pub use api::account::{KeyKind, Scope};
+
+use crate::{
+    aws::dynamo::{Item, Record, attributes, text, texts},
+    error::{Error, Refusal, Result},
+    issue::{Problem, parse_name},
+};
+
+/// The kind of a key and its scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    kind: KeyKind,
+    /// `None` for all scopes of a key of this kind, including those of later versions.
+    scopes: Option<BTreeSet<Scope>>,
+}
+
+attributes! {
+    // Keys of earlier versions have neither: they are personal, with all scopes.
+    KIND = "kind", SCOPES = "scopes",
+}
+
+impl Permissions {
+    /// The permissions of a key of this kind with these scopes, or with all.
+    ///
+    /// # Errors
+    /// No key of this kind may have one of the scopes.
+    pub fn new(kind: KeyKind, scopes: Option<BTreeSet<Scope>>) -> Result<Self, Problem> {
+        match scopes.iter().flatten().find(|scope| !may_have(kind, **scope)) {
+            Some(scope) => Err(Problem::format(format!("An organization key cannot have the scope {scope}"))),
+            None => Ok(Self { kind, scopes }),
+        }
+    }
+
+    #[must_use]
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// The scopes; `None` for all that a key of this kind may have.
+    #[must_use]
+    pub fn scopes(&self) -> Option<&BTreeSet<Scope>> {
+        self.scopes.as_ref()
+    }
+
+    #[must_use]
+    pub fn include(&self, scope: Scope) -> bool {
+        may_have(self.kind, scope) && self.scopes.as_ref().is_none_or(|scopes| scopes.contains(&scope))
+    }
+
+    /// Checks that the key has `scope`.
+    ///
+    /// # Errors
+    /// It does not: [`Refusal::ScopeMissing`].
+    pub fn check(&self, scope: Scope) -> Result<()> {
+        if self.include(scope) { Ok(()) } else { Err(Error::Forbidden(Refusal::ScopeMissing(scope))) }
+    }
+
+    pub(super) fn add_to(&self, item: &mut Item) {
+        if self.kind != KeyKind::Personal {
+            item.extend([KIND.with(text(self.kind))]);
+        }
+        let scopes = self.scopes.as_ref().map(|scopes| texts(scopes.iter().map(|scope| scope.as_str())));
+        item.extend(scopes.map(|scopes| SCOPES.with(scopes)));
+    }
+
+    pub(super) fn of_item(record: &Record<'_>) -> Result<Self> {
+        Ok(Self {
+            kind: record.optional_parsed(KIND)?.unwrap_or(KeyKind::Personal),
+            scopes: record.optional_set(SCOPES, parse_name)?,
+        })
+    }
+}
+
+/// The scopes for people: "all", or their names.
+impl fmt::Display for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.scopes {
+            None => f.write_str("all"),
+            Some(scopes) => f.write_str(&scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
+/// Whether a key of this kind may have `scope`. An organization key acts for no user who could answer for a change of
+/// members.
+fn may_have(kind: KeyKind, scope: Scope) -> bool {
+    kind == KeyKind::Personal || scope != Scope::MembersWrite
+}
