@@ -162,7 +162,7 @@ impl Story {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        self.step(8, "The delivery log has the attempt, with the receiver's answer.");
+        self.step(8, "The delivery log has the attempt, with the receiver's response.");
         self.sent(path, &pending.to_string());
         let attempt = brief(delivery.get("last_attempt").context("no attempt")?, &["status_code"]);
         self.answered(StatusCode::OK, &format!(r#"{{"json":{{"deliveries":[{{"last_attempt":{attempt}, …}}]}}}}"#));

@@ -1,9 +1,9 @@
 //! The inbox: a receiver for webhooks on this machine. It accepts every `POST`, shows the requests, and sends the
 //! response that a developer chose for each path.
 //!
-//! The requests (the last 200, 16 MiB at most), each path's answer and the secrets are in memory only. The page has no script and
-//! escapes everything. Its forms need the page's own `Origin`, webhooks must have none, and the page is shown only under the names
-//! of this machine.
+//! The requests (the last 200, 16 MiB at most), each path's response and the secrets are in memory only. The page has
+//! no script and escapes everything. Its forms need the page's own `Origin`, webhooks must have none, and the page is
+//! shown only under the names of this machine.
 
 mod kept;
 mod page;

@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// The time limits of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The time until the head of a request has arrived, from the connection's start or from the previous answer. It
+    /// The time until the head of a request has arrived, from the connection's start or from the previous response. It
     /// also limits the idle time of a connection.
     pub head: Duration,
     /// The time limit from then to the response. It has to cover a slowly arriving body, a function's timeout, and a

@@ -184,7 +184,7 @@ export class Person {
     this.seen += 1;
   }
 
-  // The faults of the same answer at every width and in both schemes, with all disclosures open.
+  // The faults of the same page at every width and in both schemes, with all disclosures open.
   async #inspect(url, html, ignored = []) {
     const { inspected } = this;
     const wrong = [];

@@ -187,7 +187,7 @@ async fn act(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng: 
         let deliveries = client.deliveries(&json!({"limit": 100})).await;
         let Some(delivery) = rng.choice(&deliveries) else { continue };
         let id = text(delivery, "delivery_id");
-        // It may take effect before its answer arrives.
+        // It may take effect before its response arrives.
         lock(&book).resent.push((id.clone(), world.now()));
         client.call("deliveries-resend", &json!({"delivery_id": id}), Some(&format!("again-{number}"))).await;
         if rng.bool() {

@@ -98,7 +98,7 @@ pub struct SignedUp {
 }
 
 impl SignedUp {
-    /// The answer for the account of `new`, with their session cookie.
+    /// The response for the new account, with its session cookie.
     #[must_use]
     pub fn of(new: NewUser, organization_slug: Slug, base: &BaseUrl) -> WithCookies<Self> {
         let NewUser { user, session_token, .. } = new;

@@ -98,7 +98,7 @@ pub(crate) fn is_gone(endpoint: &EndpointView) -> bool {
     !endpoint.active && endpoint.disabled.is_some_and(|(_, reason)| reason == DisabledReason::Gone)
 }
 
-/// The deliveries of a backlog that were created in this time.
+/// The deliveries of a backlog that were created in this period.
 pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
     let newest: Vec<_> = backlog.newest.iter().copied().filter(|at| time.contains(at)).collect();
     Backlog {

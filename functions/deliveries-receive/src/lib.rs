@@ -37,8 +37,8 @@ const IDLE_PAUSE: Duration = Duration::from_secs(3);
 /// The time for which more events are expected after a delivery was received.
 const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
 /// The maximum size of the deliveries in a response. A Lambda response has at most 6,291,556 bytes, and contains the
-/// answer as JSON inside a JSON string. The largest delivery fits: a body of 1 MiB of quotes becomes four times as
-/// large.
+/// API's response as JSON inside a JSON string. The largest delivery fits: a body of 1 MiB of quotes becomes four times
+/// as large.
 const ROOM: usize = 5_500_000;
 /// The size of a delivery without its body and the values of its headers.
 const FRAME: usize = 2_000;

@@ -9,7 +9,7 @@ use common::timestamp::Timestamp;
 /// if many responses took long.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
-/// The share of long answers at which a receiver begins to linger, and the weight of each response in that share.
+/// The share of late responses at which a receiver begins to linger, and the weight of each response in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
 /// The time for which a response counts in deciding whether a receiver lingers.

@@ -1,7 +1,8 @@
 //! The standing of a receiver: good, unknown, slow or hanging. It decides the queue and the slots of attempts.
 //!
 //! - **Good**: it answers within `SOON`, even with errors.
-//! - **Unknown**: this process has seen no answer for `MEMORY_OF_GOOD`. It gets one attempt, and more once that is answered.
+//! - **Unknown**: this process has seen no response for `MEMORY_OF_GOOD`. It gets one attempt, and more once that is
+//!   answered.
 //! - **Slow**: it answers later, or refuses connections.
 //! - **Hanging**: an attempt was cut off, timed out or took longer than `ANSWERS`. It hangs until it answers sooner, and
 //!   is a suspect while its trial may show that it is merely slow.

@@ -54,7 +54,7 @@ impl Drop for Tls {
     }
 }
 
-/// A broken connection is for the measured process to notice.
+/// The measured process must notice a broken connection.
 async fn tunnel(acceptor: TlsAcceptor, stream: TcpStream, behind: String) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut outside = acceptor.accept(stream).await.ok()?;

@@ -1,4 +1,4 @@
-//! Fuzzing: no input causes a panic, a 5xx answer or the death of a process.
+//! Fuzzing: no input causes a panic, a 5xx response or the death of a process.
 //!
 //! `cargo test` sends the same few thousand inputs each time. `FUZZ_CASES=100000` sends that many of each kind, and
 //! `FUZZ_SEED=123` starts from another seed: each case has the seed after that of the previous case, and a failure

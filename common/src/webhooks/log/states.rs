@@ -43,8 +43,8 @@ pub const HELD_WITH_STATE: usize = 8 * 1024;
 pub const CHANGED_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
-/// The number of earlier attempts that are shown. A Lambda response has at most 6 MiB, and contains the answer as JSON
-/// inside a JSON string. In it, a payload of 1 MiB becomes up to 4 MiB, and an attempt up to 7.3 KiB.
+/// The number of earlier attempts that are shown. A Lambda response has at most 6 MiB, and contains the API's response
+/// as JSON inside a JSON string. In it, a payload of 1 MiB becomes up to 4 MiB, and an attempt up to 7.3 KiB.
 const MAX_ATTEMPTS: usize = 200;
 
 /// The first state of a delivery that did not succeed immediately.

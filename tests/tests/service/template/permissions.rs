@@ -335,7 +335,7 @@ async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     }
 }
 
-/// As a user with a key, which the change of the password ends.
+/// As a user with a key. The change of the password ends the key.
 async fn the_pages_are_used(world: &World) {
     let tenant = world.tenant("pages").await;
     let form = |path: &str, fields: Value| world.send(world.http.post(world.url(path)).form(&fields));
