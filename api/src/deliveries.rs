@@ -98,6 +98,10 @@ calls! {
     }
     POST "/v1/deliveries/get" Get -> Found { required { delivery_id: DeliveryId } optional {} }
     POST "/v1/deliveries/resend" Resend -> Done { required { delivery_id: DeliveryId } optional {} }
+    POST "/v1/deliveries/erase" Erase -> Erased {
+        required {}
+        optional { delivery_id: DeliveryId, job_id: String, cursor: Cursor }
+    }
     POST "/v1/deliveries/recover" Recover -> Recovering {
         required { webhook_endpoint_id: EndpointId, since: Timestamp }
         optional { until: Timestamp, status: Missed }
@@ -163,6 +167,10 @@ pub struct Delivery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Attempt")]
     pub last_attempt: Option<Attempt>,
+    /// When the payload and the responses were erased; absent if they were not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Timestamp")]
+    pub erased_at: Option<Timestamp>,
 }
 
 /// One POST to the receiver.
@@ -203,14 +211,31 @@ pub struct Attempt {
 pub struct Found {
     /// The delivery.
     pub delivery: Delivery,
-    /// The body of the request, byte for byte as it was or will be sent; absent if it was not kept. After a successful
-    /// delivery, a payload of more than 8 KiB after compression is not kept.
+    /// The body of the request, byte for byte as it was or will be sent; absent if it was erased or not kept. After a
+    /// successful delivery, a payload of more than 8 KiB after compression is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
     pub payload: Option<String>,
     /// All attempts, oldest first. If there are very many, only the newest 201 are returned.
     pub attempts: Vec<Attempt>,
+}
+
+/// The erased deliveries.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Erased {
+    /// Always `true`; refusals are returned as errors.
+    pub success: bool,
+    /// A summary of the result, for people.
+    #[schemars(extend("examples" = ["1 delivery erased"]))]
+    pub message: String,
+    /// The number of deliveries that are now erased, including those that had been erased before.
+    pub erased: usize,
+    /// The `cursor` of the next call, which erases older deliveries of the job; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cursor")]
+    pub next_cursor: Option<Cursor>,
 }
 
 /// The recovery: a new one, or a waiting one that the call joined.

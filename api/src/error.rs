@@ -42,6 +42,7 @@ names! {
         EndpointLimit = "endpoint_limit",
         KeyLimit = "key_limit",
         PayloadNotKept = "payload_not_kept",
+        DeliveryPending = "delivery_pending",
         EndpointInactive = "endpoint_inactive",
         NotAPullEndpoint = "not_a_pull_endpoint",
         PullEndpoint = "pull_endpoint",

@@ -345,6 +345,19 @@ Examples:
     /// Resend a delivery
     #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
     Resend(Named),
+    /// Erase the payload and the responses of a delivery, or of all deliveries of a job
+    #[command(after_help = "Examples:\n  fanfare deliveries erase ID\n  fanfare deliveries erase --job job-1 --yes")]
+    Erase {
+        /// Id of the delivery, the beginning of its short form, or its `webhook-id`
+        #[arg(required_unless_present = "job", conflicts_with = "job")]
+        id: Option<String>,
+        /// Job whose deliveries are erased
+        #[arg(long)]
+        job: Option<String>,
+        /// No question
+        #[arg(long)]
+        yes: bool,
+    },
     /// Resend the deliveries that an endpoint missed, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::{
     DeliveryId, EndpointId, RecoveryId,
-    deliveries::{Count, Counted, Found, Get, List as Call, Recover, Resend, Status},
+    deliveries::{Count, Counted, Erase, Erased, Found, Get, List as Call, Recover, Resend, Status},
 };
 
 use self::page::{CALLBACK, Labels, PAGE, Rows, filter, listed};
@@ -18,6 +18,7 @@ use crate::{
     clock,
     failure::Failure,
     ids::{self, Shortener},
+    input::confirm,
     table::{self, Column},
     terminal::{cell, cell_of, end_progress, is_for_people, note, progress, say, say_json, tell},
 };
@@ -60,6 +61,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
             let done = api.call(&Resend::new(id_of(api, named).await?)).await?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
+        Deliveries::Erase { id, job, yes } => erase(api, id, job, yes, is_json).await,
         Deliveries::Recover { endpoint, since, status, no_wait } => {
             let endpoint = ids::endpoint(api, &endpoint).await?;
             let recover = Recover { status: Some(status), ..Recover::new(endpoint.clone(), since) };
@@ -92,6 +94,34 @@ async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
         (Some(_), false) => Err(Failure::ambiguous(format!("{job} has several deliveries."))
             .hint("Add --endpoint, or pass an id from `fanfare deliveries list`.")),
     }
+}
+
+/// Erases a delivery, or all deliveries of a job.
+async fn erase(
+    api: &Api,
+    id: Option<String>,
+    job_id: Option<String>,
+    is_confirmed: bool,
+    is_json: bool,
+) -> Result<(), Failure> {
+    let delivery_id = match &id {
+        Some(id) => Some(ids::delivery(api, id).await?),
+        None => None,
+    };
+    let what = match (&delivery_id, &job_id) {
+        (Some(id), _) => format!("the delivery {}", cell(id)),
+        (None, job) => format!("all deliveries of {}", cell_of(job.as_ref())),
+    };
+    confirm(&format!("Erase the payloads and responses of {what}? They can no longer be resent."), is_confirmed)?;
+    let mut call = Erase { delivery_id, job_id, ..Erase::new() };
+    let mut erased = api.call(&call).await?;
+    while let Some(cursor) = erased.next_cursor.take() {
+        call.cursor = Some(cursor);
+        let next = api.call(&call).await?;
+        erased = Erased { erased: erased.erased + next.erased, ..next };
+    }
+    erased.message = format!("Erased: {}", erased.erased);
+    Ok(tell(&erased, is_json, &erased.message)?)
 }
 
 /// Shows the progress of a recovery until it is done. The total is not known in advance.
@@ -158,6 +188,7 @@ async fn show(api: &Api, Found { delivery, payload, attempts }: &Found) -> Resul
     }
     match payload {
         Some(payload) => Ok(say(&format!("\n{}", cell(payload)))?),
+        None if delivery.erased_at.is_some() => Ok(say("\nThe payload was erased.")?),
         None => Ok(say("\nThe payload was not stored.")?),
     }
 }

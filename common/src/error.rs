@@ -67,8 +67,10 @@ pub enum Conflict {
     EndpointLimit(u32),
     /// The organization has the maximum number of API keys.
     KeyLimit(u32),
-    /// The payload of the delivery was not kept, so the delivery cannot be resent.
+    /// The payload of the delivery was erased or not kept, so the delivery cannot be resent.
     PayloadNotKept,
+    /// The delivery waits for an attempt, which needs its payload.
+    DeliveryPending,
     /// The endpoint is inactive, so its deliveries are held.
     EndpointInactive,
     /// The endpoint is not a pull endpoint: its deliveries are posted and cannot be received.

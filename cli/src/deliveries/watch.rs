@@ -143,6 +143,7 @@ mod tests {
             created_at: "2026-01-31T12:00:00.000Z".into(),
             next_attempt_at: None,
             last_attempt: None,
+            erased_at: None,
         };
         let mut seen = Seen::default();
         let ids = |news: Vec<&Delivery>| news.iter().map(|one| one.delivery_id.to_string()).collect::<Vec<_>>();

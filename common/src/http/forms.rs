@@ -87,6 +87,7 @@ impl From<Delivery> for deliveries::Delivery {
             created_at: delivery.created_at.into(),
             next_attempt_at: delivery.next_attempt_at.map(Into::into),
             last_attempt: delivery.last_attempt.map(Into::into),
+            erased_at: delivery.erased_at.map(Into::into),
         }
     }
 }

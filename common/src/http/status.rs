@@ -197,6 +197,10 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::EndpointLimit(limit) => format!("An organization may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be resent".to_owned(),
+        Conflict::DeliveryPending => {
+            "A delivery that waits for an attempt cannot be erased. Try again once it has been delivered or has failed"
+                .to_owned()
+        }
         Conflict::EndpointInactive => {
             "The endpoint is inactive, so its deliveries are held. Enable it to receive them".to_owned()
         }
@@ -223,6 +227,7 @@ fn reason(conflict: &Conflict) -> Reason {
         Conflict::EndpointLimit(_) => Reason::EndpointLimit,
         Conflict::KeyLimit(_) => Reason::KeyLimit,
         Conflict::PayloadNotKept => Reason::PayloadNotKept,
+        Conflict::DeliveryPending => Reason::DeliveryPending,
         Conflict::EndpointInactive => Reason::EndpointInactive,
         Conflict::NotAPullEndpoint => Reason::NotAPullEndpoint,
         Conflict::PullEndpoint => Reason::PullEndpoint,

@@ -18,6 +18,7 @@
 
 pub mod count;
 pub mod due;
+mod erase;
 mod forget;
 mod items;
 pub mod open;

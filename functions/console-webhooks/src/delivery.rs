@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
-    error::{Conflict, Error, Result},
+    error::{Error, Result},
     http::{
         Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
         page::{Form, Page, TICKED, alert, pretty, visible},
@@ -33,7 +33,7 @@ const CONFIRM: (&str, &str) =
     ("confirm", "`resend` shows the button that resends the delivery to a receiver that asked to stop deliveries.");
 const FIELDS: [(&str, &str); 4] = [
     ID,
-    ("action", "The submitted form: `resend`."),
+    ("action", "The submitted form: `resend` or `erase`."),
     ("activate", "`yes` enables the endpoint first."),
     ("sure", "`yes` from the page that confirms a delivery to a receiver that asked to stop deliveries."),
 ];
@@ -51,9 +51,16 @@ pub(crate) fn show() -> Route<App, People> {
 }
 
 pub(crate) fn submit() -> Route<App, People> {
-    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), resend)
-        .summary("Resends the delivery, as `deliveries/resend` does, and shows the result.")
-        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::PayloadNotKept)])
+    Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .summary(
+            "Resends or erases the delivery, as `deliveries/resend` and `deliveries/erase` do, and shows the result.",
+        )
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotFound,
+            Fault::Conflict(Reason::PayloadNotKept),
+            Fault::Conflict(Reason::DeliveryPending),
+        ])
         .redirects()
 }
 
@@ -61,10 +68,27 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     page(&app, &call.caller.organization, &id(&link)?, &link, None).await
 }
 
-async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
-    let (tenant, id, now) = (&call.caller.organization, id(&form)?, Timestamp::now());
+async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+    let (tenant, id) = (&call.caller.organization, id(&form)?);
+    let done = match form.get("action") {
+        "erase" => erase(&app, tenant, &id).await,
+        _ => resend(&app, tenant, &id, &form).await,
+    };
+    match done {
+        Err(error @ Error::Conflict(_)) => Ok(page(&app, tenant, &id, &form, Some(error)).await?.into()),
+        done => done,
+    }
+}
+
+async fn erase(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Reply> {
+    app.log.erase(tenant, id, Timestamp::now()).await?;
+    Ok(Reply::Redirect { to: format!("/console/deliveries/{id}"), cookies: Vec::new() })
+}
+
+async fn resend(app: &App, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> Result<Reply> {
+    let now = Timestamp::now();
     let to = |query: &str| Reply::Redirect { to: format!("/console/deliveries/{id}{query}"), cookies: Vec::new() };
-    if let Some(endpoint) = endpoint(&app, tenant, &id).await? {
+    if let Some(endpoint) = endpoint(app, tenant, id).await? {
         if is_gone(&endpoint) && form.get("sure") != TICKED {
             return Ok(to("?confirm=resend"));
         }
@@ -73,14 +97,9 @@ async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
             app.endpoints.update(tenant, endpoint.id, change, app.rotation_overlap, now).await?;
         }
     }
-    let delivery = match app.log.resend(tenant, &id, Trigger::Resend, now, None, now).await {
-        Err(error @ Error::Conflict(Conflict::PayloadNotKept)) => {
-            return Ok(page(&app, tenant, &id, &form, Some(error)).await?.into());
-        }
-        delivery => delivery?,
-    };
+    let delivery = app.log.resend(tenant, id, Trigger::Resend, now, None, now).await?;
     app.queue.wake(tenant, &delivery, now).await;
-    app.wait_for_attempt(tenant, &id, delivery.attempts).await?;
+    app.wait_for_attempt(tenant, id, delivery.attempts).await?;
     Ok(to(""))
 }
 
@@ -130,6 +149,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
         section {
             h2 { "Payload" }
             (body(payload.as_deref()))
+            (erasure(&delivery))
         }
         section {
             h2 { "Headers" }
@@ -231,6 +251,10 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
             dd { (delivery.event.as_str()) }
             dt { "Created" }
             dd { (times::when(delivery.created_at, now)) }
+            @if let Some(at) = delivery.erased_at {
+                dt { "Erased" }
+                dd { (times::when(at, now)) }
+            }
             dt { "ID" }
             dd .mono.whole { (delivery.id) }
             dt { "Webhook ID" }
@@ -292,6 +316,24 @@ fn body(payload: Option<&str>) -> Markup {
         (scrolling("Payload", &text))
         @if shown.len() < payload.len() || !is_whole {
             p { "Shortened: the payload has " (payload.len()) " bytes. The API returns all of them." }
+        }
+    }
+}
+
+/// The button that erases the delivery, unless it is still needed or was erased.
+fn erasure(delivery: &Delivery) -> Markup {
+    html! {
+        @if delivery.erased_at.is_none() && !delivery.needs_payload() {
+            details {
+                summary { "Erase payload and responses" }
+                p { "The delivery and its attempts stay in the list. It can no longer be resent." }
+                (Form {
+                    button: "Erase payload and responses",
+                    is_danger: true,
+                    hidden: &[("action", "erase")],
+                    ..Form::default()
+                })
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ mod attempts;
 mod batches;
 mod crashes;
 mod duplicates;
+mod erase;
 mod faults;
 mod get;
 mod held;

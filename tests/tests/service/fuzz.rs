@@ -283,6 +283,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("deliveries-stats", "POST", "/v1/deliveries/stats", r#"{"json": {"since": "2026-01-31T12:00:00Z"}}"#),
     ("deliveries-get", "POST", "/v1/deliveries/get", DELIVERY),
     ("deliveries-resend", "POST", "/v1/deliveries/resend", DELIVERY),
+    ("deliveries-erase", "POST", "/v1/deliveries/erase", DELIVERY),
     (
         "deliveries-receive",
         "POST",

@@ -138,8 +138,12 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         Reason::EndpointLimit => "The organization has reached its limit of endpoints. Delete an endpoint first.",
         Reason::KeyLimit => "The organization has 100 API keys, including expired ones. Delete a key first.",
         Reason::PayloadNotKept => {
-            "The delivery succeeded, and its payload was too large to be kept, so it cannot be resent. Ask the \
-             producer for a new event."
+            "The delivery succeeded, and its payload was too large to be kept, or its payload was erased, so it cannot be \
+             resent. Ask the producer for a new event."
+        }
+        Reason::DeliveryPending => {
+            "A delivery is pending, or waits to be received, and so needs its payload. Wait until it is delivered or has \
+             failed, or disable its endpoint, which holds it."
         }
         Reason::EndpointInactive => {
             "The endpoint is inactive, and its deliveries are held. Enable it with the `active` field of \

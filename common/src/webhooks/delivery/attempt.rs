@@ -44,6 +44,11 @@ impl Attempt {
         Self { at, outcome: name.into(), status_code, detail: None, duration_ms, response, trigger }
     }
 
+    /// The attempt without texts from the receiver: its response, and the detail, which may quote it.
+    pub(in crate::webhooks) fn bare(self) -> Self {
+        Self { detail: None, response: None, ..self }
+    }
+
     /// The approximate size of the attempt in an item, in bytes: the names, the numbers and the texts.
     fn stored_bytes(&self) -> usize {
         let response = self.response.as_ref().map_or(0, |response| "response".len() + response.len());

@@ -49,6 +49,8 @@ pub struct Delivery {
     pub fails_at: Timestamp,
     /// Its additional state if it goes to a pull endpoint.
     pub pull: Option<Pull>,
+    /// When the payload and the responses were erased.
+    pub erased_at: Option<Timestamp>,
 }
 
 /// The number of bytes of a workflow's name that the log keeps: enough for each name that an endpoint can choose.
@@ -96,6 +98,7 @@ impl Delivery {
             trigger: Trigger::Event,
             fails_at: fails_at(Timestamp::from_millisecond(id.at.get())),
             pull: None,
+            erased_at: None,
         }
     }
 
@@ -264,6 +267,12 @@ impl Delivery {
         let fails_at = pull.due.map(|_| self.fails_at)?;
         // The holder of the lease may still settle it.
         Some(pull.lease.and_then(|lease| lease.ends).map_or(fails_at, |ends| ends.max(fails_at)))
+    }
+
+    /// Whether the delivery is to be sent or received, for which its payload is needed.
+    #[must_use]
+    pub fn needs_payload(&self) -> bool {
+        self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
     }
 
     /// Whether the delivery failed when this attempt was due.

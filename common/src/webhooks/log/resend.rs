@@ -3,10 +3,10 @@
 use std::ops::ControlFlow::{Break, Continue};
 
 use super::{
-    items::{ATTEMPTS, EXPIRES_AT, STATUS},
+    items::{ATTEMPTS, ERASED_AT, EXPIRES_AT, STATUS},
     payload,
     states::{CHANGED_WITH_STATE, PASSING, standing},
-    table::{Log, NOT_FOUND, state_key},
+    table::{Log, NOT_FOUND, Row, state_key},
 };
 use crate::{
     aws::{
@@ -50,29 +50,24 @@ impl Log {
             // A large payload in the state would make each update expensive.
             let may_be_in_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
             let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
-            let payload = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
+            let moved = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
-            let rows = payload
-                .into_iter()
-                .chain([self.due_row(tenant, &after, Queue::Shared, now)])
-                .map(|row| ((), row))
-                .collect();
-            if !self.put(rows).await.is_empty() {
+            if !self.put(vec![((), self.due_row(tenant, &after, Queue::Shared, now))]).await.is_empty() {
                 return Err(Error::Busy);
             }
-            let is_reopened = self.reopen(tenant, &before, (&after, is_moved), once, now).await?;
+            let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
             Ok(if is_reopened { Break(after) } else { Continue(()) })
         })
         .await
     }
 
-    /// Makes a delivery pending again, unless an attempt or another resend has changed it first. The state loses a
-    /// moved payload.
+    /// Makes a delivery pending again, unless an attempt, another resend or an erasure came first. The state loses a
+    /// moved payload, in one transaction: written before, it could outlive an erasure.
     async fn reopen(
         &self,
         tenant: &TenantId,
         before: &Delivery,
-        (after, is_moved): (&Delivery, bool),
+        (after, moved): (&Delivery, Option<Row>),
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<bool> {
@@ -80,11 +75,14 @@ impl Log {
             .update(state_key(tenant, &after.id))
             .replace(&PASSING, standing(tenant, after))
             .set(EXPIRES_AT, self.expiry(now))
-            .remove(payload::ATTRIBUTES.into_iter().filter(|_| is_moved))
+            .remove(payload::ATTRIBUTES.into_iter().filter(|_| moved.is_some()))
             .only_if(ATTEMPTS.equals(number(before.attempts.into())))
-            .only_if(STATUS.equals(text(before.status)));
-        if once.is_some() {
-            let transaction = Transaction::new("resending a delivery").update(update).once(once);
+            .only_if(STATUS.equals(text(before.status)))
+            .only_if(ERASED_AT.is_absent());
+        if once.is_some() || moved.is_some() {
+            let transaction = Transaction::new("resending a delivery").update(update);
+            let transaction = moved.into_iter().fold(transaction, |all, Row(item)| all.put(&self.table, item));
+            let transaction = transaction.once(once);
             return match transaction.first_refused(&self.dynamodb).await? {
                 None => Ok(true),
                 Some(0) => Ok(false),

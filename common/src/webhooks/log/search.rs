@@ -86,8 +86,8 @@ const FILTERED_KEYS: usize = 1000;
 const END: &str = "~";
 /// The attributes of a delivery that a list shows. The payload is not among them.
 #[rustfmt::skip]
-const LISTED: [Attribute; 10] = [
-    DELIVERY, EVENT, JOB_ID, WORKFLOW, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, KIND, DUE,
+const LISTED: [Attribute; 11] = [
+    DELIVERY, EVENT, JOB_ID, WORKFLOW, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, KIND, DUE, ERASED_AT,
 ];
 
 /// The range of keys to read from a shard, both ends included.

@@ -157,11 +157,11 @@ impl Log {
     }
 
     /// Changes the state from `before` to `after`. Returns `false` if the state is no longer `before`, because of
-    /// another attempt or a resend. A delivery that succeeded becomes `delivered` in any case.
+    /// another attempt or a resend. A delivery that succeeded becomes `delivered` in any case, unless it was erased.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
         let mut update = self.attempted(tenant, after);
         if after.status == Status::Delivered {
-            update = update.only_if(DELIVERY.exists());
+            update = update.only_if(DELIVERY.exists().and(ERASED_AT.is_absent()));
         } else {
             update = update
                 .only_if(ATTEMPTS.equals(number(before.attempts.into())))
@@ -242,6 +242,9 @@ impl Log {
         let found = self.get(vec![state_key(tenant, id), details_key(tenant, id, PAYLOAD)]).await?;
         let Some(state) = found.get(&[shard_key(tenant, id.shard()), id.moment()]) else { return Ok(None) };
         let delivery = read_delivery(*id, state)?;
+        if delivery.erased_at.is_some() {
+            return Ok(Some((delivery, None)));
+        }
         let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
         // A payload that is too large counts as deleted after a success, even if a crash prevented its deletion.
         let is_kept = |item: &&Item| {
@@ -294,6 +297,9 @@ impl Log {
         attempts.sort_by_key(|attempt| attempt.at);
         attempts.dedup();
         attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));
+        if delivery.erased_at.is_some() {
+            attempts = attempts.into_iter().map(Attempt::bare).collect();
+        }
         Ok(attempts)
     }
 

@@ -61,9 +61,8 @@ async fn every_binary_starts_answers_and_ends() {
             "deliveries-list" => (200, body["json"]["deliveries"].is_array()),
             "deliveries-stats" => (200, body["json"]["complete"] == true),
             "deliveries-settle" => (200, body["json"]["settlements"][0]["result"] == "not_found"),
-            "deliveries-get" | "deliveries-receive" | "deliveries-resend" | "deliveries-recover" => {
-                (404, body["json"]["code"] == "NOT_FOUND")
-            }
+            "deliveries-erase" | "deliveries-get" | "deliveries-receive" | "deliveries-resend"
+            | "deliveries-recover" => (404, body["json"]["code"] == "NOT_FOUND"),
             "deliveries-wake" | "accounts-purge" => (0, answer.is_null()),
             _ => (0, answer["batchItemFailures"] == json!([])),
         };

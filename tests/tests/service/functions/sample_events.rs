@@ -134,6 +134,7 @@ async fn deliveries() {
         ("deliveries-receive", 404),
         ("deliveries-settle", 200),
         ("deliveries-resend", 404),
+        ("deliveries-erase", 404),
         ("deliveries-recover", 404),
         ("deliveries-stats", 200),
     ] {

@@ -232,6 +232,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     failed["event"] = json!("job.failed");
     world.deliver(failed).await;
     a_delivery_waits_for_a_receiver_that_hangs(world).await;
+    large_held_deliveries_are_resent(world).await;
     a_slow_receiver_asks_for_an_hour(world).await;
     // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stays in it anyway.
     throttles.on();
@@ -281,6 +282,23 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     while world.poll("hanging-deliveries").await == 0 {}
 }
 
+/// Their payloads move out of their rows.
+async fn large_held_deliveries_are_resent(world: &World) {
+    let tenant = world.tenant("held").await;
+    let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": false})).await.ok();
+    for job in ["resent", "recovered"] {
+        let mut large = event(&tenant.id, job);
+        large["result"] = json!("x".repeat(1000));
+        world.deliver(large).await;
+    }
+    let resent = json!({"delivery_id": world.log(&tenant.id).await[0].id});
+    world.rpc(&tenant.key, "deliveries/resend", resent).await.ok();
+    let since = json!({"webhook_endpoint_id": id, "since": "2026-01-01T00:00:00Z"});
+    world.rpc(&tenant.key, "deliveries/recover", since).await.ok();
+    world.sweep(Timestamp::now()).await;
+}
+
 /// Its deliveries are in the queue for slow receivers, including those sent there after the hour.
 async fn a_slow_receiver_asks_for_an_hour(world: &World) {
     let (tenant, receiver) =
@@ -322,8 +340,8 @@ async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Ten
 /// The caller is identified before the fields are read. Once a day, the use is recorded.
 async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     let webhooks = ["create", "list", "update", "delete", "test"].map(|route| format!("webhooks/{route}"));
-    let deliveries =
-        ["list", "get", "receive", "settle", "resend", "recover", "stats"].map(|route| format!("deliveries/{route}"));
+    let deliveries = ["list", "get", "receive", "settle", "resend", "erase", "recover", "stats"]
+        .map(|route| format!("deliveries/{route}"));
     for route in webhooks.into_iter().chain(deliveries).chain(["tenant/settings".to_owned()]) {
         world.forget_uses().await;
         for answer in [
@@ -409,6 +427,9 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     world.sweep(Timestamp::now()).await;
     read("resend", json!({"delivery_id": id})).await;
     world.rpc_once(&tenant.key, "deliveries/resend", "once", json!({"delivery_id": id})).await.ok();
+    for fields in [json!({"delivery_id": listed["deliveries"][1]["delivery_id"]}), json!({"job_id": "no job"})] {
+        world.rpc(&tenant.key, "deliveries/erase", fields).await;
+    }
     // Pending deliveries are found through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
     world.poll("deliveries").await;

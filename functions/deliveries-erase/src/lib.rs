@@ -1,0 +1,150 @@
+//! Erases the payloads of deliveries, and the responses of their receivers.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use api::{
+    Call as _,
+    deliveries::{Erase, Erased},
+};
+use common::{
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Result},
+    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
+    id::TenantId,
+    issue::Problem,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::DeliveryId,
+        endpoints::Endpoints,
+        log::{
+            Log,
+            search::{Cursor, Filter},
+        },
+    },
+};
+use futures::{StreamExt, TryStreamExt, stream};
+
+/// The dependencies of the route.
+pub struct App {
+    endpoints: Endpoints,
+    log: Log,
+}
+
+/// The time after which a call searches no further, well before API Gateway ends it.
+const TIME: Duration = Duration::from_secs(8);
+/// The number of deliveries that a page of the search has at most. A job has one for each endpoint.
+const PAGE: usize = 500;
+/// The number of deliveries that are erased concurrently.
+const CONCURRENCY: usize = 25;
+/// The log keeps this many bytes of a job's id, so longer ids cannot be told apart.
+const JOB_ID_BYTES: usize = 1024;
+
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let app = App { endpoints: Endpoints::from_env(env, &aws)?, log: Log::from_env(env, &aws)? };
+    Function::new(Wire::Envelope, env, &aws, app, [route()])
+}
+
+fn route() -> Route<App> {
+    Route::post(Erase::PATH, Tenant, Input::read, handle)
+        .summary("Erases the payload and the responses of a delivery, or of all deliveries of a job.")
+        .description(
+            "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent or \
+             recovered. If one of a job's deliveries is pending, none is erased. Repeating a call is safe. A job event \
+             that its queue delivers a second time within a minute of its arrival can bring back a payload that was \
+             erased in that minute.",
+        )
+        .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::DeliveryPending)])
+}
+
+/// The deliveries to erase.
+pub struct Input {
+    what: What,
+}
+
+enum What {
+    Delivery(DeliveryId),
+    /// The deliveries of a job, from the cursor on.
+    Job(String, Option<Cursor>),
+}
+
+impl Input {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let id = fields
+            .about("The id of the delivery to erase, as returned by `list`. Required without `job_id`.")
+            .optional_text(Erase::NAMES.delivery_id, DeliveryId::parse);
+        let job = fields
+            .about(
+                "The id of the job whose deliveries to erase, as its producer gave it, of up to 1,024 bytes. If there are \
+                 none, the call succeeds.",
+            )
+            .example("job_4821")
+            .optional_text(Erase::NAMES.job_id, |text| match Problem::length(text.len(), 0, JOB_ID_BYTES) {
+                None => Ok(text.to_owned()),
+                Some(problem) => Err(vec![problem]),
+            });
+        let cursor = fields
+            .about(
+                "The `next_cursor` of the previous call with the same `job_id`. To erase all deliveries of a job, repeat \
+                 the call until a response contains none.",
+            )
+            .optional_text(Erase::NAMES.cursor, Cursor::parse);
+        fields.either([Erase::NAMES.delivery_id, Erase::NAMES.job_id]);
+        let what = match (id?, job?) {
+            (Some(id), None) => What::Delivery(id),
+            (None, Some(job)) => What::Job(job, cursor?),
+            (None, None) => return Err(fields.reject(Erase::NAMES.delivery_id, Problem::missing())),
+            (Some(_), Some(_)) => {
+                let problem = Problem::format("Must be absent if delivery_id is given");
+                return Err(fields.reject(Erase::NAMES.job_id, problem));
+            }
+        };
+        Ok(Self { what })
+    }
+}
+
+async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Erased> {
+    let (tenant, now) = (&call.caller, Timestamp::now());
+    let (ids, next) = match input.what {
+        What::Delivery(id) => (vec![id], None),
+        What::Job(job, cursor) => app.of_job(tenant, job, cursor, now).await?,
+    };
+    let calls: Vec<_> = ids.iter().map(|id| app.log.erase(tenant, id, now)).collect();
+    stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+    let message = match ids.len() {
+        1 => "1 delivery erased".to_owned(),
+        erased => format!("{erased} deliveries erased"),
+    };
+    Ok(Erased { success: true, message, erased: ids.len(), next_cursor: next.map(Into::into) })
+}
+
+impl App {
+    /// The deliveries of a job, as far as there is time to search for them, and the place to continue from.
+    async fn of_job(
+        &self,
+        tenant: &TenantId,
+        job: String,
+        mut cursor: Option<Cursor>,
+        now: Timestamp,
+    ) -> Result<(Vec<DeliveryId>, Option<Cursor>)> {
+        let (end, filter) = (Instant::now() + TIME, Filter { job_id: Some(job), ..Filter::default() });
+        let shards = self.endpoints.shards(tenant, None).await?;
+        let mut ids = Vec::new();
+        loop {
+            let page = self.log.search(tenant, &shards, &filter, cursor.as_ref(), PAGE, now).await?;
+            if page.deliveries.iter().any(|delivery| delivery.needs_payload()) {
+                return Err(Error::Conflict(Conflict::DeliveryPending));
+            }
+            ids.extend(page.deliveries.iter().map(|delivery| delivery.id));
+            cursor = page.next;
+            if cursor.is_none() || Instant::now() >= end {
+                return Ok((ids, cursor));
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! `POST /v1/deliveries/erase`.
+
+use common::webhooks::{
+    delivery::{Attempt, Delivery, Failure, Outcome, Status, Trigger},
+    log::First,
+};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Browser, Doomed, Tenant, World, at_each_call, context, event, sample_event};
+
+use super::{Book, Draft, HOUR, SECOND, id, read};
+
+const SECRET: &str = "canary-payload-77c1";
+const ANSWER: &str = "canary-answer-19ab";
+
+fn draft(book: &Book, endpoint: &str, job: impl ToString, status: Status) -> Draft {
+    let body = json!({"result": format!("{SECRET}{}", "x".repeat(700))}).to_string();
+    Draft::to(endpoint, book.ago(SECOND), job).status(status).body(&body)
+}
+
+async fn erase(world: &World, tenant: &Tenant, fields: Value) -> tests::Answer {
+    world.rpc(&tenant.key, "deliveries/erase", fields).await
+}
+
+/// Whether the table still contains the payload or an answer of a receiver.
+async fn is_anything_left(world: &World) -> bool {
+    let items = format!("{:?}", world.items("deliveries").await);
+    // A compressed payload is not readable.
+    [SECRET, ANSWER, "payload"].into_iter().any(|text| items.contains(text))
+}
+
+/// A failed delivery with attempts in its state and in an item of their own, each with an answer.
+async fn failed(book: &Book, tenant: &Tenant, endpoint: &str) -> Delivery {
+    let owner = id(tenant);
+    let (mut delivery, payload) = draft(book, endpoint, "failed", Status::Failed).delivery(&owner);
+    let outcome = Outcome::Failed(Failure::Status(500, None));
+    let attempt =
+        |ago: u32| Attempt::new(book.ago(SECOND * ago), ago, outcome, Some(ANSWER.to_owned()), Trigger::Schedule);
+    (delivery.attempts, delivery.last_attempt) = (1, Some(attempt(9)));
+    let earlier = book.log.attempts_row(&owner, &delivery, &delivery, book.now).expect("it does not fit");
+    (delivery.attempts, delivery.last_attempt, delivery.earlier) = (3, Some(attempt(7)), vec![attempt(8)]);
+    book.put(vec![earlier, book.log.payload_row(&owner, &delivery.id, &payload, book.now)]).await;
+    let first = First { tenant: &owner, delivery: &delivery, payload: None };
+    assert!(book.log.begin(&[first], book.now).await.iter().all(Result::is_ok));
+    delivery
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erased_delivery_keeps_only_its_row() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let mut deliveries = vec![failed(&book, &tenant, &endpoint).await];
+    for status in [Status::Delivered, Status::Failed, Status::Held, Status::Ended] {
+        deliveries.push(book.write_one(&tenant, draft(&book, &endpoint, status, status)).await);
+    }
+    assert!(is_anything_left(&world).await);
+    for delivery in &deliveries {
+        let fields = json!({"delivery_id": delivery.id});
+        let before = read(&world, &tenant, "get", fields.clone()).await.ok().clone();
+        assert!(before["payload"].as_str().is_some_and(|payload| payload.contains(SECRET)));
+        assert_eq!(erase(&world, &other, fields.clone()).await.error().0, 404);
+        assert_eq!(read(&world, &tenant, "get", fields.clone()).await.ok(), &before);
+
+        let answer = erase(&world, &tenant, fields.clone()).await;
+        assert_eq!(answer.ok(), &json!({"success": true, "message": "1 delivery erased", "erased": 1}));
+        let after = read(&world, &tenant, "get", fields.clone()).await.ok().clone();
+        assert!(after["delivery"]["erased_at"].is_string());
+        let mut expected = before;
+        expected.as_object_mut().expect("an object").remove("payload");
+        expected["delivery"]["erased_at"] = after["delivery"]["erased_at"].clone();
+        let bare = |attempt: &mut Value| drop(attempt.as_object_mut().expect("an attempt").remove("response"));
+        expected["attempts"].as_array_mut().expect("attempts").iter_mut().for_each(bare);
+        bare(&mut expected["delivery"]["last_attempt"]);
+        assert_eq!(after, expected);
+
+        // Again, it changes nothing, and it cannot be resent.
+        erase(&world, &tenant, fields.clone()).await.ok();
+        assert_eq!(read(&world, &tenant, "get", fields.clone()).await.ok(), &after);
+        let resent = world.rpc(&tenant.key, "deliveries/resend", fields.clone()).await;
+        assert_eq!(resent.error(), (409, "CONFLICT", "payload_not_kept"));
+    }
+    assert!(!is_anything_left(&world).await, "{:?}", world.items("deliveries").await);
+    let listed = read(&world, &tenant, "list", json!({})).await;
+    assert!(listed.ok()["deliveries"].as_array().expect("a list").iter().all(|one| one["erased_at"].is_string()));
+    // A late success of a second process does not bring anything back.
+    let (before, last) = (&deliveries[0], deliveries[0].last_attempt.clone());
+    let late = Delivery { status: Status::Delivered, last_attempt: last, ..before.clone() };
+    assert!(!book.log.advance(&id(&tenant), before, &late).await.expect("an answer"));
+    assert!(!is_anything_left(&world).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_waits_to_be_sent_or_received_is_refused() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let pending = book.write_one(&tenant, draft(&book, &endpoint, "j", Status::Pending)).await;
+    world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": false})).await.ok();
+    world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok();
+    world.deliver(event(&tenant.id, "pulled")).await;
+    let waiting = world.log(&tenant.id).await.into_iter().find(|one| one.pull.is_some()).expect("it waits");
+    for delivery in [&pending, &waiting] {
+        let fields = json!({"delivery_id": delivery.id});
+        let refused = erase(&world, &tenant, fields.clone()).await;
+        assert_eq!(refused.error(), (409, "CONFLICT", "delivery_pending"));
+        assert!(read(&world, &tenant, "get", fields).await.ok()["payload"].is_string());
+    }
+    for (fields, path) in [
+        (json!({}), "delivery_id"),
+        (json!({"delivery_id": pending.id, "job_id": "j"}), "job_id"),
+        (json!({"job_id": "x".repeat(1025)}), "job_id"),
+    ] {
+        assert_eq!(erase(&world, &tenant, fields).await.issues()[0].0, path);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_deliveries_of_a_job_are_erased_or_none() {
+    let world = World::start().await;
+    let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let book = Book::of(&world);
+    let mut endpoints = Vec::new();
+    for number in 0..3 {
+        endpoints.push(world.endpoint(&tenant, &format!("https://example.com/{number}"), "s").await);
+    }
+    for endpoint in &endpoints {
+        book.write_one(&tenant, draft(&book, endpoint, "a", Status::Failed)).await;
+        book.write_one(&tenant, draft(&book, endpoint, "b", Status::Delivered)).await;
+    }
+    let pending = book.write_one(&tenant, draft(&book, &endpoints[0], "b", Status::Pending)).await;
+    book.write_one(&tenant, Draft { at: book.ago(HOUR), ..draft(&book, &endpoints[1], "b", Status::Held) }).await;
+    let erased = async || {
+        let log = world.log(&tenant.id).await;
+        let erased = log.iter().filter(|one| one.erased_at.is_some());
+        erased.map(|one| one.job_id.clone()).collect::<Vec<_>>()
+    };
+    for owner in [&other, &tenant] {
+        let answer = erase(&world, owner, json!({"job_id": "c"})).await;
+        assert_eq!(answer.ok(), &json!({"success": true, "message": "0 deliveries erased", "erased": 0}));
+    }
+    assert_eq!(erase(&world, &other, json!({"job_id": "a"})).await.ok()["erased"], 0);
+    assert_eq!(erase(&world, &tenant, json!({"job_id": "b"})).await.error(), (409, "CONFLICT", "delivery_pending"));
+    assert_eq!(erased().await, [""; 0]);
+    assert_eq!(erase(&world, &tenant, json!({"job_id": "a"})).await.ok()["erased"], 3);
+    assert_eq!(erased().await, ["a"; 3]);
+    let failed = Delivery { status: Status::Failed, next_attempt_at: None, ..pending.clone() };
+    assert!(book.log.advance(&id(&tenant), &pending, &failed).await.expect("an answer"));
+    assert_eq!(erase(&world, &tenant, json!({"job_id": "b"})).await.ok()["erased"], 4);
+    assert_eq!(erased().await.len(), 7);
+    assert!(!is_anything_left(&world).await);
+}
+
+/// A process dies at this call of an erasure. Once the call is repeated, nothing is left.
+async fn erase_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let delivery = failed(&Book::of(&world), &tenant, &endpoint).await;
+    let mut request = sample_event("deliveries-erase");
+    request["headers"]["x-api-key"] = json!(tenant.key);
+    request["body"] = json!(json!({"json": {"delivery_id": delivery.id}}).to_string());
+    let doomed = Doomed::function(&world, "deliveries-erase", call..u64::MAX, takes_effect).await;
+    // The call may fail, as intended.
+    doomed.process.clone().call(request, context(60)).await.ok();
+    let shown = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await.ok().to_string();
+    let is_erased = shown.contains("erased_at");
+    assert_eq!(shown.contains(SECRET) || shown.contains(ANSWER), !is_erased, "{call}: nothing erased is shown");
+    erase(&world, &tenant, json!({"delivery_id": delivery.id})).await.ok();
+    assert!(!is_anything_left(&world).await, "{call}");
+    (doomed.has_died(), ())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_erases_may_die_at_any_call() {
+    for takes_effect in [false, true] {
+        let lives = at_each_call(0.., |call| erase_and_die(call, takes_effect)).await;
+        assert!(lives.iter().filter(|(has_died, ())| *has_died).count() >= 3);
+    }
+}
+
+/// The payload is in the row of a held delivery, and a resend moves it: one of the two calls wins, entirely.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_concurrent_resend_does_not_bring_a_payload_back() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let owner = id(&tenant);
+    let (mut erased, mut resent) = (0, 0);
+    for round in 0..20 {
+        let (delivery, payload) = draft(&book, &endpoint, round, Status::Held).delivery(&owner);
+        let first = First { tenant: &owner, delivery: &delivery, payload: Some(&payload) };
+        assert!(book.log.begin(&[first], book.now).await.iter().all(Result::is_ok));
+        let fields = json!({"delivery_id": delivery.id});
+        let calls = ["erase", "resend", "erase", "resend"].map(|route| format!("deliveries/{route}"));
+        join_all(calls.iter().map(|route| world.rpc(&tenant.key, route, fields.clone()))).await;
+        let after = read(&world, &tenant, "get", fields).await.ok().clone();
+        let has_payload = format!("{:?}", world.items("deliveries").await).contains("\"payload");
+        if after["delivery"]["erased_at"].is_string() {
+            assert_eq!((&after["delivery"]["status"], has_payload), (&json!("held"), false), "{round}");
+            erased += 1;
+        } else {
+            assert_eq!((&after["delivery"]["status"], has_payload), (&json!("pending"), true), "{round}");
+            resent += 1;
+            world.poll("deliveries").await;
+            world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": true})).await.ok();
+            let known = book.log.known(&owner, &[delivery.id]).await.expect("the state")[&delivery.id].clone();
+            let failed = Delivery { status: Status::Failed, next_attempt_at: None, ..known.clone() };
+            book.log.advance(&owner, &known, &failed).await.expect("an answer");
+            erase(&world, &tenant, json!({"delivery_id": delivery.id})).await.ok();
+        }
+    }
+    assert_eq!(erased + resent, 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_passes_over_erased_deliveries() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let book = Book::of(&world);
+    let [one, two] = ["a", "b"].map(|job| draft(&book, &endpoint, job, Status::Failed));
+    let (erased, kept) = (book.write_one(&tenant, one).await, book.write_one(&tenant, two).await);
+    erase(&world, &tenant, json!({"delivery_id": erased.id})).await.ok();
+    let since = json!({"webhook_endpoint_id": endpoint, "since": book.ago(HOUR)});
+    world.rpc(&tenant.key, "deliveries/recover", since).await.ok();
+    world.sweep(common::timestamp::Timestamp::now()).await;
+    let statuses = book.log.known(&id(&tenant), &[erased.id, kept.id]).await.expect("the states");
+    assert_eq!([&erased, &kept].map(|one| statuses[&one.id].status), [Status::Failed, Status::Pending]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_a_delivery_erases_it() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
+    let delivery = failed(&Book::of(&world), &tenant, &endpoint).await;
+    let (browser, path) = (Browser::new(&world, &tenant.cookie), format!("/console/deliveries/{}", delivery.id));
+    let page = browser.open(&path).await;
+    assert!(page.page().contains(SECRET));
+    let erased = browser.press(&path, &page, "Erase payload and responses", &[]).await;
+    assert_eq!(erased.status, 200);
+    for text in [SECRET, ANSWER, "<button class=\"danger\">"] {
+        assert!(!erased.page().contains(text), "{text}");
+    }
+    assert!(erased.page().contains("The payload is no longer stored."));
+}
