@@ -145,7 +145,7 @@ pub struct Delivery {
     pub webhook_endpoint_id: Option<EndpointId>,
     /// The name of the event.
     pub event: Open<EventName>,
-    /// The first 1,024 bytes of the id of the job that the event is about.
+    /// The first 1,024 bytes of the id of the job that the event is about; for a notice, the id of the endpoint.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
     /// The first 400 bytes of the name of the job's workflow; absent if the event had none, or if it is not a string.

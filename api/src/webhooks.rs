@@ -16,8 +16,11 @@ names! {
     EventName {
         Completed = "job.completed",
         Failed = "job.failed",
-        // The test of an endpoint. Producers cannot send it.
+        // The test of an endpoint. Producers cannot send it, nor the notices about endpoints.
         Test = "webhook.test",
+        EndpointFailing = "endpoint.failing",
+        EndpointDisabled = "endpoint.disabled",
+        EndpointRecovered = "endpoint.recovered",
     }
 
     /// The way in which events reach the receiver.
@@ -38,10 +41,13 @@ names! {
 }
 
 impl EventName {
-    /// The events about jobs, which endpoints can choose.
+    /// The events about jobs, which endpoints get unless they choose events.
     pub const OF_JOBS: [Self; 2] = [Self::Completed, Self::Failed];
+    /// The events that endpoints can choose: those about jobs, and notices about other endpoints.
+    pub const CHOICES: [Self; 5] =
+        [Self::Completed, Self::Failed, Self::EndpointFailing, Self::EndpointDisabled, Self::EndpointRecovered];
 
-    /// Whether the event is about a job. Only such events count for the health of an endpoint.
+    /// Whether the event is about a job.
     #[must_use]
     pub fn is_of_a_job(self) -> bool {
         Self::OF_JOBS.contains(&self)
@@ -88,7 +94,7 @@ impl JsonSchema for EventFilter {
         json_schema!({
             "description": "Duplicates are ignored.",
             "type": "array",
-            "items": { "type": "string", "enum": EventName::OF_JOBS.map(EventName::as_str) },
+            "items": { "type": "string", "enum": EventName::CHOICES.map(EventName::as_str) },
             "minItems": 1,
             "maxItems": MAX_ELEMENTS,
         })
@@ -219,7 +225,7 @@ pub struct Endpoint {
     pub description: Option<Description>,
     /// Whether deliveries are attempted. Deliveries to an inactive endpoint are held.
     pub active: bool,
-    /// The events that the endpoint gets; absent if it gets all events.
+    /// The events that the endpoint gets; absent if it gets all events about jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EventFilter")]
     pub events: Option<EventFilter>,

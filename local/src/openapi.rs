@@ -47,19 +47,46 @@ fn webhooks() -> Value {
         "job.completed": job("job.completed", "A job has completed."),
         "job.failed": job("job.failed", "A job has failed."),
         "webhook.test": test(),
+        "endpoint.failing": notice("endpoint.failing", "Another endpoint of the organization is failing."),
+        "endpoint.disabled": notice("endpoint.disabled", "The service has disabled another endpoint of the organization."),
+        "endpoint.recovered": notice("endpoint.recovered", "Another endpoint of the organization works again."),
     })
 }
 
-fn job(name: &str, summary: &str) -> Value {
-    let responses = json!({
+/// The responses to an event that is retried.
+fn responses() -> Value {
+    json!({
         "2XX": { "description": "Delivered." },
         "410": { "description": "Not delivered, with no further attempt. An endpoint is made inactive." },
         "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
+    })
+}
+
+/// A notice about an endpoint, for endpoints that ask for it by name.
+fn notice(name: &str, summary: &str) -> Value {
+    let text = |about: &str| json!({ "description": about, "type": "string" });
+    let properties = json!({
+        "event": { "description": "The name of the event.", "const": name },
+        "webhook_endpoint_id": text("The id of the endpoint that the notice is about."),
+        "url": { "description": "Its URL without the query; null for a pull endpoint.", "type": ["string", "null"] },
+        "since": text("The time since which its deliveries have been, or had been, failing."),
+        "reason": {
+            "description": "The outcome of its latest failed delivery, such as `status_5xx`; if it was disabled, `failing` \
+                            or `gone`; null if it works again.",
+            "type": ["string", "null"],
+        },
+        "failed": { "description": "The number of deliveries that have failed since then.", "type": "integer" },
+        "at": text("The time of the change."),
     });
+    let required = ["event", "webhook_endpoint_id", "url", "since", "reason", "failed", "at"];
+    request(name, summary, &properties, &required, &responses())
+}
+
+fn job(name: &str, summary: &str) -> Value {
     let job_id =
         json!({ "description": "The id of the job that the event is about; `test` for a sample.", "type": "string" });
     let member = |about| json!({ "description": format!("{about} As the producer sent it, or null.") });
-    event(name, summary, job_id, member, responses)
+    event(name, summary, job_id, member, responses())
 }
 
 fn test() -> Value {
@@ -80,6 +107,11 @@ fn event(name: &str, summary: &str, job_id: Value, member: impl Fn(&'static str)
     properties.insert("event".to_owned(), json!({ "description": "The name of the event.", "const": name }));
     properties.insert("job_id".to_owned(), job_id);
     let required: Vec<_> = ["event", "job_id"].into_iter().chain(JOB_MEMBERS.map(|(member, _)| member)).collect();
+    request(name, summary, &properties.into(), &required, &responses)
+}
+
+/// The request with a body of these properties.
+fn request(name: &str, summary: &str, properties: &Value, required: &[&str], responses: &Value) -> Value {
     let headers = HEADERS.map(|(name, description)| {
         json!({
             "name": name, "in": "header", "required": true, "description": description,

@@ -3,6 +3,7 @@
 //! [`Endpoints`] is their table. An endpoint's item also contains the [`Health`] of its receiver, and a
 //! [`Notice`](notice::Notice) while an email to its tenant is pending.
 
+pub mod announce;
 mod follow;
 mod forget;
 mod headers;

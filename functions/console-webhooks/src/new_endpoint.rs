@@ -54,13 +54,16 @@ const KIND: (&str, &str) = (
                                      without a URL.",
 );
 
-const FIELDS: [(&str, &str); 8] = [
+const FIELDS: [(&str, &str); 11] = [
     ("once", "The id of the form. Submitting the form twice creates only one endpoint."),
     KIND,
     ("url", "The URL of the endpoint."),
     ("description", "A description that identifies the endpoint."),
     ("completed", "`yes` to deliver the event `job.completed`."),
     ("failed", "`yes` to deliver the event `job.failed`."),
+    ("endpoint_failing", "`yes` to deliver the notice `endpoint.failing`."),
+    ("endpoint_disabled", "`yes` to deliver the notice `endpoint.disabled`."),
+    ("endpoint_recovered", "`yes` to deliver the notice `endpoint.recovered`."),
     ("workflows", "The workflows whose events to deliver, one per line; empty for all."),
     ("headers", "Headers that are sent with each attempt, one `name: value` per line."),
 ];
@@ -79,7 +82,7 @@ fn kind(form: &Typed) -> Kind {
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let url = (kind(&link) == Kind::Push).then_some("");
-    let empty = Shown { url, description: "", workflows: "", events: [true; 2], headers_hint: HEADERS };
+    let empty = Shown { url, description: "", workflows: "", events: Shown::wanted(None), headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 

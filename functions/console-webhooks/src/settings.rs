@@ -18,7 +18,13 @@ use maud::{Markup, html};
 
 const WORKFLOWS: &str = "Only events of jobs of these workflows, one exact name per line";
 /// The events to choose from, with the names of their checkboxes.
-const EVENTS: [(&str, EventName); 2] = [("completed", EventName::Completed), ("failed", EventName::Failed)];
+const EVENTS: [(&str, EventName); 5] = [
+    ("completed", EventName::Completed),
+    ("failed", EventName::Failed),
+    ("endpoint_failing", EventName::EndpointFailing),
+    ("endpoint_disabled", EventName::EndpointDisabled),
+    ("endpoint_recovered", EventName::EndpointRecovered),
+];
 
 /// The submitted settings.
 pub(crate) struct Settings {
@@ -57,12 +63,13 @@ impl Settings {
     }
 }
 
-/// The event filter. It is `None` if all events are chosen, so that the endpoint also gets events that are added later.
+/// The event filter. It is `None` if exactly the events about jobs are chosen, so that the endpoint also gets those that
+/// are added later.
 fn events(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
     let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
-    match chosen.len() {
-        0 => Err(fields.reject("events", Problem::format("Choose at least one event"))),
-        all if all == EVENTS.len() => Ok(None),
+    match chosen.as_slice() {
+        [] => Err(fields.reject("events", Problem::format("Choose at least one event"))),
+        jobs if jobs == EventName::OF_JOBS => Ok(None),
         _ => Ok(Some(chosen.into_iter().collect())),
     }
 }
@@ -116,20 +123,20 @@ pub(crate) struct Shown<'a> {
     /// The chosen workflows, one per line.
     pub(crate) workflows: &'a str,
     /// Whether each of the events is wanted.
-    pub(crate) events: [bool; 2],
+    pub(crate) events: [bool; 5],
     /// The hint for the headers.
     pub(crate) headers_hint: &'static str,
 }
 
 impl Shown<'_> {
     /// Whether each event was checked in the form.
-    pub(crate) fn ticked(form: &Typed) -> [bool; 2] {
+    pub(crate) fn ticked(form: &Typed) -> [bool; 5] {
         EVENTS.map(|(name, _)| form.get(name) == TICKED)
     }
 
     /// Whether the filter lets each event through.
-    pub(crate) fn wanted(filter: Option<&EventFilter>) -> [bool; 2] {
-        EVENTS.map(|(_, event)| filter.is_none_or(|filter| filter.wants(event)))
+    pub(crate) fn wanted(filter: Option<&EventFilter>) -> [bool; 5] {
+        EVENTS.map(|(_, event)| filter.map_or(event.is_of_a_job(), |filter| filter.wants(event)))
     }
 
     /// The fields of the form with this id, and their errors.
@@ -141,6 +148,7 @@ impl Shown<'_> {
             (Field::text("description", "Description", "off", self.description).optional().html(form, error))
             fieldset {
                 legend { "Events" }
+                p .hint { "Events about endpoints are notices about the other endpoints of the organization" }
                 @for ((name, event), is_wanted) in EVENTS.iter().zip(self.events) {
                     div {
                         input type="checkbox" id={ (form) "-" (name) } name=(name) value=(TICKED) checked[is_wanted];

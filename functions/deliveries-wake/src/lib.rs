@@ -73,9 +73,11 @@ pub struct Tick {
 pub fn function(env: &Env) -> Result<Wake, ConfigError> {
     let aws = Aws::new(env)?;
     let log = Log::from_env(env, &aws)?;
+    let queues = Queues::from_env(env, &aws)?;
     let notices = Notices {
         log: log.clone(),
         endpoints: Endpoints::from_env(env, &aws)?,
+        queues: queues.clone(),
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
         // The template always sets this variable.
@@ -90,7 +92,7 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         mailer: notices.mailer.clone(),
         base: notices.base.clone(),
     };
-    let app = App { log, queues: Queues::from_env(env, &aws)?, notices, failures };
+    let app = App { log, queues, notices, failures };
     Ok(Wake { app: Arc::new(app) })
 }
 

@@ -1,4 +1,5 @@
-//! Notifies tenants that an endpoint is failing, has been disabled or works again, by email to their organization's chosen address.
+//! Notifies tenants that an endpoint is failing, has been disabled or works again: by email to their organization's chosen
+//! address, and by events to the endpoints that ask for them.
 
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use common::{
         delivery::{MAX_AGE, Status},
         endpoints::{
             Endpoints, HoldFor,
+            announce::Failures,
             notice::{Notice, NoticeStep},
         },
         log::{Log, search::Filter},
+        queue::Queues,
     },
 };
 use tokio::time::Instant;
@@ -33,6 +36,7 @@ const COUNTED: usize = 1000;
 pub(crate) struct Notices {
     pub(crate) log: Log,
     pub(crate) endpoints: Endpoints,
+    pub(crate) queues: Queues,
     pub(crate) organizations: Organizations,
     pub(crate) mailer: Mailer,
     /// The base URL of the pages that the emails link to.
@@ -71,8 +75,10 @@ impl Notices {
             }
             NoticeStep::Send => {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
+                let failures = self.failures(tenant, &notice, now).await?;
+                self.announce(tenant, &notice, &failures).await?;
                 // The tenant's address may be wrong. That is not a failure of the sweep.
-                return match self.mail(tenant, &notice, now).await {
+                return match self.mail(tenant, &notice, &failures, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
                         common::log!("notice.email_failed", %tenant, %endpoint, ?error);
@@ -84,17 +90,33 @@ impl Notices {
         self.endpoints.settle_notice(tenant, &notice, None).await
     }
 
-    async fn mail(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<()> {
+    /// Sends the events to other endpoints. Their attempts are due at once.
+    async fn announce(&self, tenant: &TenantId, notice: &Notice, failures: &FailedDeliveries) -> Result<()> {
+        let now = Timestamp::now();
+        // The index may not contain the first failure yet.
+        let count = failures.count.max(usize::from(!notice.is_recovery()));
+        let last = failures.last.as_ref().map(|attempt| attempt.outcome.as_ref());
+        let reason = last.or(notice.last_error.as_ref().map(|error| error.reason.as_str()));
+        let failures = Failures { count, reason };
+        self.endpoints.announce((&self.log, &self.queues), tenant, notice, failures, self.hold_for, now).await
+    }
+
+    async fn mail(
+        &self,
+        tenant: &TenantId,
+        notice: &Notice,
+        failures: &FailedDeliveries,
+        now: Timestamp,
+    ) -> Result<()> {
         // The endpoints of a deleted organization are about to be deleted, without an email.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
         let earliest = notice.since(now).before(MAX_AGE);
-        let failures = self.failures(tenant, notice, earliest, now).await?;
         let held = match notice.disabled.and_then(|(at, _)| self.hold_for.end(at)) {
             Some(until) => Some(self.held(tenant, notice, earliest, until, now).await?),
             None => None,
         };
         let (name, held) = (&organization.name, held.as_ref());
-        let mail = mail::about(&self.base, name, notice, &failures, held, self.disable_after);
+        let mail = mail::about(&self.base, name, notice, failures, held, self.disable_after);
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 
@@ -103,10 +125,10 @@ impl Notices {
         &self,
         tenant: &TenantId,
         notice: &Notice,
-        earliest: Timestamp,
         now: Timestamp,
     ) -> Result<FailedDeliveries> {
         let since = notice.since(now);
+        let earliest = since.before(MAX_AGE);
         let filter = Filter { status: Some(Status::Failed), since: Some(earliest), ..Filter::default() };
         let page = self.log.search(tenant, &notice.shards, &filter, None, COUNTED, now).await?;
         let is_complete = page.next.is_none();

@@ -121,7 +121,11 @@ impl Input {
             )
             .optional_bool(Create::NAMES.active);
         let events = fields
-            .about("The events that the endpoint gets. By default, or with `null`, it gets all events.")
+            .about(
+                "The events that the endpoint gets. By default, or with `null`, it gets all events about jobs. The notices \
+                 `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the other endpoints of the \
+                 organization are sent only to endpoints that name them.",
+            )
             .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(

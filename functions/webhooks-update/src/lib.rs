@@ -85,8 +85,8 @@ impl Input {
             .optional_bool(Update::NAMES.active);
         let events = fields
             .about(
-                "The events that the endpoint gets from now on. `null` selects all events. Existing deliveries are \
-                 not affected.",
+                "The events that the endpoint gets from now on. `null` selects all events about jobs. Existing \
+                 deliveries are not affected.",
             )
             .nullable_list(Update::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod mails;
+mod webhooks;
 
 use common::timestamp::Timestamp;
 use serde_json::{Value, json};

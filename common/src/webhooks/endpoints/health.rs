@@ -21,7 +21,10 @@ use crate::{
     id::{EndpointId, TenantId},
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery},
+    webhooks::{
+        delivery::{Attempt, Delivery},
+        event::EventName,
+    },
 };
 
 /// The health of a receiver, as the item of its endpoint stores it.
@@ -246,7 +249,7 @@ impl Endpoints {
         disable_after: Duration,
         now: Timestamp,
     ) -> Result<Option<Consequence>> {
-        let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event.is_of_a_job());
+        let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event != EventName::Test);
         let Some((id, attempt)) = delivery.webhook_endpoint_id.zip(attempt) else { return Ok(None) };
         let Some(consequence) = consequence(health, attempt, disable_after) else { return Ok(None) };
         let mut update = self

@@ -16,7 +16,10 @@ use crate::{
     error::Result,
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::{Attempt, Delivery, Detail},
+    webhooks::{
+        delivery::{Attempt, Delivery, Detail},
+        event::EventName,
+    },
 };
 
 /// An attempt that failed.
@@ -61,7 +64,7 @@ impl LastError {
     /// The last attempt of a delivery, if it failed and was not a test.
     #[must_use]
     pub fn of(delivery: &Delivery) -> Option<Self> {
-        let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event.is_of_a_job())?;
+        let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event != EventName::Test)?;
         let Attempt { at, outcome, status_code, detail, .. } = attempt.clone();
         (outcome != "delivered").then(|| Self { at, reason: outcome.into_owned(), status_code, detail })
     }

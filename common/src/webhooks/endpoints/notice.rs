@@ -1,4 +1,5 @@
-//! Notices: emails to a tenant when an endpoint is failing, has been disabled, or works again.
+//! Notices tell a tenant that an endpoint is failing, has been disabled, or works again: by email, and by an
+//! [event](super::announce) to the endpoints that ask for it.
 //!
 //! The write that changes the endpoint also makes the notice pending, so that neither is lost. Pending notices are in a
 //! sparse index, which makes them an outbox. A notice describes the endpoint at the time of sending, and is removed on
@@ -14,6 +15,7 @@ use super::{
     health::{DisabledReason, Health, NOTING, PENDING, disabled},
     item::*,
     kind::Address,
+    last_error::LastError,
     logged::log_shards,
     table::{Endpoints, record},
 };
@@ -48,8 +50,10 @@ pub struct Notice {
     pub healthy_at: Option<Timestamp>,
     /// The shards of the delivery log with the endpoint's deliveries.
     pub shards: Vec<Shard>,
-    /// The time since which the notice has been pending.
-    at: Timestamp,
+    /// The last error of the endpoint, if it had any.
+    pub last_error: Option<LastError>,
+    /// The time since which the notice has been pending: that of the change that it is about.
+    pub at: Timestamp,
     /// The number of tries to send it.
     tries: u32,
     /// The time of the last email about the endpoint.
@@ -71,9 +75,9 @@ pub enum NoticeStep {
 
 /// The attributes of a [`Notice`].
 #[rustfmt::skip]
-const NOTICED: [Attribute; 14] = [
+const NOTICED: [Attribute; 18] = [
     WEBHOOK_ENDPOINT_ID, URL, DESCRIPTION, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, LOG_SHARDS, KIND, NOTICE,
-    NOTICE_AT, NOTICE_TRIES, MAILED_AT, TOLD_SINCE, HEALTHY_AT,
+    NOTICE_AT, NOTICE_TRIES, MAILED_AT, TOLD_SINCE, HEALTHY_AT, ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE,
 ];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
@@ -106,6 +110,7 @@ impl Notice {
             told_since: record.optional_number(TOLD_SINCE).map(Timestamp::from_millisecond),
             healthy_at: health.healthy_at,
             shards: Shard::first(DestinationId::Endpoint(endpoint), log_shards(&record)).collect(),
+            last_error: LastError::read(&record),
             at: record.time(NOTICE_AT)?,
             tries: record.optional_number(NOTICE_TRIES).and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0),
             mailed_at: record.optional_number(MAILED_AT).map(Timestamp::from_millisecond),
@@ -212,6 +217,7 @@ mod tests {
             told_since: None,
             healthy_at: None,
             shards: Vec::new(),
+            last_error: None,
             at: Timestamp::now(),
             tries,
             mailed_at: None,

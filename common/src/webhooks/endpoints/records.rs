@@ -48,7 +48,7 @@ pub struct NewEndpoint {
     pub description: Option<Description>,
     /// Whether events are delivered to it.
     pub active: bool,
-    /// The events to deliver; `None` for all.
+    /// The events to deliver; `None` for all about jobs.
     pub events: Option<EventFilter>,
     /// The workflows whose events to deliver; `None` for all.
     pub workflows: Option<WorkflowFilter>,
@@ -69,7 +69,7 @@ pub struct Endpoint {
     pub previous_secret: Option<PreviousSecret>,
     /// The headers that the receiver gets with each attempt.
     pub headers: Headers,
-    /// The events to deliver; `None` for all.
+    /// The events to deliver; `None` for all about jobs.
     pub events: Option<EventFilter>,
     /// The workflows whose events to deliver; `None` for all.
     pub workflows: Option<WorkflowFilter>,
@@ -116,7 +116,7 @@ pub struct Change {
     pub description: Patch<Description>,
     /// Whether to deliver events to the endpoint.
     pub active: Option<bool>,
-    /// The events to deliver; cleared for all.
+    /// The events to deliver; cleared for all about jobs.
     pub events: Patch<EventFilter>,
     /// The workflows whose events to deliver; cleared for all.
     pub workflows: Patch<WorkflowFilter>,
@@ -403,6 +403,12 @@ impl Endpoint {
     pub fn wants(&self, event: EventName, workflow: Option<&str>) -> bool {
         self.events.as_ref().is_none_or(|events| events.wants(event))
             && self.workflows.as_ref().is_none_or(|workflows| workflows.wants(workflow))
+    }
+
+    /// Whether it gets this notice about another endpoint, which it has to ask for by name.
+    #[must_use]
+    pub fn takes_notice(&self, notice: EventName) -> bool {
+        self.events.as_ref().is_some_and(|events| events.wants(notice))
     }
 
     /// Whether events are sent to it.

@@ -37,7 +37,7 @@ pub struct EndpointView {
     pub description: Option<Description>,
     /// Whether events are delivered to it.
     pub active: bool,
-    /// The events to deliver; `None` for all.
+    /// The events to deliver; `None` for all about jobs.
     pub events: Option<EventFilter>,
     /// The workflows whose events to deliver; `None` for all.
     pub workflows: Option<WorkflowFilter>,

@@ -15,9 +15,9 @@ impl EventFilter {
     /// # Errors
     /// There is no such event.
     pub fn parse_name(text: &str) -> Result<EventName, Vec<Problem>> {
-        let known = EventName::OF_JOBS.into_iter().find(|name| name.as_str() == text);
+        let known = EventName::CHOICES.into_iter().find(|name| name.as_str() == text);
         known.ok_or_else(|| {
-            vec![Problem::format(format!("Must be {}", EventName::OF_JOBS.map(EventName::as_str).join(" or ")))]
+            vec![Problem::format(format!("Must be one of {}", EventName::CHOICES.map(EventName::as_str).join(", ")))]
         })
     }
 

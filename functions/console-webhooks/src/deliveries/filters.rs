@@ -36,8 +36,15 @@ const REASONS: [&str; 12] = [
     "unanswered",
     "untaken",
 ];
-const EVENTS: [(&str, &str); 4] =
-    [("", "All"), ("job.completed", "job.completed"), ("job.failed", "job.failed"), ("webhook.test", "webhook.test")];
+const EVENTS: [(&str, &str); 7] = [
+    ("", "All"),
+    ("job.completed", "job.completed"),
+    ("job.failed", "job.failed"),
+    ("webhook.test", "webhook.test"),
+    ("endpoint.failing", "endpoint.failing"),
+    ("endpoint.disabled", "endpoint.disabled"),
+    ("endpoint.recovered", "endpoint.recovered"),
+];
 const STATUSES: [(&str, &str); 6] = [
     ("", "All"),
     ("pending", "Pending"),

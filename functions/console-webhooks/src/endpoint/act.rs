@@ -25,7 +25,7 @@ use super::{
 use crate::{app::App, settings::Settings, verify};
 
 /// The fields of all forms of the page.
-pub(super) const FIELDS: [(&str, &str); 18] = [
+pub(super) const FIELDS: [(&str, &str); 21] = [
     ("id", "The id of the endpoint."),
     ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
     (
@@ -47,6 +47,9 @@ pub(super) const FIELDS: [(&str, &str); 18] = [
     ("description", "`edit`: a description that identifies the endpoint."),
     ("completed", "`edit`: `yes` to deliver the event `job.completed`."),
     ("failed", "`edit`: `yes` to deliver the event `job.failed`."),
+    ("endpoint_failing", "`edit`: `yes` to deliver the notice `endpoint.failing`."),
+    ("endpoint_disabled", "`edit`: `yes` to deliver the notice `endpoint.disabled`."),
+    ("endpoint_recovered", "`edit`: `yes` to deliver the notice `endpoint.recovered`."),
     ("workflows", "`edit`: the workflows whose events to deliver, one per line; empty for all."),
     ("headers", "`edit`: headers that replace the current ones, one `name: value` per line."),
     ("no_headers", "`edit`: `yes` removes the headers."),

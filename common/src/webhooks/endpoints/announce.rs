@@ -1,0 +1,150 @@
+//! Notices by webhook: an endpoint that is failing, has been disabled or works again is an event for the other endpoints
+//! of its tenant that ask for it by name. An endpoint gets no notice about itself.
+//!
+//! A notice is announced by the sweep that also sends its email, with the same limits, so that a flapping endpoint or two
+//! endpoints that fail at notices about each other cause few. Its deliveries have ids that are made from the change, so
+//! that a repeated call finds them in the log and adds none. From then on they are like all others.
+
+use serde::Serialize;
+
+use super::{
+    notice::Notice,
+    records::{Endpoint, HoldFor},
+    table::Endpoints,
+};
+use crate::{
+    aws::transaction::Transaction,
+    error::{Error, Result},
+    id::{EndpointId, TenantId},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{
+            Delivery, DeliveryId, Destination, DestinationId, DueAttempt, Millis, Payload, Queue, SHARDS, Status,
+            WebhookId,
+        },
+        event::EventName,
+        log::Log,
+        queue::Queues,
+    },
+};
+
+/// The failed deliveries of an endpoint, as a notice reports them.
+#[derive(Clone, Copy, Debug)]
+pub struct Failures<'a> {
+    /// The number of deliveries that have failed since the endpoint began to fail, as far as they were counted.
+    pub count: usize,
+    /// The reason for the latest failure.
+    pub reason: Option<&'a str>,
+}
+
+/// The body of a notice. It always has all of these members, in this order.
+#[derive(Serialize)]
+struct Body<'a> {
+    event: EventName,
+    webhook_endpoint_id: EndpointId,
+    url: Option<String>,
+    since: Timestamp,
+    reason: Option<&'a str>,
+    failed: usize,
+    at: Timestamp,
+}
+
+impl Notice {
+    /// The event of the notice.
+    #[must_use]
+    pub fn event(&self) -> EventName {
+        match self.disabled {
+            _ if self.is_recovery() => EventName::EndpointRecovered,
+            Some(_) => EventName::EndpointDisabled,
+            None => EventName::EndpointFailing,
+        }
+    }
+
+    fn body(&self, failures: Failures<'_>, now: Timestamp) -> Result<Vec<u8>> {
+        // The query may be a credential.
+        let url = self.address.url().map(|url| {
+            let mut url = url.url().clone();
+            url.set_query(None);
+            url.into()
+        });
+        let event = self.event();
+        let body = Body {
+            event,
+            webhook_endpoint_id: self.endpoint,
+            url,
+            since: self.since(now),
+            reason: match self.disabled {
+                _ if event == EventName::EndpointRecovered => None,
+                Some((_, reason)) => Some(reason.as_str()),
+                None => failures.reason,
+            },
+            failed: failures.count,
+            at: self.at,
+        };
+        serde_json::to_vec(&body).map_err(Error::internal("writing a notice"))
+    }
+
+    /// The delivery of the notice to an endpoint, due `now`. Each call returns the same id.
+    fn delivery(&self, tenant: &TenantId, to: &Endpoint, now: Timestamp) -> Delivery {
+        let (event, at) = (self.event(), Millis::new(self.at.as_millisecond()));
+        let change = format!("{}.{at}", self.endpoint);
+        let webhook_id = WebhookId::of(tenant, &change, event.as_str(), &to.id.to_string());
+        let shard = webhook_id.shard(to.log_shards);
+        let id = DeliveryId { destination: DestinationId::Endpoint(to.id), shard, at, webhook_id };
+        Delivery { next_attempt_at: Some(now), ..Delivery::new(id, event, self.endpoint.to_string()) }
+    }
+}
+
+impl Endpoints {
+    /// Sends a notice to the endpoints of the tenant that ask for it. A repeated call adds no delivery.
+    ///
+    /// # Errors
+    /// A call failed. Repeat the call, until when some endpoints may lack the notice.
+    pub async fn announce(
+        &self,
+        (log, queues): (&Log, &Queues),
+        tenant: &TenantId,
+        notice: &Notice,
+        failures: Failures<'_>,
+        hold_for: HoldFor,
+        now: Timestamp,
+    ) -> Result<()> {
+        let takes = |to: &Endpoint| to.id != notice.endpoint && to.takes_notice(notice.event());
+        let mut receivers = self.all(tenant).await?;
+        receivers.retain(|to| takes(to) && to.takes_events(hold_for, now));
+        if receivers.is_empty() {
+            return Ok(());
+        }
+        let deliveries: Vec<_> = receivers.iter().map(|to| notice.delivery(tenant, to, now)).collect();
+        // The log of an endpoint may have been spread over more shards since an earlier call.
+        let places = deliveries.iter().flat_map(|delivery| {
+            let spread = DeliveryId { shard: delivery.webhook_id.shard(SHARDS), ..delivery.id };
+            [DeliveryId { shard: 0, ..delivery.id }, spread]
+        });
+        let known = log.known(tenant, &places.collect::<Vec<_>>()).await?;
+        let is_known = |delivery: &Delivery| known.values().any(|known| known.webhook_id == delivery.webhook_id);
+        let body: bytes::Bytes = notice.body(failures, now)?.into();
+        let new: Vec<_> = deliveries.into_iter().filter(|delivery| !is_known(delivery)).collect();
+        let rows = new.iter().flat_map(|delivery| {
+            let destination = Destination::Endpoint(delivery.webhook_endpoint_id.unwrap_or(notice.endpoint));
+            let payload = Payload { destination, body: body.clone(), trace: None };
+            let payload = log.payload_row(tenant, &delivery.id, &payload, now);
+            [payload, log.due_row(tenant, delivery, Queue::Shared, now)].map(|row| ((), row))
+        });
+        if !log.put(rows.collect()).await.is_empty() {
+            return Err(Error::Busy);
+        }
+        for delivery in &new {
+            // Another process may have written it meanwhile.
+            let state = log.begin_in(Transaction::new("announcing a notice"), tenant, delivery, now);
+            state.try_commit(&self.dynamodb).await?;
+        }
+        let waiting = known.values().filter(|known| known.status == Status::Pending);
+        let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
+        for error in queues.send(Queue::Shared, &due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err) {
+            // The sweep wakes the delivery by its due row.
+            crate::log!("attempt.delayed", %tenant, delivery_id = %notice.endpoint, ?error);
+        }
+        Ok(())
+    }
+}
