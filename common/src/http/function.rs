@@ -163,15 +163,32 @@ impl Function {
 /// The largest form that is kept while its sender signs in. It is posted again inside another form, and so encoded twice.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// The fields of a form that its sender may have filled in, so that they are kept if the session has ended in the
-/// meantime. A form with a password is not kept: no page repeats a password.
+/// The fields with secrets, which no page repeats.
+const SECRETS: [&str; 3] = ["headers", "own", "secret"];
+/// The name of a field that names a secret to enter again.
+pub const AGAIN: &str = "again";
+
+/// The fields of a form that its sender may have filled in, so that they are kept if the session has ended in the meantime. A form
+/// with a password is not kept: no page repeats a password. Other secrets are left out, and named if a person entered
+/// them.
 fn kept(request: &Request) -> Option<String> {
     if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {
         return None;
     }
     let is_secret = |name: &str| name.to_ascii_lowercase().contains("password");
     let has_secret = form_urlencoded::parse(&request.body).any(|(name, _)| is_secret(&name));
-    if has_secret { None } else { String::from_utf8(request.body.clone()).ok() }
+    if has_secret || std::str::from_utf8(&request.body).is_err() {
+        return None;
+    }
+    let mut kept = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in form_urlencoded::parse(&request.body).filter(|(name, _)| name != AGAIN) {
+        match SECRETS.contains(&name.as_ref()) {
+            false => kept.append_pair(&name, &value),
+            true if value.is_empty() || name == "secret" => &mut kept,
+            true => kept.append_pair(AGAIN, &name),
+        };
+    }
+    Some(kept.finish())
 }
 
 /// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`, unless a

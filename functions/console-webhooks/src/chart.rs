@@ -79,13 +79,15 @@ pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
         }
     }
     html! {
-        svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img"
-            aria-label={ "Deliveries by hour to " (name) } {
-            (unread(counted, &columns))
-            path .base d={ "M0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
-            @for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) { path class=(class) d=(path) {} }
+        div .day {
+            svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } role="img"
+                aria-label={ "Deliveries by hour to " (name) } {
+                (unread(counted, &columns))
+                path .base d={ "M0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
+                @for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) { path class=(class) d=(path) {} }
+            }
+            (totals(counted))
         }
-        (totals(counted))
     }
 }
 

@@ -121,12 +121,7 @@ impl Notices {
     }
 
     /// The deliveries that have failed since the endpoint began to fail.
-    async fn failures(
-        &self,
-        tenant: &TenantId,
-        notice: &Notice,
-        now: Timestamp,
-    ) -> Result<FailedDeliveries> {
+    async fn failures(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<FailedDeliveries> {
         let since = notice.since(now);
         let earliest = since.before(MAX_AGE);
         let filter = Filter { status: Some(Status::Failed), since: Some(earliest), ..Filter::default() };

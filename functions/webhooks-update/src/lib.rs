@@ -103,6 +103,7 @@ impl Input {
             active: active?,
             events: events?,
             workflows: workflows?,
+            revision: None,
         };
         Ok(Self { id: id?, change })
     }

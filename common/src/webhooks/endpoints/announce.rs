@@ -141,7 +141,8 @@ impl Endpoints {
         }
         let waiting = known.values().filter(|known| known.status == Status::Pending);
         let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
-        for error in queues.send(Queue::Shared, &due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err) {
+        for error in queues.send(Queue::Shared, &due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err)
+        {
             // The sweep wakes the delivery by its due row.
             crate::log!("attempt.delayed", %tenant, delivery_id = %notice.endpoint, ?error);
         }

@@ -120,6 +120,8 @@ pub struct Change {
     pub events: Patch<EventFilter>,
     /// The workflows whose events to deliver; cleared for all.
     pub workflows: Patch<WorkflowFilter>,
+    /// Makes the change only if the endpoint still has this [revision](super::EndpointView::revision).
+    pub revision: Option<i64>,
 }
 
 /// The effect of a change with a secret on the secret of an endpoint.
@@ -144,7 +146,8 @@ impl Change {
                 description: Patch::Keep,
                 active: None,
                 events: Patch::Keep,
-                workflows: Patch::Keep
+                workflows: Patch::Keep,
+                revision: _
             }
         )
     }
@@ -236,9 +239,13 @@ impl Endpoints {
         if is_done {
             return Ok(());
         }
-        let endpoint = self.get(tenant, id, &[KIND, URL]).await?.ok_or(NOT_FOUND)?;
+        let endpoint = self.get(tenant, id, &[KIND, URL, REVISION]).await?.ok_or(NOT_FOUND)?;
         if change.url.is_some() && kind::kind(&record(&endpoint))? == Kind::Pull {
             return Err(Error::Conflict(Conflict::PullEndpoint));
+        }
+        let revision = record(&endpoint).optional_number(REVISION).unwrap_or(0);
+        if change.revision.is_some_and(|wanted| wanted != revision) {
+            return Err(Error::Busy);
         }
         // Without headers to protect, the only other reason is a rotation between the two writes.
         Err(if change.takes_headers_along() { Error::Conflict(Conflict::HeadersNeeded) } else { Error::Busy })
@@ -255,7 +262,13 @@ impl Endpoints {
         overlap: Duration,
         now: Timestamp,
     ) -> Result<bool> {
-        let mut update = self.change(tenant, id).set(UPDATED_AT, text(now)).only_if(WEBHOOK_ENDPOINT_ID.exists());
+        let mut update = self.change(tenant, id).set(UPDATED_AT, text(now)).add(REVISION, number(1));
+        update = update.only_if(WEBHOOK_ENDPOINT_ID.exists());
+        update = match change.revision {
+            Some(0) => update.only_if(REVISION.is_absent()),
+            Some(revision) => update.only_if(REVISION.equals(number(revision))),
+            None => update,
+        };
         if let Some(url) = &change.url {
             update = update.set(URL, text(url.as_str())).remove(ERROR).only_if(KIND.is_absent());
             if change.takes_headers_along() {

@@ -43,6 +43,8 @@ pub struct EndpointView {
     pub workflows: Option<WorkflowFilter>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// The number of times that it was changed, for [`Change::revision`](super::Change::revision).
+    pub revision: i64,
     /// The names of the headers that its receiver gets, sorted.
     pub header_names: Vec<String>,
     /// When it was last changed.
@@ -60,8 +62,8 @@ pub struct EndpointView {
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 21] = [
-    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, LOG_SHARDS,
+const VIEW: [Attribute; 22] = [
+    WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
     PREVIOUS_SECRET_EXPIRES_AT, EVENTS, WORKFLOWS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
     ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE,
 ];
@@ -100,6 +102,7 @@ impl EndpointView {
             workflows: record.optional_set(WORKFLOWS, WorkflowFilter::parse_name)?,
             created_at: record.parsed(CREATED_AT)?,
             updated_at: record.parsed(UPDATED_AT)?,
+            revision: record.optional_number(REVISION).unwrap_or(0),
             header_names: headers::read_names(&record)?,
             previous_secret_expires_at: record
                 .optional_number(PREVIOUS_SECRET_EXPIRES_AT)

@@ -41,7 +41,7 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("status", "`recover`: the status of the deliveries to recover: `failed`, `held` or `both`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
     ("secret", "`rotate`: the secret that the page generated."),
-    ("updated_at", "`rotate` and `edit`: the time at which the endpoint was last changed before the form was opened."),
+    ("revision", "`rotate` and `edit`: the number of changes of the endpoint before the form was opened."),
     ("own", "`rotate`: a secret of your own, instead of the generated one."),
     ("url", "`edit`: the URL of the endpoint."),
     ("description", "`edit`: a description that identifies the endpoint."),
@@ -135,11 +135,15 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
     if settings.is_empty() {
         return Ok(after(id, "unchanged"));
     }
-    if form.get("updated_at") != was.updated_at.to_string() {
-        return form.read(|fields| Err(fields.reject("updated_at", Problem::format(STALE))));
+    let stale = || form.read(|fields| Err(fields.reject("revision", Problem::format(STALE))));
+    if form.get("revision") != was.revision.to_string() {
+        return stale();
     }
-    change(app, tenant, id, settings).await?;
-    Ok(after(id, "saved"))
+    match change(app, tenant, id, Change { revision: Some(was.revision), ..settings }).await {
+        // Another change came between.
+        Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != was.revision => stale(),
+        changed => changed.map(|()| after(id, "saved")),
+    }
 }
 
 /// The change from one value to another.
@@ -149,15 +153,26 @@ fn patch<T: PartialEq>(was: Option<T>, new: Option<T>) -> Patch<T> {
 
 /// Rotates to the secret in the form, and shows it.
 async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
-    let field = if form.get("own").is_empty() { "secret" } else { "own" };
-    let secret = form.read(|fields| fields.text(field, SigningSecret::parse_chosen))?;
+    let secret = match (form.get("own"), form.get("secret")) {
+        // A form that was kept while its sender signed in has lost its secret.
+        ("", "") => SigningSecret::generate(),
+        ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_chosen))?,
+        _ => form.read(|fields| fields.text("own", SigningSecret::parse_chosen))?,
+    };
     let (endpoint, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let is_done = stored.is_some_and(|stored| stored.signing_secret.reveal() == secret.reveal());
-    if !is_done && form.get("updated_at") != endpoint.updated_at.to_string() {
+    if !is_done && form.get("revision") != endpoint.revision.to_string() {
         return form.read(|fields| Err(fields.reject("own", Problem::format(STALE))));
     }
     if !is_done {
-        change(app, tenant, id, Change { signing_secret: Some(secret.clone()), ..Change::default() }).await?;
+        let rotation =
+            Change { signing_secret: Some(secret.clone()), revision: Some(endpoint.revision), ..Change::default() };
+        match change(app, tenant, id, rotation).await {
+            Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != endpoint.revision => {
+                return form.read(|fields| Err(fields.reject("own", Problem::format(STALE))));
+            }
+            changed => changed?,
+        }
     }
     let console = app.console(tenant, "/console").await?;
     let content = html! {

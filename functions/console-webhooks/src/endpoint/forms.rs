@@ -61,9 +61,9 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
             summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events, workflows and headers" }
             form .fill method="post" action="?" {
                 input type="hidden" name="action" value="edit";
-                input type="hidden" name="updated_at" value=(endpoint.updated_at);
+                input type="hidden" name="revision" value=(endpoint.revision);
                 @if let Some(Refused { error: Error::Invalid(issues), .. }) = refused
-                    && let Some(stale) = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "updated_at"))
+                    && let Some(stale) = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "revision"))
                 {
                     (changed(endpoint, &stale.message))
                 }
@@ -111,7 +111,7 @@ fn rotate(endpoint: &EndpointView, error: Option<&Error>) -> Markup {
                 hidden: &[
                     ("action", "rotate"),
                     ("secret", SigningSecret::generate().reveal()),
-                    ("updated_at", &endpoint.updated_at.to_string()),
+                    ("revision", &endpoint.revision.to_string()),
                 ],
                 fields: &[Field::text("own", "Your own secret", "off", "").optional()
                     .hint("At least 16 characters. Leave empty for a random secret")],

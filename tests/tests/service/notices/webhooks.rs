@@ -18,11 +18,13 @@ async fn endpoint(world: &World, tenant: &Tenant, url: &str, events: Value) -> S
 fn notices(received: &[Received]) -> Vec<Value> {
     let names = received.iter().map(|one| one.header("x-event-type").to_owned());
     let notices = names.zip(received).filter(|(name, _)| name.starts_with("endpoint."));
-    notices.map(|(name, one)| {
-        let body = one.json();
-        assert_eq!(body["event"], name);
-        body
-    }).collect()
+    notices
+        .map(|(name, one)| {
+            let body = one.json();
+            assert_eq!(body["event"], name);
+            body
+        })
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,14 +46,18 @@ async fn an_endpoint_that_asks_for_notices_gets_each_once() {
     let first = asks.received().await;
     first[0].verify("correct-horse-battery");
     let endpoints = world.endpoints(&tenant).await;
-    let since = &endpoints.iter().find(|one| one["webhook_endpoint_id"] == json!(subject)).expect("it")["failing_since"];
+    let since =
+        &endpoints.iter().find(|one| one["webhook_endpoint_id"] == json!(subject)).expect("it")["failing_since"];
     let [notice] = &notices(&first)[..] else { unreachable!("{first:?}") };
     let at = notice["at"].as_str().expect("a time").parse::<Timestamp>().expect("a time");
     assert!(since.as_str().expect("a time").parse::<Timestamp>().expect("a time") <= at);
-    assert_eq!(notice, &json!({
-        "event": "endpoint.failing", "webhook_endpoint_id": subject, "url": failing.url("/path"), "since": since,
-        "reason": "status_5xx", "failed": 2, "at": notice["at"],
-    }));
+    assert_eq!(
+        notice,
+        &json!({
+            "event": "endpoint.failing", "webhook_endpoint_id": subject, "url": failing.url("/path"), "since": since,
+            "reason": "status_5xx", "failed": 2, "at": notice["at"],
+        })
+    );
     let log = world.log(&tenant.id).await;
     let logged: Vec<_> = log.iter().filter(|one| one.event.as_str() == "endpoint.failing").collect();
     assert_eq!(logged.len(), 1);
@@ -66,11 +72,14 @@ async fn an_endpoint_that_asks_for_notices_gets_each_once() {
     world.handle_all().await;
     let received = notices(&asks.received().await);
     let events: Vec<_> = received.iter().map(|notice| (&notice["event"], &notice["reason"])).collect();
-    assert_eq!(events, [
-        (&json!("endpoint.failing"), &json!("status_5xx")),
-        (&json!("endpoint.recovered"), &Value::Null),
-        (&json!("endpoint.disabled"), &json!("gone")),
-    ]);
+    assert_eq!(
+        events,
+        [
+            (&json!("endpoint.failing"), &json!("status_5xx")),
+            (&json!("endpoint.recovered"), &Value::Null),
+            (&json!("endpoint.disabled"), &json!("gone")),
+        ]
+    );
     assert_eq!((&received[1]["since"], &received[1]["failed"]), (since, &json!(2)));
     let others = notices(&other.received().await);
     assert_eq!(others.iter().map(|notice| &notice["event"]).collect::<Vec<_>>(), ["endpoint.recovered"]);
@@ -78,7 +87,7 @@ async fn an_endpoint_that_asks_for_notices_gets_each_once() {
     assert_eq!(notices(&failing.received().await), [Value::Null; 0]);
 }
 
-/// Each is told of the other only, and fails at that as well.
+/// Each gets notices about the other only, and fails at them as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_that_fail_at_notices_cause_no_loop() {
     let (world, tenant) = impatient().await;
@@ -96,12 +105,15 @@ async fn endpoints_that_fail_at_notices_cause_no_loop() {
         sweep(&world, later(minute * MINUTE)).await;
         world.handle_all().await;
     }
-    let told = [receivers[0].received().await, receivers[1].received().await];
+    let received = [receivers[0].received().await, receivers[1].received().await];
     let about = |received: &[Received]| {
-        notices(received).into_iter().map(|one| (one["event"].clone(), one["webhook_endpoint_id"].clone())).collect::<Vec<_>>()
+        notices(received)
+            .into_iter()
+            .map(|one| (one["event"].clone(), one["webhook_endpoint_id"].clone()))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(about(&told[0]), [(json!("endpoint.failing"), json!(ids[1]))]);
-    assert_eq!(about(&told[1]), [(json!("endpoint.failing"), json!(ids[0]))]);
+    assert_eq!(about(&received[0]), [(json!("endpoint.failing"), json!(ids[1]))]);
+    assert_eq!(about(&received[1]), [(json!("endpoint.failing"), json!(ids[0]))]);
 }
 
 /// A sweep dies at this call. Returns whether it reached that call, and the ids of the notices after the next sweeps.
