@@ -66,6 +66,15 @@ impl EventName {
             Self::Test => {
                 r#"{"event":"webhook.test","job_id":"test","nonce":null,"workflow":null,"deployment_id":null,"status":null,"result":null,"error":null,"mapped_stack":null}"#
             }
+            Self::EndpointFailing => {
+                r#"{"event":"endpoint.failing","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"status_5xx","failed":1,"at":"2026-01-31T12:00:00.000Z"}"#
+            }
+            Self::EndpointDisabled => {
+                r#"{"event":"endpoint.disabled","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":"gone","failed":1,"at":"2026-01-31T12:00:00.000Z"}"#
+            }
+            Self::EndpointRecovered => {
+                r#"{"event":"endpoint.recovered","webhook_endpoint_id":"01a1fd8f-0d9d-7467-9431-944eedd69c67","url":"https://example.com/hook","since":"2026-01-31T12:00:00.000Z","reason":null,"failed":1,"at":"2026-01-31T12:00:00.000Z"}"#
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use api::{
     deliveries::{Erase, Erased},
 };
 use common::{
+    accounts::permissions::Scope,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
@@ -52,6 +53,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App> {
     Route::post(Erase::PATH, Tenant, Input::read, handle)
+        .scope(Scope::DeliveriesWrite)
         .summary("Erases the payload and the responses of a delivery, or of all deliveries of a job.")
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent or \
