@@ -49,8 +49,10 @@ use crate::{
 
 /// The number of attempts that are stored together: as many as a batched write accepts.
 const CHUNK: usize = 25;
-/// The number of chunks that are stored concurrently, bounded because payloads occupy memory.
+/// The number of chunks that are stored concurrently, and the kilobytes of their bodies together: a write takes several
+/// times the memory of its body, of the 512 MB that the template gives the function.
 const CHUNKS: usize = 16;
+const CHUNKS_KB: u32 = 16 * 1024;
 /// The maximum time that an ended attempt waits for others to be stored with. Once all have ended, none waits.
 const LINGER: Duration = Duration::from_millis(50);
 
@@ -90,9 +92,13 @@ impl Ledger {
             let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
             (!is_closed).then_some((chunk, inbox))
         });
-        let stored = chunks.map(async |chunk| {
-            // The semaphore is never closed.
+        let room = Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX));
+        let stored = chunks.map(async |chunk: Vec<Ended>| {
+            let bytes: usize = chunk.iter().map(|ended| ended.due.payload.body.len()).sum();
+            let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
+            // The semaphores are never closed.
             let _passed = OptionFuture::from(gate.map(Semaphore::acquire)).await;
+            let _room = room.acquire_many(kb).await;
             self.store(chunk).await
         });
         stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
