@@ -19,12 +19,14 @@ names! {
 
     /// The state of an invitation. An expired invitation stays `pending`.
     InvitationStatus {
-        // It has been neither accepted nor canceled.
+        // It has been neither accepted, canceled nor declined.
         Pending = "pending",
         // A user has joined with it.
         Accepted = "accepted",
         // It was canceled, or replaced by a newer one.
         Canceled = "canceled",
+        // Its recipient declined it.
+        Rejected = "rejected",
     }
 }
 

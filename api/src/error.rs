@@ -25,8 +25,9 @@ names! {
         InvalidPassword = "INVALID_PASSWORD",
         InvalidToken = "INVALID_TOKEN",
         ConfirmationRequired = "CONFIRMATION_REQUIRED",
-        // Better Auth's name.
+        // Better Auth's names.
         NotAMember = "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION",
+        NotTheRecipient = "YOU_ARE_NOT_THE_RECIPIENT_OF_THE_INVITATION",
         EmailNotVerified = "EMAIL_NOT_VERIFIED",
         InvalidOrigin = "INVALID_ORIGIN",
     }
@@ -39,6 +40,10 @@ names! {
         InvitationExpired = "invitation_expired",
         InvitationUsed = "invitation_used",
         LastOwner = "last_owner",
+        LastMember = "last_member",
+        // Better Auth's name.
+        AlreadyAMember = "user_is_already_a_member_of_this_organization",
+        OrganizationChanged = "organization_changed",
         EndpointLimit = "endpoint_limit",
         KeyLimit = "key_limit",
         PayloadNotKept = "payload_not_kept",

@@ -12,6 +12,7 @@ pub mod key_owners;
 pub mod leaving;
 pub mod mail;
 pub mod members;
+pub mod moving;
 pub mod organizations;
 pub mod password;
 pub mod password_reset;

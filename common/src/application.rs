@@ -2,3 +2,4 @@
 
 pub mod deletion;
 pub mod idempotency;
+pub mod moving;

@@ -63,6 +63,12 @@ pub enum Conflict {
     InvitationUsed,
     /// The organization would have no owner.
     LastOwner,
+    /// The user is the last member of their organization, which would be deleted without their consent.
+    LastMember,
+    /// The user is a member of the organization already.
+    AlreadyAMember,
+    /// The user has moved to another organization since the call began.
+    OrganizationChanged,
     /// The organization has the maximum number of webhook endpoints.
     EndpointLimit(u32),
     /// The organization has the maximum number of API keys.
@@ -100,6 +106,8 @@ pub enum Refusal {
     NotAUser,
     /// The caller is not a member of the organization that the request names.
     NotAMember,
+    /// The invitation is for another address than the caller's.
+    NotTheRecipient,
     /// A state-changing call came from a page whose origin is not trusted.
     Origin {
         /// The origin of this deployment.

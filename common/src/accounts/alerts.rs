@@ -126,8 +126,35 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Notifies `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave get
-    /// no email.
+    /// Notifies `user` that they moved their account to `organization` on `device`.
+    pub async fn moved(
+        &self,
+        user: &User,
+        organization: &Organization,
+        device: &Device,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) {
+        let mut facts = vec![("Organization", organization.name.as_str().to_owned())];
+        facts.extend(from(&device.address.to_string(), device.agent.as_deref(), now));
+        let mail = Mail::new(
+            "You joined another organization",
+            &[
+                Part::text(
+                    "Your account accepted an invitation and left its previous organization. Your API keys of that \
+                     organization no longer work.",
+                ),
+                Part::Facts(facts),
+                Part::text("If you did not accept it, change your password, which ends all other sessions."),
+                Part::Button("View account", format!("{base}/console/account")),
+            ],
+            &[Part::text(WHY)],
+        );
+        self.tell(user, mail, now).await;
+    }
+
+    /// Notifies `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave get no
+    /// email.
     pub async fn removed(&self, by: &User, member: &User, organization: &Organization, now: Timestamp) {
         if by.id == member.id {
             return;

@@ -1,6 +1,8 @@
-//! Invitations to an organization: an owner creates one, and its recipient signs up with it.
+//! Invitations to an organization: an owner creates one, and its recipient signs up with it, or moves their account.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt};
+pub mod received;
+
+use std::{cmp::Reverse, collections::BTreeSet, fmt, iter};
 
 pub use api::account::InvitationStatus;
 use aws_sdk_dynamodb::{
@@ -23,7 +25,7 @@ use crate::{
     aws::{
         batch::{batch_get, batch_write, delete_request, get_both},
         clients::Aws,
-        dynamo::{Item, Record, attributes, get, item, number, query_all, text},
+        dynamo::{Item, Record, attributes, get, item, number, query_all, text, texts},
         expression::{Update, query},
         failure,
         transaction::Transaction,
@@ -38,18 +40,33 @@ use crate::{
 };
 
 /// An invitation that can still be accepted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Invitation {
     /// The invitation's id, which the link in the email contains.
     pub id: InvitationId,
-    /// The invited address, which becomes the new user's email.
+    /// The invited address: that of the account that moves, or of the new user.
     pub email: Email,
     /// The organization to join.
     pub organization: TenantId,
-    /// The role of the new user.
+    /// The role of the new member.
     pub role: Role,
     /// The owner who sent it.
     pub inviter: UserId,
+}
+
+/// An invitation that can be accepted, with the hash of the secret in its link. Invitations of 0.1.0 have none.
+pub struct Pending {
+    pub invitation: Invitation,
+    secret: Option<SecretHash>,
+}
+
+impl Pending {
+    /// Whether `token` is the secret in the link, which proves access to the mailbox.
+    #[must_use]
+    pub fn is_proven_by(&self, token: Option<&Token>) -> bool {
+        let hash = token.map(Token::hash);
+        hash.zip(self.secret.as_ref()).is_some_and(|(hash, secret)| hash == *secret)
+    }
 }
 
 /// An invitation with the secret of its link, which only the email contains: it proves access to the mailbox.
@@ -65,8 +82,8 @@ const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
 /// The table's TTL deletes an invitation 30 days after its expiry. Until then it is reported as expired or used.
 const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 
-/// An invitation with its state, for the organization.
-#[derive(Debug)]
+/// An invitation with its state.
+#[derive(Clone, Debug)]
 pub struct Invited {
     /// The invitation itself.
     pub invitation: Invitation,
@@ -82,6 +99,7 @@ pub struct Invited {
 const PENDING: &str = "pending";
 const ACCEPTED: &str = "accepted";
 const CANCELED: &str = "cancelled";
+const REJECTED: &str = "rejected";
 
 attributes! {
     INVITATION_ID = "invitation_id", STATUS = "status", INVITED_BY = "invited_by", ACCEPTED_AT = "accepted_at",
@@ -90,6 +108,8 @@ attributes! {
     SECRET_HASH = "secret_hash",
     // The attribute of a pointer with the id of the latest invitation.
     CURRENT = "current",
+    // The attribute of a mailbox with the ids of the invitations to it.
+    IDS = "ids",
 }
 
 /// The store of invitations, with the other tables that its transactions write.
@@ -121,10 +141,11 @@ impl Invitations {
     }
 
     /// Invites `email` to the organization of `inviter`. A pending invitation of the same address is canceled, so that
-    /// at most one can be accepted at any time.
+    /// at most one can be accepted at any time. Neither the outcome nor the reads reveal whether the address has an account
+    /// elsewhere.
     ///
     /// # Errors
-    /// The email has an account; or a call fails.
+    /// The email is that of a member: [`Conflict::AlreadyAMember`]; or a call fails.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: Timestamp) -> Result<NewInvitation> {
         let doing = "inviting";
         let organization = inviter.organization.clone();
@@ -138,7 +159,8 @@ impl Invitations {
             let item = invitation.to_item(&token, expires_at, now);
             let mut writes = self
                 .point_to(Transaction::new(doing), &invitation, expires_at, previous.as_ref())
-                .put_new(&self.invitations, INVITATION_ID, item);
+                .put_new(&self.invitations, INVITATION_ID, item)
+                .update(self.deliver(&invitation, expires_at));
             if let Some(Previous { id, pending: true }) = &previous {
                 writes = writes.update(self.change_status(id, CANCELED));
             }
@@ -200,8 +222,12 @@ impl Invitations {
             (&self.users, pk(email_key(&invitation.email))),
         ];
         let [pointer, guard] = get_both(&self.dynamodb, keys, doing).await?;
-        if guard.is_some() {
-            return Err(Error::Conflict(Conflict::EmailTaken));
+        let id =
+            guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text(USER_ID)).unwrap_or_default();
+        let user = get(&self.dynamodb, &self.users, pk(format!("user#{id}")), doing).await?;
+        let theirs = user.as_ref().and_then(|user| Record::new("user", user).optional_text(ORGANIZATION_ID));
+        if theirs == Some(invitation.organization.as_str()) {
+            return Err(Error::Conflict(Conflict::AlreadyAMember));
         }
         let Some(pointer) = pointer else { return Ok(None) };
         let id = Record::new("pointer", &pointer).text(CURRENT)?.to_owned();
@@ -229,22 +255,19 @@ impl Invitations {
         }
     }
 
+    /// Notes the invitation among those to its address, for its recipient.
+    fn deliver(&self, invitation: &Invitation, expires_at: Timestamp) -> Update {
+        Update::of(&self.invitations, key(mailbox(&invitation.email)))
+            .add(IDS, texts(iter::once(invitation.id.to_string().as_str())))
+            .set(DELETE_AT, delete_at(expires_at))
+    }
+
     /// The invitation `id` to the organization with `slug`, if it can be accepted at `now`. A wrong slug and an unknown
     /// id give the same error, so that callers cannot probe for ids.
     ///
     /// # Errors
     /// It does not exist, has expired or was used; or the read fails.
-    pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Invitation> {
-        self.find_pending(id, slug, now).await.map(|(invitation, _)| invitation)
-    }
-
-    /// As [`Self::pending`], with the hash of the secret in the link. Invitations of 0.1.0 have none.
-    async fn find_pending(
-        &self,
-        id: InvitationId,
-        slug: &Slug,
-        now: Timestamp,
-    ) -> Result<(Invitation, Option<SecretHash>)> {
+    pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Pending> {
         let keys = [(&self.invitations, key(id)), (&self.organizations, pk(slug_key(slug)))];
         let [invitation, slug_guard] = get_both(&self.dynamodb, keys, "reading an invitation").await?;
         let (Some(invitation), Some(slug_guard)) = (invitation, slug_guard) else { return Err(NOT_FOUND) };
@@ -265,7 +288,7 @@ impl Invitations {
         let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
         let (role, inviter) = (record.parsed(ROLE)?, record.parsed(INVITED_BY)?);
         let secret = record.optional_text(SECRET_HASH).map(SecretHash::stored);
-        Ok((Invitation { id, email, organization, role, inviter }, secret))
+        Ok(Pending { invitation: Invitation { id, email, organization, role, inviter }, secret })
     }
 
     /// Creates a user in the organization that invited them. With the token of the link, their email is verified: only the
@@ -277,12 +300,13 @@ impl Invitations {
     /// deleted; or a call fails.
     pub async fn join(&self, invitee: Invitee, device: Device, hasher: &Hasher) -> Result<NewUser> {
         let now = Timestamp::now();
-        let (invitation, secret) = self.find_pending(invitee.invitation, &invitee.slug, now).await?;
+        let pending = self.pending(invitee.invitation, &invitee.slug, now).await?;
+        let is_proven = pending.is_proven_by(invitee.token.as_ref());
+        let invitation = pending.invitation;
         let password = hasher.hash(invitee.password).await?;
         let person = Person { name: invitee.name, email: invitation.email.clone(), password, device };
         let mut new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
-        let is_secret = |token: Token| secret.is_some_and(|secret| secret.as_str() == token.hash().as_str());
-        new.user.email_verified = invitee.token.is_some_and(is_secret);
+        new.user.email_verified = is_proven;
         self.accept(&invitation, &new, now).await?;
         Ok(new)
     }
@@ -366,6 +390,7 @@ impl Invited {
             status: match record.text(STATUS)? {
                 PENDING => InvitationStatus::Pending,
                 ACCEPTED => InvitationStatus::Accepted,
+                REJECTED => InvitationStatus::Rejected,
                 _ => InvitationStatus::Canceled,
             },
             expires_at: expires_at.map_err(Error::internal("reading an invitation"))?,
@@ -383,6 +408,11 @@ struct Previous {
 /// The key of the item that points to the latest invitation of an address to an organization.
 fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
+}
+
+/// The key of the item that lists the invitations to an address. An address gets a few a day, so the list stays small.
+fn mailbox(email: &Email) -> String {
+    format!("mailbox#{email}")
 }
 
 /// The Unix time at which the TTL deletes the items of an invitation.

@@ -1,5 +1,6 @@
 //! The members of an organization. A user belongs to exactly one, so the account of a member who leaves or is removed
-//! is deleted. Their sessions and keys end with it, because every call reads the user of its credential.
+//! is deleted, unless they leave for another organization. Sessions and keys end with the account, because every call
+//! reads the user of its credential.
 
 use aws_sdk_dynamodb::Client;
 
@@ -7,7 +8,7 @@ use crate::{
     accounts::{
         email::Email,
         organizations::part,
-        users::{CREATED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key},
+        users::{CREATED_AT, JOINED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key},
     },
     aws::{
         batch::batch_get,
@@ -31,7 +32,7 @@ mod last;
 pub struct Member {
     /// The user, with their role.
     pub user: User,
-    /// The time of their sign-up, with which they joined.
+    /// The time at which they joined: that of their sign-up, or of their last move.
     pub joined_at: Timestamp,
 }
 
@@ -72,7 +73,7 @@ pub struct Members {
 const BY_ORGANIZATION: &str = "by-organization";
 /// The maximum number of attempts at a change while other calls change the same member.
 const ATTEMPTS: usize = 5;
-/// The number of members that a search reads at once, in the order in which they joined.
+/// The number of members that a search reads at once, in the order in which they signed up.
 const LOOKED_AT: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
@@ -86,7 +87,7 @@ impl Members {
         })
     }
 
-    /// Lists the members in the order in which they joined, or in reverse, with their total number. A user who joined a
+    /// Lists the members in the order in which they signed up, or in reverse, with their total number. A user who joined a
     /// moment ago may be missing.
     pub async fn list(&self, organization: &TenantId, paging: Paging, order: Order) -> Result<(Vec<Member>, usize)> {
         let mut keys = self.keys(organization).await?;
@@ -176,10 +177,15 @@ impl Members {
 
     /// Changes an owner on condition that another owner stays. Returns `false` if either changed in the meantime.
     async fn change_beside_an_owner(&self, user: &User, change: Change) -> Result<bool> {
+        let other = self.other_owner(user).await?.ok_or(Error::Conflict(Conflict::LastOwner))?;
+        self.check_owner(self.writes(user, change), &other).try_commit(&self.dynamodb).await
+    }
+
+    /// Another owner of the organization of `user`, if there is one. A very recent owner may be missing.
+    async fn other_owner(&self, user: &User) -> Result<Option<User>> {
         let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
-        let mut others = members.into_iter().filter(|other| other.user.role == Role::Owner && other.user.id != user.id);
-        let other = others.next().ok_or(Error::Conflict(Conflict::LastOwner))?;
-        self.check_owner(self.writes(user, change), &other.user).try_commit(&self.dynamodb).await
+        let mut users = members.into_iter().map(|member| member.user);
+        Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
     /// The writes that change `user`. The first is refused if the user's role has changed or the user was deleted.
@@ -209,7 +215,7 @@ impl Members {
         writes.check(&self.users, pk(user_key(user.id)), is_still(user, Role::Owner))
     }
 
-    /// The keys of all candidates from the index, in the order in which they joined.
+    /// The keys of all candidates from the index, in the order in which they signed up.
     async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
         let query = query(&self.dynamodb, &self.users, ORGANIZATION_ID.equals(text(organization)));
         let found = query_all(query.index_name(BY_ORGANIZATION), "listing members").await?;
@@ -231,12 +237,14 @@ impl Members {
 }
 
 /// The condition that `user` is still in the same organization, with this role.
-fn is_still(user: &User, role: Role) -> Condition {
+pub(super) fn is_still(user: &User, role: Role) -> Condition {
     ORGANIZATION_ID.equals(text(&user.organization)).and(ROLE.equals(text(role.as_str())))
 }
 
 impl Member {
     fn from_item(item: &Item) -> Result<Self> {
-        Ok(Self { user: User::from_item(item)?, joined_at: Record::new("user", item).parsed(CREATED_AT)? })
+        let record = Record::new("user", item);
+        let joined_at = record.optional_parsed(JOINED_AT)?.map_or_else(|| record.parsed(CREATED_AT), Ok)?;
+        Ok(Self { user: User::from_item(item)?, joined_at })
     }
 }

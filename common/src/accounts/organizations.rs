@@ -2,7 +2,7 @@
 
 pub mod settings;
 
-use std::iter;
+use std::{collections::BTreeMap, iter};
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
@@ -12,6 +12,7 @@ use crate::{
         users::{CREATED_AT, NAME, ORGANIZATION_ID, PK, pk},
     },
     aws::{
+        batch::batch_get,
         clients::Aws,
         dynamo::{Attribute, Item, Record, get, item, text, texts},
         expression::{Condition, Update},
@@ -134,6 +135,17 @@ impl Organizations {
     /// # Errors It was deleted in the meantime, together with the user: [`Error::Unauthorized`]; or the read fails.
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
         self.find(id).await?.ok_or(Error::Unauthorized)
+    }
+
+    /// Finds the organizations among `ids` that were not deleted.
+    pub async fn find_all<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a TenantId>,
+    ) -> Result<BTreeMap<TenantId, Organization>> {
+        let keys = ids.map(|id| pk(organization_key(id))).collect();
+        let found = batch_get(&self.dynamodb, &self.table, keys, "reading organizations").await?;
+        let existing = found.iter().filter(|item| !item.contains_key(DELETED_AT.name()));
+        existing.map(Organization::from_item).map(|read| read.map(|found| (found.id.clone(), found))).collect()
     }
 
     /// Finds an organization, unless it was deleted.

@@ -43,7 +43,7 @@ pub struct User {
     pub role: Role,
     /// The epoch of their sessions. Sessions that began in an earlier epoch have ended.
     pub session_epoch: i64,
-    /// The epoch of their keys, likewise. Only a password reset starts a new one.
+    /// The epoch of their keys, likewise. A password reset and a move to another organization start a new one.
     pub key_epoch: i64,
 }
 
@@ -63,6 +63,8 @@ attributes! { pub(crate)
     PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
     CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email",
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
+    // The time of the last move to another organization.
+    JOINED_AT = "joined_at",
     SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
     // The user's epoch in which a session, a key or an approval began.
     EPOCH = "epoch",
@@ -199,6 +201,12 @@ impl Users {
         let users = found.iter().map(User::from_item).collect::<Result<Vec<_>>>()?;
         let members = users.into_iter().filter(|user| user.organization == *organization);
         Ok(members.map(|user| (user.id, user.name)).collect())
+    }
+
+    /// Whether a user has this email.
+    pub async fn has_account(&self, email: &Email) -> Result<bool> {
+        let guard = self.read(email_key(email)).await?;
+        Ok(guard.is_some_and(|guard| guard.contains_key(USER_ID.name())))
     }
 
     /// Finds the user with this email, and their password hash. It makes two reads whether the user exists or not, so

@@ -106,6 +106,8 @@ pub enum Fault {
     OwnersOnly,
     /// 403: the caller is not a member of the organization in the request.
     NotAMember,
+    /// 403: the invitation is for another address.
+    NotTheRecipient,
     /// 404: the requested object does not exist.
     NotFound,
     Conflict(Reason),

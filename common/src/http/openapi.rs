@@ -285,7 +285,10 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
             }
             Fault::EmailNotVerified if plain => add(403, Code::EmailNotVerified, None),
             Fault::NotAMember if plain => add(403, Code::NotAMember, None),
-            Fault::EmailNotVerified | Fault::OwnersOnly | Fault::NotAMember => add(403, Code::Forbidden, None),
+            Fault::NotTheRecipient if plain => add(403, Code::NotTheRecipient, None),
+            Fault::EmailNotVerified | Fault::OwnersOnly | Fault::NotAMember | Fault::NotTheRecipient => {
+                add(403, Code::Forbidden, None);
+            }
             Fault::NotFound => add(404, Code::NotFound, None),
             Fault::Conflict(reason) => add(409, Code::Conflict, Some(*reason)),
             Fault::TooMany => add(429, Code::TooManyRequests, None),

@@ -133,6 +133,9 @@ pub(super) fn error_message(error: &Error) -> String {
             "An organization key acts for no user. Use a personal key, or sign in".to_owned()
         }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
+        Error::Forbidden(Refusal::NotTheRecipient) => {
+            "This invitation is for another email address. Sign in with that address".to_owned()
+        }
         Error::Forbidden(Refusal::OwnersOnly) => "Only an owner of the organization may do this".to_owned(),
         Error::Forbidden(Refusal::EmailNotVerified) => "Verify your email address first".to_owned(),
         Error::Forbidden(Refusal::Origin { expected }) => {
@@ -167,6 +170,7 @@ pub(super) fn flow_code(error: &HttpError) -> String {
         HttpError::Domain(Error::InvalidToken) => Code::InvalidToken,
         HttpError::Domain(Error::ConfirmationRequired { .. }) => Code::ConfirmationRequired,
         HttpError::Domain(Error::Forbidden(Refusal::NotAMember)) => Code::NotAMember,
+        HttpError::Domain(Error::Forbidden(Refusal::NotTheRecipient)) => Code::NotTheRecipient,
         HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => Code::EmailNotVerified,
         HttpError::Domain(Error::Forbidden(Refusal::Origin { .. })) => Code::InvalidOrigin,
         HttpError::Domain(Error::Conflict(conflict)) => return reason(conflict).as_str().to_uppercase(),
@@ -193,6 +197,13 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::LastOwner => {
             let first = "An organization must have an owner: make another member an owner first";
             format!("{first}, or delete your account if you are the only member")
+        }
+        Conflict::LastMember => "You are the last member of your organization, so it would be deleted when you leave. \
+             Send `deleteOrganization` `true` to delete it, or make another member an owner first"
+            .to_owned(),
+        Conflict::AlreadyAMember => "This user is already a member of the organization".to_owned(),
+        Conflict::OrganizationChanged => {
+            "You have joined another organization in the meantime. Accept the invitation again to leave it".to_owned()
         }
         Conflict::EndpointLimit(limit) => format!("An organization may have at most {limit} webhook endpoints"),
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
@@ -224,6 +235,9 @@ fn reason(conflict: &Conflict) -> Reason {
         Conflict::InvitationExpired => Reason::InvitationExpired,
         Conflict::InvitationUsed => Reason::InvitationUsed,
         Conflict::LastOwner => Reason::LastOwner,
+        Conflict::LastMember => Reason::LastMember,
+        Conflict::AlreadyAMember => Reason::AlreadyAMember,
+        Conflict::OrganizationChanged => Reason::OrganizationChanged,
         Conflict::EndpointLimit(_) => Reason::EndpointLimit,
         Conflict::KeyLimit(_) => Reason::KeyLimit,
         Conflict::PayloadNotKept => Reason::PayloadNotKept,

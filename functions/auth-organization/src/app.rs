@@ -5,6 +5,7 @@ use common::{
         alerts::Alerts, invitations::Invitations, inviting::Inviting, leaving::Departures, members::Members,
         organizations::Organizations,
     },
+    application::moving::Moving,
     aws::clients::Aws,
     config::{ConfigError, Env},
 };
@@ -16,6 +17,7 @@ pub(crate) struct App {
     pub(crate) invitations: Invitations,
     pub(crate) inviting: Inviting,
     pub(crate) members: Members,
+    pub(crate) moving: Moving,
     pub(crate) organizations: Organizations,
 }
 
@@ -27,6 +29,7 @@ impl App {
             invitations: Invitations::from_env(env, aws)?,
             inviting: Inviting::from_env(env, aws)?,
             members: Members::from_env(env, aws)?,
+            moving: Moving::from_env(env, aws)?,
             organizations: Organizations::from_env(env, aws)?,
         })
     }

@@ -29,19 +29,23 @@ pub(crate) fn invite() -> Route<App> {
     Route::post(Invite::PATH, KeyOrSession, New::read, send)
         .scope(Scope::MembersWrite)
         .summary(
-            "Invites an email address that has no account. Owners only; inviting another owner requires a session.",
+            "Invites an email address, with or without an account. Owners only; inviting another owner requires a \
+             session.",
         )
-        .description("A new invitation replaces an earlier one to the same address, which is canceled.")
+        .description(
+            "A new invitation replaces an earlier one to the same address, which is canceled. The response does not \
+             reveal whether the address has an account in another organization.",
+        )
         .faults(&[
             Fault::EmailNotVerified,
             Fault::OwnersOnly,
             Fault::NotFound,
-            Fault::Conflict(Reason::EmailTaken),
+            Fault::Conflict(Reason::AlreadyAMember),
             Fault::TooMany,
         ])
 }
 
-/// For owners only, and for keys that may invite, since the id of an invitation is enough to accept it.
+/// For owners only, and for keys that may invite, since the id of an invitation is enough to sign up with it.
 pub(crate) fn list() -> Route<App> {
     Route::get(Invitations::PATH, KeyOrSession, Listing::read, invitations)
         .scope(Scope::MembersWrite)
@@ -66,7 +70,7 @@ struct New {
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let email = fields
-            .about("The email address to invite. It must not have an account.")
+            .about("The email address to invite. It must not be that of a member.")
             .text(Invite::NAMES.email, Email::parse);
         let role = fields
             .about(
@@ -129,14 +133,14 @@ async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Inv
     Ok(shown(app.invitations.cancel(&owner.organization, input.invitation).await?))
 }
 
-/// The invitations that a caller may see. The id of an invitation is enough to accept it, so a caller with a key sees only
-/// those that it could send.
+/// The invitations that a caller may see. The id of an invitation is enough to sign up with it, so a caller with a key sees
+/// only those that it could send.
 pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<Invitation> {
     let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;
     invited.into_iter().filter(may_see).map(shown).collect()
 }
 
-fn shown(invited: Invited) -> Invitation {
+pub(crate) fn shown(invited: Invited) -> Invitation {
     let Invited { invitation, status, expires_at, created_at } = invited;
     Invitation {
         id: invitation.id.into(),

@@ -13,6 +13,7 @@ mod app;
 mod invitation;
 mod member;
 mod organization;
+mod received;
 mod rights;
 
 /// Builds the function with the settings in `env`.
@@ -25,6 +26,10 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         invitation::invite(),
         invitation::list(),
         invitation::cancel(),
+        received::get(),
+        received::list(),
+        received::accept(),
+        received::reject(),
         member::list(),
         member::active(),
         member::active_role(),

@@ -33,7 +33,7 @@ use crate::{
 pub(crate) fn list() -> Route<App> {
     Route::get(Members::PATH, KeyOrSession, Listing::read, members)
         .scope(Scope::MembersRead)
-        .summary("Lists the members in the order in which they joined. A new member may take a moment to appear.")
+        .summary("Lists the members in the order in which they signed up. A new member may take a moment to appear.")
         .description(
             "All members can call this route. Requests with `filterField`, `filterValue` or `filterOperator` are \
              refused with a 400.",
@@ -80,8 +80,9 @@ pub(crate) fn leave() -> Route<App> {
             "Removes the caller from the organization and deletes their account; sessions and keys end immediately.",
         )
         .description(
-            "A user belongs to exactly one organization, so leaving it deletes the account. The address can be \
-             invited or sign up again. The endpoints that the user created remain.",
+            "A user belongs to exactly one organization, so leaving it deletes the account, unless the user leaves by \
+             accepting an invitation with `accept-invitation`. The address can be invited or sign up again. The endpoints \
+             that the user created remain.",
         )
         .faults(&[Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }

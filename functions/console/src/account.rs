@@ -23,7 +23,7 @@ use maud::{Markup, html};
 use crate::{
     app::App,
     device,
-    frame::{NO_FORM, Sent, columns, console, day, go_on, minute, role_name, tick},
+    frame::{NO_FORM, Sent, columns, console, day, go_on, invited, minute, role_name, tick},
 };
 
 const HERE: &str = "/console/account";
@@ -143,8 +143,16 @@ fn gone(call: &Call<SignedIn>) -> Reply {
 async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
     let SignedIn { user, session } = caller;
     let sessions = async { app.sessions.list(user, Timestamp::now()).await };
+    let received = async {
+        // An unconfirmed address may be a stranger's.
+        if !user.email_verified {
+            return Ok(Vec::new());
+        }
+        app.invitations.received_at(&user.email, &app.organizations, Timestamp::now()).await
+    };
     let members = app.members.list(&user.organization, Paging::first(1), Order::Ascending);
-    let (frame, mut sessions, (_, members)) = tokio::try_join!(console(app, user, HERE), sessions, members)?;
+    let (frame, mut sessions, (_, members), received) =
+        tokio::try_join!(console(app, user, HERE), sessions, members, received)?;
     let is_alone = members <= 1;
     // The list is eventually consistent, so it may lack the current session.
     if sessions.iter().all(|listed| listed.id != session.id) {
@@ -152,6 +160,7 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
     }
     let content = html! {
         (sent.news(&DONE, FORMS.get(usize::from(is_alone)..).unwrap_or_default()))
+        (invited(&received))
         (profile(user))
         h2 { "Sessions" }
         (listed(&sessions, session))

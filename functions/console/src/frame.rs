@@ -2,6 +2,7 @@
 
 use common::{
     accounts::{
+        invitations::Invited,
         organizations::Organization,
         users::{Role, User},
     },
@@ -94,6 +95,21 @@ pub(crate) fn unverified(action: &str) -> Markup {
         div .notice {
             p { "Confirm your email address to " (action) "." }
             p { a href="/console/welcome" { "Resend the confirmation email" } }
+        }
+    }
+}
+
+/// A notice of the invitations that a user has received, with the pages to accept them.
+pub(crate) fn invited(received: &[(Invited, Organization)]) -> Markup {
+    html! {
+        @for (Invited { invitation, .. }, organization) in received {
+            @let to = format!("/invite?tenantSlug={}&invitationId={}", organization.slug, invitation.id);
+            div .notice {
+                p {
+                    "You are invited to join " strong { (visible(organization.name.as_str())) } ". "
+                    a href=(to) { "View invitation" }
+                }
+            }
         }
     }
 }

@@ -1,22 +1,33 @@
-//! The page that the link in an invitation email opens, with the form that accepts the invitation.
+//! The page that the link in an invitation email opens. A person without an account creates one to accept; the account
+//! that has the invited address moves to the organization.
 
 use std::sync::Arc;
 
 use common::{
+    accounts::{
+        invitations::{Invitation, Pending},
+        organizations::Organization,
+        token::Token,
+        users::User,
+    },
     error::{Conflict, Error, Result},
     http::{
         Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
         cookies::session_cookie,
-        page::{Field, Form, Page, facts, warning},
+        page::{Field, Form, Page, TICKED, facts, visible, warning},
     },
     id::InvitationId,
     name::{Name, Slug},
     presentation::sign_up,
     timestamp::Timestamp,
 };
-use maud::html;
+use maud::{Markup, html};
+use url::form_urlencoded;
 
-use crate::{app::App, frame::role_name};
+use crate::{
+    app::App,
+    frame::{go_on, role_name, tick},
+};
 
 const LINK: [(&str, &str); 3] = [
     ("tenantSlug", "The slug of the organization, from the link in the email."),
@@ -24,14 +35,26 @@ const LINK: [(&str, &str); 3] = [
     ("token", "The token from the link in the email, which proves access to the mailbox."),
 ];
 
-/// The fields of the form.
-const FIELDS: [(&str, &str); 5] = [
+/// The fields of all forms of the page.
+const FIELDS: [(&str, &str); 10] = [
+    ("action", "The submitted form: `sign-up` (the default), `join` or `decline`."),
     ("tenantSlug", "The slug of the organization, from the link in the email."),
     ("invitationId", "The id of the invitation, from the link in the email."),
     ("token", "The token from the link in the email, which proves access to the mailbox."),
-    ("name", "The name of the user."),
-    ("password", "The password of the user."),
+    ("name", "`sign-up`: the name of the user."),
+    ("password", "`sign-up`: the password of the user."),
+    (
+        "leaves",
+        "`join`: the id of the organization shown on the page, which the user leaves. If the user has joined another one \
+         since, the page is shown again.",
+    ),
+    ("deleteOrganization", "`join`: `yes` from the checkbox that deletes the organization of its last member."),
+    ("step", "`join`: `confirm` from the second page, which asks again before an organization is deleted."),
+    ("sure", "`join`: `yes` from the checkbox that confirms the move."),
 ];
+
+/// The tick that permits the deletion of the organization that the user leaves.
+const DELETES: &str = "deleteOrganization";
 
 /// The link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
 pub(crate) fn show() -> Route<App> {
@@ -42,12 +65,21 @@ pub(crate) fn show() -> Route<App> {
 }
 
 pub(crate) fn submit() -> Route<App> {
-    Route::post("/invite", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), accept)
+    Route::post("/invite", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "Handles the form of the invitation page: creates the account, as `acceptInviteAndSignup` does, and signs \
-             the user in.",
+            "Handles the forms of the invitation page, which create the account, move it, or decline, as \
+             `acceptInviteAndSignup`, `accept-invitation` and `reject-invitation` do.",
         )
-        .faults(&[Fault::Conflict(Reason::EmailTaken)])
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotTheRecipient,
+            Fault::NotFound,
+            Fault::Conflict(Reason::EmailTaken),
+            Fault::Conflict(Reason::InvitationUsed),
+            Fault::Conflict(Reason::LastOwner),
+            Fault::Conflict(Reason::LastMember),
+            Fault::Conflict(Reason::OrganizationChanged),
+        ])
         .redirects()
 }
 
@@ -55,73 +87,307 @@ async fn open(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Resul
     page(&app, call.caller.as_ref(), &link, None).await
 }
 
-async fn accept(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result<Reply> {
-    let joined = async {
-        let invitee = form.read(sign_up::invitee)?;
-        app.invitations.join(invitee, call.device(), &app.hasher).await
+async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result<Reply> {
+    let done = match (form.get("action"), &call.caller) {
+        ("join", Some(visitor)) => join(&app, &call, &visitor.user, &form).await,
+        ("decline", Some(visitor)) => decline(&app, &visitor.user, &form).await,
+        // The session has ended in the meantime.
+        ("join" | "decline", None) => Ok(page(&app, None, &form, None).await?.into()),
+        _ => sign_up(&app, &call, &form).await,
     };
-    match joined.await {
-        Ok(new) => {
-            new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
-            let to = if new.user.email_verified { "/console" } else { "/console/welcome" };
-            let cookies = vec![session_cookie(&call.base, &new.session_token)];
-            Ok(Reply::Redirect { to: to.to_owned(), cookies })
-        }
+    match done {
+        Ok(reply) => Ok(reply),
         Err(error) if error.is_ours() => Err(error),
         Err(error) => Ok(page(&app, call.caller.as_ref(), &form, Some(error)).await?.into()),
     }
 }
 
-/// The page with the form, if the invitation can be accepted. It reveals no more than the email and the API.
-async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option<Error>) -> Result<Page> {
+async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
+    let invitee = form.read(sign_up::invitee)?;
+    let new = app.invitations.join(invitee, call.device(), &app.hasher).await?;
+    new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
+    let to = if new.user.email_verified { "/console" } else { "/console/welcome" };
+    Ok(Reply::Redirect { to: to.to_owned(), cookies: vec![session_cookie(&call.base, &new.session_token)] })
+}
+
+/// Moves the account of `user`. If their organization ends with it, a second page asks again.
+async fn join(app: &App, call: &Call<Option<SignedIn>>, user: &User, form: &Typed) -> Result<Reply> {
+    let from = app.organizations.get(&user.organization).await?;
+    if from.slug.as_str() == form.get("tenantSlug") {
+        // The form was sent twice.
+        return Ok(go_on("/console/team", "joined"));
+    }
+    if from.id.as_str() != form.get("leaves") {
+        return Ok(page(app, call.caller.as_ref(), form, None).await?.into());
+    }
+    let may_end = match app.members.check_leaves(user).await {
+        Ok(()) => false,
+        Err(Error::Conflict(Conflict::LastMember)) => true,
+        Err(error) => return Err(error),
+    };
+    if may_end {
+        form.read(|fields| fields.text(DELETES, tick))?;
+    }
+    let sure = form.read(|fields| fields.text("sure", tick));
+    match sure {
+        Err(_) if may_end && form.get("step") != "confirm" => return Ok(confirm(app, user, form, None).await?.into()),
+        Err(error) if may_end => return Ok(confirm(app, user, form, Some(error)).await?.into()),
+        Err(error) => return Err(error),
+        Ok(_) => {}
+    }
+    let id = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
+    app.moving.accept(user, (id, may_end), &call.device(), &call.base, Timestamp::now()).await?;
+    Ok(go_on("/console/team", "joined"))
+}
+
+async fn decline(app: &App, user: &User, form: &Typed) -> Result<Reply> {
+    let id = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
+    app.invitations.reject(user, id).await?;
+    let content = html! {
+        p { "The invitation can no longer be accepted. You stay in your organization." }
+        p { a .button href="/console" { "Open the console" } }
+    };
+    Ok(Page::new("Invitation declined", content).done().into())
+}
+
+/// The invitation of a link or form, with its organization, if it can be accepted.
+async fn find(app: &App, link: &Typed) -> Result<Option<(Pending, Organization)>> {
     let (slug, id) = (Slug::parse(link.get("tenantSlug")), InvitationId::parse(link.get("invitationId")));
-    let (Ok(slug), Ok(id)) = (slug, id) else { return Ok(no_invitation()) };
-    let invitation = match app.invitations.pending(id, &slug, Timestamp::now()).await {
-        Ok(invitation) => invitation,
+    let (Ok(slug), Ok(id)) = (slug, id) else { return Ok(None) };
+    let pending = match app.invitations.pending(id, &slug, Timestamp::now()).await {
+        Ok(pending) => pending,
         Err(Error::NotFound(_) | Error::Conflict(Conflict::InvitationUsed | Conflict::InvitationExpired)) => {
-            return Ok(no_invitation());
+            return Ok(None);
         }
         Err(error) => return Err(error),
     };
-    let organization = app.organizations.get(&invitation.organization).await?;
+    let organization = app.organizations.find(&pending.invitation.organization).await?;
+    Ok(organization.map(|organization| (pending, organization)))
+}
+
+/// The page with the forms, if the invitation can be accepted. It reveals no more than the email and the API: whether the
+/// address has an account is shown only to a visitor with the token of the link.
+async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option<Error>) -> Result<Page> {
+    let Some((pending, organization)) = find(app, link).await? else { return Ok(no_invitation()) };
+    let invitation = &pending.invitation;
     let names = app.users.names(&invitation.organization, [invitation.inviter]).await?;
     let inviter = names.get(&invitation.inviter).map_or("A former member", Name::as_str);
-    let (id, email) = (id.to_string(), invitation.email.to_string());
+    let email = invitation.email.to_string();
+    let about = facts(&[
+        ("Organization", organization.name.as_str()),
+        ("Invited by", inviter),
+        ("Your role", role_name(invitation.role)),
+        ("Your email", &email),
+    ]);
+    let content = match visitor {
+        Some(SignedIn { user, .. }) if user.email == invitation.email => {
+            let forms = recipient(app, user, (invitation, &organization), error.as_ref()).await?;
+            html! { (about) (forms) }
+        }
+        Some(visitor) => html! {
+            p { "Create an account to join this organization." }
+            (about)
+            (another_account(&visitor.user, &organization.slug, invitation.id))
+            (sign_up_form(link, &organization.slug, invitation.id, error.as_ref()))
+        },
+        None => {
+            let token = Token::parse(link.get("token"));
+            let has_account = pending.is_proven_by(token.as_ref()) && app.users.has_account(&invitation.email).await?;
+            let sign_in = sign_in_address(&organization.slug, invitation.id);
+            html! {
+                @if has_account {
+                    p { "You have an account with this address. Sign in to accept the invitation." }
+                    (about)
+                    p { a .button href=(sign_in) { "Sign in" } }
+                } @else {
+                    p { "Create an account to join this organization." }
+                    (about)
+                    (sign_up_form(link, &organization.slug, invitation.id, error.as_ref()))
+                    p { "Already have an account with this address? " a href=(sign_in) { "Sign in" } }
+                }
+            }
+        }
+    };
+    Ok(Page::new("You are invited", content).refused(error))
+}
+
+fn sign_up_form(link: &Typed, slug: &Slug, id: InvitationId, error: Option<&Error>) -> Markup {
+    let id = id.to_string();
     let form = Form {
         button: "Create account and join",
-        is_secondary: false,
         hidden: &[("tenantSlug", slug.as_str()), ("invitationId", &id), ("token", link.get("token"))],
         fields: &[
             Field::text("name", "Your name", "name", link.get("name")),
             Field::new_password("password", "Password"),
         ],
+        error,
+        ..Form::default()
+    };
+    html! { (form) }
+}
+
+/// The address of this page, without the token: a session proves the address.
+fn address(slug: &Slug, id: InvitationId) -> String {
+    format!("/invite?tenantSlug={slug}&invitationId={id}")
+}
+
+fn sign_in_address(slug: &Slug, id: InvitationId) -> String {
+    let mut query = form_urlencoded::Serializer::for_suffix("/signin?".to_owned(), "/signin?".len());
+    query.append_pair("next", &address(slug, id));
+    query.finish()
+}
+
+fn another_account(user: &User, slug: &Slug, id: InvitationId) -> Markup {
+    let next = address(slug, id);
+    let sign_out = Form {
+        to: "/signin",
+        button: "Sign out",
+        is_secondary: true,
+        hidden: &[("action", "sign-out"), ("next", &next)],
+        ..Form::default()
+    };
+    html! {
+        (warning(html! {
+            p {
+                "In this browser, " strong { (user.email) } " is signed in. The invitation is for another address. If \
+                 that address has an account, sign out and sign in with it. Otherwise, create it below: this also signs \
+                 you in with it."
+            }
+        }))
+        (sign_out)
+    }
+}
+
+/// The forms for the account that has the invited address.
+async fn recipient(
+    app: &App,
+    user: &User,
+    (invitation, to): (&Invitation, &Organization),
+    error: Option<&Error>,
+) -> Result<Markup> {
+    if user.organization == to.id {
+        return Ok(html! {
+            p { "You are already a member of this organization." }
+            p { a .button href="/console" { "Open the console" } }
+        });
+    }
+    if !user.email_verified {
+        return Ok(html! {
+            (warning(html! { p { "Confirm your email address first, then open this page again." } }))
+            p { a .button href="/console/welcome" { "Confirm email address" } }
+        });
+    }
+    let from = app.organizations.get(&user.organization).await?;
+    let names = (visible(from.name.as_str()), visible(to.name.as_str()));
+    let consequences = match app.members.check_leaves(user).await {
+        Ok(()) => html! {
+            p {
+                "An account belongs to one organization, so joining means that you leave " strong { (names.0) } ". Its \
+                 endpoints and deliveries stay there. Your API keys stop working, and you stay signed in."
+            }
+            (join_form(&from, to, invitation.id, Field::tick("sure", "Leave my current organization"), error))
+        },
+        Err(Error::Conflict(Conflict::LastMember)) => html! {
+            (warning(html! {
+                p {
+                    strong { "You are the only member of " (names.0) ", so joining deletes it. " }
+                    "Its endpoints, deliveries, API keys, settings and invitations are lost permanently. To keep it, make \
+                     another person an owner first: " a href="/console/team" { "Invite a teammate" } "."
+                }
+            }))
+            (join_form(&from, to, invitation.id, Field::tick(DELETES, "Delete my current organization"), error))
+        },
+        Err(Error::Conflict(Conflict::LastOwner)) => html! {
+            (warning(html! {
+                p {
+                    "You are the only owner of " strong { (names.0) } ", which has other members. Before you can join, make \
+                     another member an owner: " a href="/console/team" { "View team" } "."
+                }
+            }))
+        },
+        Err(error) => return Err(error),
+    };
+    let id = invitation.id.to_string();
+    let decline = Form {
+        id: "decline",
+        button: "Decline invitation",
+        is_secondary: true,
+        hidden: &[("action", "decline"), ("tenantSlug", to.slug.as_str()), ("invitationId", &id)],
+        ..Form::default()
+    };
+    Ok(html! { (consequences) (decline) })
+}
+
+fn join_form(
+    from: &Organization,
+    to: &Organization,
+    id: InvitationId,
+    tick: Field<'_>,
+    error: Option<&Error>,
+) -> Markup {
+    let (id, button) =
+        (id.to_string(), format!("Leave {} and join {}", visible(from.name.as_str()), visible(to.name.as_str())));
+    let form = Form {
+        button: &button,
+        hidden: &[
+            ("action", "join"),
+            ("tenantSlug", to.slug.as_str()),
+            ("invitationId", &id),
+            ("leaves", from.id.as_str()),
+        ],
+        fields: &[tick],
+        error,
+        ..Form::default()
+    };
+    html! { (form) }
+}
+
+/// The page that asks again before the organization of `user`, its last member, is deleted. It counts what is lost.
+async fn confirm(app: &App, user: &User, form: &Typed, error: Option<Error>) -> Result<Page> {
+    let Some((pending, to)) = find(app, form).await? else { return Ok(no_invitation()) };
+    let (from, endpoints, keys) = tokio::try_join!(
+        app.organizations.get(&user.organization),
+        app.endpoints.list(&user.organization),
+        app.keys.managed(user),
+    )?;
+    let (id, names) = (pending.invitation.id, (visible(from.name.as_str()), visible(to.name.as_str())));
+    let (text, button) = (id.to_string(), format!("Delete {} and join {}", names.0, names.1));
+    let join = Form {
+        button: &button,
+        is_danger: true,
+        hidden: &[
+            ("action", "join"),
+            ("step", "confirm"),
+            ("tenantSlug", to.slug.as_str()),
+            ("invitationId", &text),
+            ("leaves", from.id.as_str()),
+            (DELETES, TICKED),
+        ],
+        fields: &[Field::tick("sure", "I understand that this cannot be undone")],
         error: error.as_ref(),
         ..Form::default()
     };
     let content = html! {
-        p { "Create an account to join this organization." }
-        (facts(&[
-            ("Organization", organization.name.as_str()),
-            ("Invited by", inviter),
-            ("Your role", role_name(invitation.role)),
-            ("Your email", &email),
-        ]))
-        @if let Some(visitor) = visitor {
-            (warning(html! {
-                p {
-                    "In this browser, " strong { (visitor.user.email) } " is signed in. The invitation is for another \
-                     address: joining creates a new account and signs you in with it."
-                }
-            }))
+        p { "You are the only member of " strong { (names.0) } ". Joining " strong { (names.1) } " permanently deletes:" }
+        ul {
+            li { (counted(endpoints.len(), "endpoint")) ", with all deliveries" }
+            li { (counted(keys.len(), "API key")) }
+            li { "the settings, the pending invitations and the slug " strong { (from.slug) } }
         }
-        (form)
+        p { "Stop the jobs of " strong { (names.0) } " first: their events no longer reach an endpoint." }
+        (join)
+        p { a href=(address(&to.slug, id)) { "Keep my organization" } }
     };
-    Ok(Page::new("You are invited", content).refused(error))
+    Ok(Page::new("Delete your organization?", content).refused(error))
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 fn no_invitation() -> Page {
     let content = html! {
-        p { "It may have expired, been accepted or canceled, or been replaced. Ask for a new invitation." }
+        p { "It may have expired, been accepted, declined or canceled, or been replaced. Ask for a new invitation." }
         p { "If you already accepted it, " a href="/signin" { "sign in" } "." }
     };
     Page::new("This invitation is not valid", content).refused(Some(Error::InvalidToken))

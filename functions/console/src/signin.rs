@@ -36,7 +36,7 @@ const QUERY: [(&str, &str); 5] = [
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
-    ("next", "The page of the console to open afterwards."),
+    ("next", "The page of the console or the invitation to open afterwards."),
     ("did", "The confirmation to show after one of the page's forms was submitted."),
 ];
 
@@ -46,7 +46,7 @@ const FIELDS: [(&str, &str); 14] = [
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
-    ("next", "The page of the console to open afterwards."),
+    ("next", "The page of the console or the invitation to open afterwards."),
     (
         "kept",
         "`sign-in`: the fields of a form that was sent to `next` without a session. They are restored afterwards.",
@@ -132,7 +132,7 @@ async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     match app.sign_ins.sign_in(address, password, &call.device(), Timestamp::now()).await {
         Ok((_, token)) => {
             let cookie = session_cookie(&call.base, &token);
-            Ok(match kept::read(form, next(form)) {
+            Ok(match kept::read(form, console(form.get("next"))) {
                 Some(page) => Reply::Page { page, cookies: vec![cookie] },
                 None => on(form, cookie),
             })
@@ -222,8 +222,7 @@ async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogi
     app.logins.find(id, &secret, Timestamp::now()).await?.ok_or(NO_REQUEST)
 }
 
-/// Redirects after a sign-in: to the request of a client, to the page that the visitor opened before, or to the
-/// console.
+/// Redirects after a sign-in: to the request of a client, to the page that the visitor opened before, or to the console.
 fn on(form: &Typed, cookie: String) -> Reply {
     if request(form).is_some() {
         return again(form, cookie);
@@ -231,18 +230,26 @@ fn on(form: &Typed, cookie: String) -> Reply {
     Reply::Redirect { to: next(form).unwrap_or("/console").to_owned(), cookies: vec![cookie] }
 }
 
-/// The page of the console that the visitor opened before signing in. A link can carry any text, so only a path of the
-/// console is followed. This prevents redirects to another site, or to a form with values filled in.
+/// The page that the visitor opened before signing in. A link can carry any text, so only a path of the console or an
+/// invitation is followed. This prevents redirects to another site, or to a form with values filled in.
 fn next(form: &Typed) -> Option<&str> {
     let next = form.get("next");
+    if next.starts_with("/invite?") && is_plain(next) { Some(next) } else { console(next) }
+}
+
+/// The address `next`, if it is one of the console.
+fn console(next: &str) -> Option<&str> {
     let rest = next.strip_prefix("/console")?;
     let path = rest.split('?').next().unwrap_or_default();
     // Browsers resolve `..`, also percent-encoded, and would leave the console.
     let is_path = (path.is_empty() || path.starts_with('/'))
         && !path.contains("/.")
         && !path.to_ascii_lowercase().contains("%2e");
-    let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    (is_path && is_plain && next.len() <= 2048).then_some(next)
+    (is_path && is_plain(next)).then_some(next)
+}
+
+fn is_plain(address: &str) -> bool {
+    address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') && address.len() <= 2048
 }
 
 /// Redirects to the same page with a `GET`, so that a reload does not resubmit the form.

@@ -38,7 +38,8 @@ const FIELDS: [(&str, &str); 5] = [
     ("invitationId", "`cancel`: the id of the invitation."),
 ];
 
-const DONE: [(&str, &str); 4] = [
+const DONE: [(&str, &str); 5] = [
+    ("joined", "You are a member of this organization now."),
     ("role", "Role changed."),
     ("removed", "Member removed. Their account is deleted, and their sessions and API keys no longer work."),
     ("invited", "Invitation sent. It expires in 7 days, and replaces an earlier one to the same address."),
@@ -66,7 +67,7 @@ pub(crate) fn submit() -> Route<App> {
             Fault::OwnersOnly,
             Fault::NotFound,
             Fault::Conflict(Reason::LastOwner),
-            Fault::Conflict(Reason::EmailTaken),
+            Fault::Conflict(Reason::AlreadyAMember),
             Fault::Conflict(Reason::InvitationUsed),
             Fault::TooMany,
         ])
@@ -290,7 +291,7 @@ fn invite_form(sent: &Sent) -> Markup {
         hidden: &[("action", "invite")],
         fields: &[
             Field::email("email", "Email", "off", sent.typed("invite", "email"))
-                .hint("An address without an account. The invited person creates one to accept"),
+                .hint("The invited person accepts with a new account, or moves the account that the address has"),
             Field::radios("role", "Role", &ROLES, role),
         ],
         error: sent.error("invite"),

@@ -14,7 +14,7 @@ use common::{
 use maud::html;
 use url::Url;
 
-use crate::app::App;
+use crate::{app::App, frame::invited};
 
 const LINK: [(&str, &str); 2] = [
     ("token", "The token from the link in the email."),
@@ -85,14 +85,17 @@ async fn ask_person(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> 
 
 async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
     let Some(token) = Token::parse(link.get("token")) else { return Ok(bad_link().into()) };
-    match app.verifications.verify(&token, &app.organizations, Timestamp::now()).await {
-        Ok(Link::Valid(_)) => {}
+    let user = match app.verifications.verify(&token, &app.organizations, Timestamp::now()).await {
+        Ok(Link::Valid(user)) => user,
         Ok(Link::Used) => return Ok(used_link().into()),
         Ok(Link::Invalid) => return Ok(bad_link().into()),
         Err(Error::Conflict(_)) => return Ok(taken().into()),
         Err(error) => return Err(error),
-    }
+    };
+    // The link has proved the address, so its owner may learn who invited it.
+    let received = app.invitations.received_at(user.email_to_verify(), &app.organizations, Timestamp::now()).await?;
     let done = html! {
+        (invited(&received))
         p { "You can close this page and return to the page where you signed up, or open the console." }
         p { a .button href="/console" { "Open the console" } }
     };

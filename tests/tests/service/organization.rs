@@ -4,4 +4,5 @@ mod acceptance;
 mod active;
 mod invitations;
 mod members;
+mod moving;
 mod settings;

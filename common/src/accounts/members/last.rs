@@ -1,4 +1,4 @@
-//! Deletes the last member together with the organization.
+//! Ends an organization with its last member, who deletes the account or leaves for another organization.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use crate::{
     accounts::{
         api_keys::ApiKeys,
         deleted_organizations::note_deletion,
-        organizations::{DELETED_AT, JOINED, SLUG, existing, exists, organization_key, slug_key},
-        users::{PK, User, pk, user_key},
+        organizations::{DELETED_AT, JOINED, SLUG, existing, exists, organization_key, part, slug_key},
+        users::{PK, Role, User, pk, user_key},
     },
     aws::{
         dynamo::{Item, Record, text},
@@ -16,7 +16,7 @@ use crate::{
         transaction::Transaction,
     },
     error::{Conflict, Error, Result},
-    id::UserId,
+    id::{TenantId, UserId},
     name::Slug,
     timestamp::Timestamp,
 };
@@ -36,7 +36,8 @@ impl Members {
             if !self.is_alone(last, &organization).await? {
                 return Err(Error::Conflict(Conflict::LastOwner));
             }
-            let writes = self.ending(last, &organization, now)?;
+            let deletion = self.delete(Transaction::new("deleting an organization"), last);
+            let writes = self.end(deletion, &last.organization, &organization, now)?;
             if keys.end_with(&last.organization, writes).try_commit(&self.dynamodb).await? {
                 return Ok(());
             }
@@ -44,19 +45,57 @@ impl Members {
         Err(Error::Busy)
     }
 
-    /// The writes that delete `organization`. They are refused if a user has joined or left since it was read.
-    fn ending(&self, last: &User, organization: &Item, now: Timestamp) -> Result<Transaction> {
+    /// Checks that `user` can leave their organization for another one.
+    ///
+    /// # Errors
+    /// Other members would be left without an owner: [`Conflict::LastOwner`]; the organization would end:
+    /// [`Conflict::LastMember`]; or a read fails.
+    pub async fn check_leaves(&self, user: &User) -> Result<()> {
+        self.leave(Transaction::new("leaving"), user, false, Timestamp::now()).await.map(drop)
+    }
+
+    /// Adds the writes by which `user` leaves their organization for another one, and returns whether the organization
+    /// ends, which `may_end` has to permit. They are refused if the members have changed since they were read. The
+    /// transaction has to move the user.
+    ///
+    /// # Errors
+    /// As [`Self::check_leaves`]; or the user was deleted: [`Error::Unauthorized`].
+    pub(crate) async fn leave(
+        &self,
+        writes: Transaction,
+        user: &User,
+        may_end: bool,
+        now: Timestamp,
+    ) -> Result<(Transaction, bool)> {
+        let parts = part(&self.organizations, &user.organization, user.id);
+        if user.role != Role::Owner {
+            return Ok((writes.update(parts), false));
+        }
+        if let Some(other) = self.other_owner(user).await? {
+            return Ok((self.check_owner(writes.update(parts), &other), false));
+        }
+        let organization = existing(&self.dynamodb, &self.organizations, &user.organization).await?;
+        let organization = organization.ok_or(Error::Unauthorized)?;
+        match self.is_alone(user, &organization).await? {
+            false => Err(Error::Conflict(Conflict::LastOwner)),
+            true if !may_end => Err(Error::Conflict(Conflict::LastMember)),
+            true => Ok((self.end(writes, &user.organization, &organization, now)?, true)),
+        }
+    }
+
+    /// Adds the writes that delete the organization `id`. They are refused if a user has joined or left since
+    /// `organization` was read.
+    fn end(&self, writes: Transaction, id: &TenantId, organization: &Item, now: Timestamp) -> Result<Transaction> {
         let slug = Record::new("organization", organization).checked(SLUG, Slug::parse)?;
         let joined = organization.get(JOINED.name()).cloned();
         let is_unchanged = joined.map_or_else(|| JOINED.is_absent(), |joined| JOINED.equals(joined));
-        let mark = Update::of(&self.organizations, pk(organization_key(&last.organization)))
+        let mark = Update::of(&self.organizations, pk(organization_key(id)))
             .set(DELETED_AT, text(now))
             .only_if(exists().and(is_unchanged));
-        Ok(self
-            .delete(Transaction::new("deleting an organization"), last)
+        Ok(writes
             .delete(&self.organizations, pk(slug_key(&slug)))
             .update(mark)
-            .update(note_deletion(&self.organizations, &last.organization)))
+            .update(note_deletion(&self.organizations, id)))
     }
 
     /// Whether `last` is the only member in the lagging index and in the organization's own list of new members.

@@ -109,6 +109,9 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         }
         Code::EmailNotVerified => "The email is not verified. Open the link in the verification email.",
         Code::NotAMember => "The organization is not the caller's. Send the caller's organization, or omit the field.",
+        Code::NotTheRecipient => {
+            "The invitation is for another email address. Sign in with that address, or ask for an invitation to yours."
+        }
         Code::Forbidden if reason == Some(Reason::ScopeMissing) => remedy_of_reason(Reason::ScopeMissing),
         Code::Forbidden => {
             "The email is not verified, the caller is not an owner, or the `Origin` is not trusted, as the message \
@@ -135,6 +138,14 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
             "The invitation was accepted, canceled or replaced by a newer one. Use the newest invitation, or sign in."
         }
         Reason::LastOwner => "This would leave the organization without an owner. Make another member an owner first.",
+        Reason::LastMember => {
+            "The caller is the last member of their organization, which would be deleted. Send `deleteOrganization` `true` \
+             to delete it, or invite another owner first."
+        }
+        Reason::AlreadyAMember => "The user is a member of the organization already. Nothing is left to do.",
+        Reason::OrganizationChanged => {
+            "The caller has joined another organization since the call began. Make the call again to leave that one."
+        }
         Reason::EndpointLimit => "The organization has reached its limit of endpoints. Delete an endpoint first.",
         Reason::KeyLimit => "The organization has 100 API keys, including expired ones. Delete a key first.",
         Reason::PayloadNotKept => {

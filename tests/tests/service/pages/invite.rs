@@ -80,9 +80,11 @@ async fn mistakes_return_the_form_without_the_password() {
     let mut fields = World::sign_up_fields("other");
     fields["email"] = json!("al@example.com");
     world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();
-    let taken = accept(&world, &link, "Al", PASSWORD).await;
+    let mut fields = hidden_fields(says);
+    fields.extend([("name".to_owned(), "Al".to_owned()), ("password".to_owned(), PASSWORD.to_owned())]);
+    let taken = world.send(world.http.post(world.url("/invite")).form(&fields)).await;
     assert_eq!(taken.status, 409);
-    assert!(taken.page().contains("An account with this email already exists.") && !taken.page().contains(PASSWORD));
+    assert!(taken.page().contains("You have an account with this address") && !taken.page().contains(PASSWORD));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,4 +173,173 @@ async fn an_invitation_says_if_another_account_is_signed_in() {
     let page = world.send(world.http.get(&link).header("cookie", &tenant.cookie)).await;
     assert!(page.page().contains("<strong>jo@acme.example.com</strong> is signed in"), "{}", page.page());
     assert!(!world.send(world.http.get(&link)).await.page().contains("is signed in"));
+}
+
+/// Invites the address of an account, and returns the link in the email.
+async fn invite_account(world: &World, by: &Tenant, email: &str) -> String {
+    let fields = json!({"email": email, "role": "member"});
+    assert_eq!(world.cli(&by.cookie, "organization/invite-member", fields).await.status, 200);
+    link(&world.mail_to(email).await)
+}
+
+fn path(link: &str) -> &str {
+    &link[link.find("/invite").expect("a path")..]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_joins_on_the_page_and_stays_signed_in() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    let link = invite_account(&world, &acme, &bo.email).await;
+    let page = super::open(&world, &bo.cookie, path(&link)).await;
+    assert_eq!(page.status, 200);
+    for says in ["<dd>Doe &amp; Co</dd>", "you leave <strong>Doe &amp; Co</strong>", "Your API keys stop working"] {
+        assert!(page.page().contains(says), "{says} in {}", page.page());
+    }
+    assert!(!page.page().contains("Create account") && !page.page().contains("deletes"));
+    let button = "Leave Doe &amp; Co and join Doe &amp; Co";
+    let unsure = super::submit(&world, &bo.cookie, "/invite", &super::filled(&page, button, &[])).await;
+    assert_eq!(unsure.status, 400);
+    assert!(unsure.page().contains("Required."), "{}", unsure.page());
+    assert!(world.key_works(&bo.key).await, "nothing has happened");
+    let form = super::filled(&page, button, &[("sure", "yes")]);
+    for _ in 0..2 {
+        let joined = super::submit(&world, &bo.cookie, "/invite", &form).await;
+        let team = super::follow(&world, &bo.cookie, &joined).await;
+        assert!(team.page().contains("You are a member of this organization now."), "also when it is sent twice");
+        assert!(team.page().contains("jo@acme.example.com") && !team.page().contains("jo@other.example.com"));
+    }
+    assert!(!world.key_works(&bo.key).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_asks_twice_before_an_organization_is_deleted() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for _ in 0..2 {
+        world.endpoint(&other, "http://127.0.0.1:9/", "s").await;
+    }
+    let link = invite_account(&world, &acme, &other.email).await;
+    let page = super::open(&world, &other.cookie, path(&link)).await;
+    assert!(page.page().contains("You are the only member of Doe &amp; Co, so joining deletes it."), "{}", page.page());
+    let (first, second) = ("Leave Doe &amp; Co and join Doe &amp; Co", "Delete Doe &amp; Co and join Doe &amp; Co");
+    let unsure = super::submit(&world, &other.cookie, "/invite", &super::filled(&page, first, &[])).await;
+    assert!(unsure.status == 400 && unsure.page().contains("Required."), "{}", unsure.page());
+
+    let asked =
+        super::submit(&world, &other.cookie, "/invite", &super::filled(&page, first, &[("deleteOrganization", "yes")]))
+            .await;
+    assert_eq!(asked.status, 200);
+    for says in ["Delete your organization?", "2 endpoints, with all deliveries", "1 API key", "<strong>other</strong>"]
+    {
+        assert!(asked.page().contains(says), "{says} in {}", asked.page());
+    }
+    let unsure = super::submit(&world, &other.cookie, "/invite", &super::filled(&asked, second, &[])).await;
+    assert!(unsure.status == 400 && unsure.page().contains("Required."), "{}", unsure.page());
+    assert_eq!(world.endpoints(&other).await.len(), 2, "nothing has happened");
+    let joined =
+        super::submit(&world, &other.cookie, "/invite", &super::filled(&asked, second, &[("sure", "yes")])).await;
+    assert_eq!(super::location(&joined), "/console/team?did=joined");
+    let organizations = world.cli_get(&other.cookie, "organization/list").await.body;
+    assert_eq!(organizations[0]["id"], json!(acme.id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_tells_the_only_owner_of_others_the_way_out() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    world.member(&other, "bo@example.com", "member").await;
+    let link = invite_account(&world, &acme, &other.email).await;
+    let page = super::open(&world, &other.cookie, path(&link)).await;
+    assert!(page.page().contains("You are the only owner") && page.page().contains("href=\"/console/team\""));
+    assert!(!page.page().contains("and join"), "{}", page.page());
+    let declined =
+        super::submit(&world, &other.cookie, "/invite", &super::filled(&page, "Decline invitation", &[])).await;
+    assert!(declined.page().contains("Invitation declined"), "{}", declined.page());
+    let page = super::open(&world, &other.cookie, path(&link)).await;
+    assert!(page.status == 400 && page.page().contains("This invitation is not valid"));
+}
+
+/// The token in the link proves the address. Without it, the page must not say who has an account.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_link_of_the_email_shows_that_there_is_an_account() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let with_account = invite_account(&world, &acme, &other.email).await;
+    let without = invite_account(&world, &acme, "new@example.com").await;
+    let says = "You have an account with this address";
+    let page = super::open(&world, "", path(&with_account)).await;
+    assert!(page.page().contains(says) && !page.page().contains("Create account"), "{}", page.page());
+    assert!(!super::open(&world, "", path(&without)).await.page().contains(says));
+    let bare = |link: &str| path(link).split("&token=").next().expect("a path").to_owned();
+    let mut pages = Vec::new();
+    for (link, email) in [(&with_account, other.email.as_str()), (&without, "new@example.com")] {
+        let id = link.split(['=', '&']).nth(3).expect("an id");
+        let page = super::open(&world, "", &bare(link)).await.page().to_owned();
+        pages.push(page.replace(id, "id").replace(email, "email"));
+    }
+    assert_eq!(pages[0], pages[1]);
+
+    // Signing in leads back, without the token, and to no other place.
+    let sign_in = page.page().split("href=\"/signin?next=").nth(1).and_then(|rest| rest.split('"').next());
+    let sign_in = super::open(&world, "", &format!("/signin?next={}", sign_in.expect("a link"))).await;
+    let form = super::filled(&sign_in, "Sign in", &[("email", &other.email), ("password", "correct horse battery")]);
+    let signed_in = super::submit(&world, "", "/signin", &form).await;
+    assert_eq!(super::location(&signed_in), bare(&with_account));
+    let page = super::follow(&world, &super::set(&signed_in), &signed_in).await;
+    assert!(page.page().contains("joining deletes it"), "{}", page.page());
+    for evil in
+        ["/invite", "/invite/..//evil.example.com", "/invite?\\evil", "//evil.example.com/invite?", "/invited?x"]
+    {
+        let form = [("next", evil), ("email", &other.email), ("password", "correct horse battery")];
+        let signed_in = world.send(world.http.post(world.url("/signin")).form(&form)).await;
+        assert_eq!(super::location(&signed_in), "/console", "{evil}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_account_can_sign_out_from_the_invitation() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let link = invite_account(&world, &acme, &other.email).await;
+    let page = super::open(&world, &acme.cookie, path(&link)).await;
+    assert!(page.page().contains("The invitation is for another address"), "{}", page.page());
+    let form = super::filled(&page, "Sign out", &[]);
+    let signed_out = super::submit(&world, &acme.cookie, "/signin", &form).await;
+    assert!(super::location(&signed_out).contains("next=%2Finvite%3FtenantSlug"), "{signed_out:?}");
+    assert!(!world.is_signed_in(&acme.cookie).await);
+    // A form that was made for another account moves none.
+    let mut forged = hidden_fields(page.page());
+    let leaves = ("leaves".to_owned(), acme.id.clone());
+    forged.extend([("action".to_owned(), "join".to_owned()), leaves, ("sure".to_owned(), "yes".to_owned())]);
+    let third = world.tenant("third").await;
+    let refused = super::submit(&world, &third.cookie, "/invite", &forged).await;
+    assert!(refused.page().contains("The invitation is for another address"));
+    assert_eq!(world.cli_get(&third.cookie, "organization/list").await.body[0]["id"], json!(third.id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unconfirmed_account_is_asked_to_confirm_first() {
+    let world = World::start().await;
+    let acme = world.tenant("acme").await;
+    let account = world.sign_up("other").await;
+    let cookie = tests::world::cookie(&account);
+    let confirmation = link(&world.mail_to("jo@other.example.com").await);
+    let invitation = invite_account(&world, &acme, "jo@other.example.com").await;
+    let page = super::open(&world, &cookie, path(&invitation)).await;
+    assert!(page.page().contains("Confirm your email address first") && !page.page().contains("and join"));
+    for page in ["/console/account", "/console/welcome"] {
+        let page = super::open(&world, &cookie, page).await;
+        assert!(!page.page().contains("You are invited"), "a stranger may have signed up with the address");
+    }
+    // Now the address is theirs.
+    let confirmed = world.confirm(&confirmation).await;
+    for page in [confirmed, super::open(&world, &cookie, "/console/account").await] {
+        assert!(page.page().contains("You are invited to join <strong>Doe &amp; Co</strong>"), "{}", page.page());
+        let to = page.page().split("href=\"").find(|rest| rest.starts_with("/invite?")).expect("a link");
+        let to = to.split('"').next().expect("an address").replace("&amp;", "&");
+        let invited = super::open(&world, &cookie, &to).await;
+        assert!(invited.page().contains("joining deletes it"), "{}", invited.page());
+    }
 }

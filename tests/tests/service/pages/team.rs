@@ -134,7 +134,7 @@ async fn refused_invitations_get_the_form_again() {
     for (email, role, status, says) in [
         ("no address", "owner", 400, "id=\"invite-email-error\">Must be an email address."),
         ("al@example.com", "admin", 400, "There is no role admin. Must be owner or member."),
-        ("jo@acme.example.com", "owner", 409, "An account with this email already exists."),
+        ("jo@acme.example.com", "owner", 409, "This user is already a member of the organization."),
         (SCRIPT, "owner", 400, "value=\"&quot;&gt;&lt;script&gt;"),
     ] {
         let refused = invite(email, role).await;

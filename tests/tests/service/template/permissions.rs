@@ -316,8 +316,17 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     let signed_in = world.cli("", "sign-in/email", json!({"email": tenant.email, "password": password})).await;
     let cookie = format!("session_token={}", text(&signed_in.body["token"]));
     let endpoint = json!({"url": "http://127.0.0.1:9/", "signing_secret": "correct-horse-battery"});
-    world.rpc_by_session(&cookie, "webhooks/create", endpoint).await.ok();
-    assert_eq!(world.cli(&cookie, "delete-user", json!({"password": password})).await.status, 200);
+    world.rpc_by_session(&cookie, "webhooks/create", endpoint.clone()).await.ok();
+    let mover = world.tenant("mover").await;
+    world.rpc(&mover.key, "webhooks/create", endpoint).await.ok();
+    let invitation = json!({"email": mover.email, "role": "member"});
+    let invited = world.cli(&cookie, "organization/invite-member", invitation).await.body;
+    assert_eq!(world.cli_get(&mover.cookie, "organization/list-user-invitations").await.status, 200);
+    let accepting = json!({"invitationId": invited["id"], "deleteOrganization": true});
+    assert_eq!(world.cli(&mover.cookie, "organization/accept-invitation", accepting).await.status, 200);
+    let leaving = json!({"password": password});
+    assert_eq!(world.cli(&mover.cookie, "delete-user", leaving.clone()).await.status, 200);
+    assert_eq!(world.cli(&cookie, "delete-user", leaving).await.status, 200);
     let later = Timestamp::now().after(Duration::from_secs(180));
     world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("it is purged");
 }

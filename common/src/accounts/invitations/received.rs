@@ -1,0 +1,131 @@
+//! Invitations as their recipient sees them: a user whose verified address is the invited one.
+
+use std::cmp::Reverse;
+
+use aws_sdk_dynamodb::types::ReturnValue;
+
+use super::{
+    ACCEPTED, ACCEPTED_AT, EMAIL, EXPIRES_AT, IDS, Invitation, InvitationStatus, Invitations, Invited, NOT_FOUND,
+    REJECTED, USER_ID, key, mailbox,
+};
+use crate::{
+    accounts::{
+        email::Email,
+        organizations::{Organization, Organizations},
+        users::User,
+    },
+    aws::{
+        batch::batch_get,
+        dynamo::{Record, get, number, text},
+        expression::Update,
+    },
+    error::{Conflict, Error, Refusal, Result},
+    id::{InvitationId, UserId},
+    timestamp::Timestamp,
+};
+
+/// An invitation that its recipient reads.
+#[derive(Debug)]
+pub struct Received {
+    pub invited: Invited,
+    /// The user who has accepted it.
+    accepted_by: Option<UserId>,
+}
+
+impl Received {
+    /// Whether `user` has accepted the invitation, and is still in its organization.
+    pub(in crate::accounts) fn is_accepted_by(&self, user: &User) -> bool {
+        let Invited { invitation, status, .. } = &self.invited;
+        *status == InvitationStatus::Accepted
+            && self.accepted_by == Some(user.id)
+            && invitation.organization == user.organization
+    }
+
+    /// Checks that the invitation can be accepted at `now`.
+    ///
+    /// # Errors
+    /// It has expired or was used.
+    pub fn check_open(&self, now: Timestamp) -> Result<()> {
+        if self.invited.status != InvitationStatus::Pending {
+            return Err(Error::Conflict(Conflict::InvitationUsed));
+        }
+        if self.invited.expires_at <= now {
+            return Err(Error::Conflict(Conflict::InvitationExpired));
+        }
+        Ok(())
+    }
+}
+
+impl Invitations {
+    /// Reads the invitation `id` for `user`.
+    ///
+    /// # Errors
+    /// The address of the user is not verified; there is no such invitation; it is for another address:
+    /// [`Refusal::NotTheRecipient`]; or the read fails.
+    pub async fn received(&self, user: &User, id: InvitationId) -> Result<Received> {
+        user.check_verified()?;
+        let found = get(&self.dynamodb, &self.invitations, key(id), "reading an invitation").await?.ok_or(NOT_FOUND)?;
+        let received = Received {
+            invited: Invited::from_item(&found)?,
+            accepted_by: Record::new("invitation", &found).optional_parsed(USER_ID)?,
+        };
+        if received.invited.invitation.email == user.email {
+            Ok(received)
+        } else {
+            Err(Error::Forbidden(Refusal::NotTheRecipient))
+        }
+    }
+
+    /// The invitations that the owner of the mailbox `email` can accept at `now`, newest first, with their organizations.
+    /// The caller has to have proved that it is theirs: strangers must not learn who is invited.
+    pub async fn received_at(
+        &self,
+        email: &Email,
+        organizations: &Organizations,
+        now: Timestamp,
+    ) -> Result<Vec<(Invited, Organization)>> {
+        let doing = "listing the invitations to an address";
+        let Some(mailbox) = get(&self.dynamodb, &self.invitations, key(mailbox(email)), doing).await? else {
+            return Ok(Vec::new());
+        };
+        let ids: Option<Vec<InvitationId>> = Record::new("mailbox", &mailbox).optional_set(IDS, InvitationId::parse)?;
+        let keys = ids.unwrap_or_default().into_iter().map(key).collect();
+        let found = batch_get(&self.dynamodb, &self.invitations, keys, doing).await?;
+        let mut received = found.iter().map(Invited::from_item).collect::<Result<Vec<_>>>()?;
+        received.retain(|invited| invited.status == InvitationStatus::Pending && invited.expires_at > now);
+        received.sort_by_key(|invited| Reverse(invited.invitation.id));
+        let mut of = organizations.find_all(received.iter().map(|invited| &invited.invitation.organization)).await?;
+        // The invitations of a deleted organization are deleted within minutes. No two are to the same one.
+        let with_organization = received.into_iter().filter_map(|invited| {
+            let organization = of.remove(&invited.invitation.organization)?;
+            Some((invited, organization))
+        });
+        Ok(with_organization.collect())
+    }
+
+    /// Declines the invitation `id` in the name of `user`. Declining it again succeeds. Of a concurrent acceptance and
+    /// rejection, one succeeds.
+    ///
+    /// # Errors
+    /// As [`Self::received`]; or it was used.
+    pub async fn reject(&self, user: &User, id: InvitationId) -> Result<Invited> {
+        let Received { invited, .. } = self.received(user, id).await?;
+        if invited.status == InvitationStatus::Rejected {
+            return Ok(invited);
+        }
+        let doing = "declining an invitation";
+        let is_theirs = EMAIL.equals(text(&user.email));
+        let update = self.change_status(id, REJECTED).only_if(is_theirs);
+        let rejected = update.send_for(&self.dynamodb, ReturnValue::AllNew, doing).await?;
+        Invited::from_item(&rejected.ok_or(Error::Conflict(Conflict::InvitationUsed))?)
+    }
+
+    /// The write that marks a pending invitation as accepted by `user`, whose address it is for.
+    pub(in crate::accounts) fn accept_by(&self, invitation: &Invitation, user: &User, now: Timestamp) -> Update {
+        self.change_status(invitation.id, ACCEPTED)
+            .set(USER_ID, text(user.id))
+            .set(ACCEPTED_AT, text(now))
+            .only_if(EMAIL.equals(text(&user.email)))
+            .only_if(EXPIRES_AT.is_above(number(now.as_second())))
+    }
+}

@@ -1,0 +1,133 @@
+//! Moves the account of a user to the organization that invited them, in one transaction: they leave and join, or neither.
+
+use aws_sdk_dynamodb::Client;
+
+use crate::{
+    accounts::{
+        api_keys::ApiKeys,
+        invitations::{InvitationStatus, Invitations, Invited, received::Received},
+        members::{Member, MemberIdOrEmail, Members, is_still},
+        organizations,
+        users::{EMAIL, EMAIL_VERIFIED, JOINED_AT, KEY_EPOCH, ORGANIZATION_ID, ROLE, User, Users, pk, user_key},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{boolean, number, text},
+        expression::Update,
+        transaction::Transaction,
+    },
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Result},
+    id::{InvitationId, TenantId},
+    timestamp::Timestamp,
+};
+
+/// The stores for moves.
+#[derive(Clone)]
+pub struct Moves {
+    dynamodb: Client,
+    invitations: Invitations,
+    keys: ApiKeys,
+    members: Members,
+    users: Users,
+    users_table: String,
+    organizations_table: String,
+}
+
+/// A user in their new organization.
+#[derive(Debug)]
+pub struct Moved {
+    /// The accepted invitation.
+    pub invited: Invited,
+    /// The user.
+    pub member: Member,
+    /// The organization that they left; `None` if the invitation was accepted before.
+    pub left: Option<Left>,
+}
+
+/// The organization that a user left.
+#[derive(Debug)]
+pub struct Left {
+    pub organization: TenantId,
+    /// Whether it ended with the user, its last member.
+    pub has_ended: bool,
+}
+
+/// The number of tries of a move while other calls change the user, the invitation or the members.
+const ATTEMPTS: usize = 5;
+/// The write of the transaction that fails if the organization to join was deleted.
+const JOIN: usize = 1;
+
+impl Moves {
+    /// The stores over the tables that `env` names.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            dynamodb: aws.dynamodb(),
+            invitations: Invitations::from_env(env, aws)?,
+            keys: ApiKeys::from_env(env, aws)?,
+            members: Members::from_env(env, aws)?,
+            users: Users::from_env(env, aws)?,
+            users_table: env.required("USERS_TABLE")?,
+            organizations_table: env.required("ORGANIZATIONS_TABLE")?,
+        })
+    }
+
+    /// Accepts the invitation `id` in the name of `user`, who leaves their organization. Their sessions go on, and their
+    /// keys end. If they are the last member, the organization ends, which `may_end` has to permit. Accepting an
+    /// invitation again succeeds without an effect, while the user is in its organization.
+    ///
+    /// Of concurrent calls for the same user, one moves them. Another that finds them elsewhere than at its beginning is
+    /// refused: its caller has not agreed to leave that organization.
+    ///
+    /// # Errors
+    /// The invitation cannot be accepted by this user, or was accepted, canceled or declined in the meantime; the user is
+    /// in its organization already; the organization that they leave would have no owner, or would end without
+    /// permission; the user was deleted: [`Error::Unauthorized`]; or a call fails.
+    pub async fn accept(&self, user: &User, id: InvitationId, may_end: bool, now: Timestamp) -> Result<Moved> {
+        let mut current = user.clone();
+        for _ in 0..ATTEMPTS {
+            let received = self.invitations.received(&current, id).await?;
+            if received.is_accepted_by(&current) {
+                return self.again(received, &current).await;
+            }
+            received.check_open(now)?;
+            let Invited { invitation, .. } = &received.invited;
+            if current.organization == invitation.organization {
+                return Err(Error::Conflict(Conflict::AlreadyAMember));
+            }
+            if current.organization != user.organization {
+                return Err(Error::Conflict(Conflict::OrganizationChanged));
+            }
+            let (to, role) = (invitation.organization.clone(), invitation.role);
+            let moving = Update::of(&self.users_table, pk(user_key(current.id)))
+                .set(ORGANIZATION_ID, text(&to))
+                .set(ROLE, text(role.as_str()))
+                .set(JOINED_AT, text(now))
+                .add(KEY_EPOCH, number(1))
+                .only_if(is_still(&current, current.role))
+                .only_if(EMAIL.equals(text(&current.email)).and(EMAIL_VERIFIED.equals(boolean(true))));
+            let writes = Transaction::new("moving to another organization")
+                .update(self.invitations.accept_by(invitation, &current, now))
+                .update(organizations::join(&self.organizations_table, &to, current.id))
+                .update(moving);
+            let (writes, has_ended) = self.members.leave(writes, &current, may_end, now).await?;
+            let writes = if has_ended { self.keys.end_with(&current.organization, writes) } else { writes };
+            match writes.first_refused(&self.dynamodb).await? {
+                None => {
+                    let left = Some(Left { organization: current.organization, has_ended });
+                    let user = User { organization: to, role, key_epoch: current.key_epoch + 1, ..current };
+                    let invited = Invited { status: InvitationStatus::Accepted, ..received.invited };
+                    return Ok(Moved { invited, member: Member { user, joined_at: now }, left });
+                }
+                Some(JOIN) => return Err(Error::NotFound("Invitation not found")),
+                Some(_) => current = self.users.find(user.id).await?.ok_or(Error::Unauthorized)?,
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    async fn again(&self, received: Received, user: &User) -> Result<Moved> {
+        let member = self.members.find(&user.organization, &MemberIdOrEmail::Id(user.id)).await?;
+        Ok(Moved { invited: received.invited, member, left: None })
+    }
+}

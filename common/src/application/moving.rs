@@ -1,0 +1,79 @@
+//! Accepts an invitation with an existing account, for both the page and the API. If the user was the last member of the
+//! organization that they leave, it is deleted as with the last account: the endpoints before the response, the rest by
+//! `accounts-purge`.
+
+use crate::{
+    accounts::{
+        alerts::Alerts,
+        api_keys::ApiKeys,
+        moving::{Left, Moved, Moves},
+        organizations::Organizations,
+        sessions::Device,
+        users::User,
+    },
+    aws::clients::Aws,
+    base_url::BaseUrl,
+    config::{ConfigError, Env},
+    error::Result,
+    id::InvitationId,
+    telemetry::metrics,
+    timestamp::Timestamp,
+    webhooks::{endpoints::Endpoints, log::Retention},
+};
+
+/// The stores for moving to another organization.
+pub struct Moving {
+    alerts: Alerts,
+    endpoints: Endpoints,
+    keys: ApiKeys,
+    moves: Moves,
+    organizations: Organizations,
+    retention: Retention,
+}
+
+impl Moving {
+    /// The stores over the tables that `env` names.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            alerts: Alerts::from_env(env, aws)?,
+            endpoints: Endpoints::from_env(env, aws)?,
+            keys: ApiKeys::from_env(env, aws)?,
+            moves: Moves::from_env(env, aws)?,
+            organizations: Organizations::from_env(env, aws)?,
+            retention: Retention::from_env(env)?,
+        })
+    }
+
+    /// Moves `user` to the organization that the invitation `id` is from, and tells them by email. Items that this call
+    /// does not delete are without effect anyway.
+    ///
+    /// # Errors
+    /// As [`Moves::accept`].
+    pub async fn accept(
+        &self,
+        user: &User,
+        (id, may_end): (InvitationId, bool),
+        device: &Device,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<Moved> {
+        let moved = self.moves.accept(user, id, may_end, now).await?;
+        if let Some(left) = &moved.left {
+            self.clean_up(user, left, now).await;
+            match self.organizations.get(&moved.member.user.organization).await {
+                Ok(organization) => self.alerts.moved(&moved.member.user, &organization, device, base, now).await,
+                Err(error) => crate::log!("email.failed", about = %user.id, ?error),
+            }
+        }
+        Ok(moved)
+    }
+
+    async fn clean_up(&self, user: &User, left: &Left, now: Timestamp) {
+        let deleted = if left.has_ended {
+            self.endpoints.delete_all(&left.organization, self.retention.end(now)).await.map(drop)
+        } else {
+            self.keys.delete_all_of(&left.organization, user.id).await
+        };
+        metrics::upkeep("leaving an organization", deleted);
+    }
+}

@@ -1,0 +1,266 @@
+//! Invitations to the caller's own address, which move their account to another organization. All routes require a
+//! session: a leaked key must not take its user away.
+
+use std::sync::Arc;
+
+use api::{account, team::Invitation};
+use common::{
+    accounts::{
+        email::Email,
+        invitations::{InvitationStatus, Invited},
+        members::MemberIdOrEmail,
+        organizations::Organization,
+        users::Role,
+    },
+    error::{Error, Result},
+    http::{Call, Fault, Fields, Reason, Rejected, Route, Session, SignedIn},
+    id::{InvitationId, TenantId, UserId},
+    name::{Name, Slug},
+    timestamp::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{app::App, invitation::shown};
+
+pub(crate) fn get() -> Route<App> {
+    Route::get("/api/auth/organization/get-invitation", Session, |_, fields| Which::read(fields, "id"), read)
+        .summary("Returns a pending invitation to the caller's address, with its organization and inviter.")
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotTheRecipient,
+            Fault::NotFound,
+            Fault::Conflict(Reason::InvitationExpired),
+            Fault::Conflict(Reason::InvitationUsed),
+        ])
+}
+
+pub(crate) fn list() -> Route<App> {
+    Route::get("/api/auth/organization/list-user-invitations", Session, |_, fields| fields.refuse(&["email"]), received)
+        .summary("Lists the invitations to the caller's address that can be accepted, newest first.")
+        .description("A request with `email` is refused with a 400: the address is the caller's.")
+        .faults(&[Fault::EmailNotVerified])
+}
+
+pub(crate) fn accept() -> Route<App> {
+    Route::post("/api/auth/organization/accept-invitation", Session, Acceptance::read, join)
+        .summary(
+            "Moves the caller's account to the organization of an invitation to their address. They leave their own \
+             organization; sessions continue, and API keys end.",
+        )
+        .description(
+            "A user belongs to exactly one organization, so accepting leaves the current one, whose endpoints remain. If \
+             the caller is its last member, it is deleted with all its data, which requires `deleteOrganization`. Its only \
+             owner must first make another member an owner. Accepting an invitation again succeeds without an effect. An \
+             address without an account accepts with `/v1/auth/acceptInviteAndSignup`.",
+        )
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::NotTheRecipient,
+            Fault::NotFound,
+            Fault::Conflict(Reason::InvitationExpired),
+            Fault::Conflict(Reason::InvitationUsed),
+            Fault::Conflict(Reason::AlreadyAMember),
+            Fault::Conflict(Reason::LastOwner),
+            Fault::Conflict(Reason::LastMember),
+            Fault::Conflict(Reason::OrganizationChanged),
+        ])
+}
+
+pub(crate) fn reject() -> Route<App> {
+    Route::post(
+        "/api/auth/organization/reject-invitation",
+        Session,
+        |_, fields| Which::read(fields, "invitationId"),
+        decline,
+    )
+    .summary("Declines an invitation to the caller's address, which can then no longer be accepted.")
+    .description("Declining an invitation again succeeds.")
+    .faults(&[
+        Fault::EmailNotVerified,
+        Fault::NotTheRecipient,
+        Fault::NotFound,
+        Fault::Conflict(Reason::InvitationUsed),
+    ])
+}
+
+struct Which {
+    invitation: InvitationId,
+}
+
+impl Which {
+    fn read(fields: &mut Fields, name: &'static str) -> Result<Self, Rejected> {
+        Ok(Self {
+            invitation: fields
+                .about("The id of the invitation, which the email contains.")
+                .text(name, InvitationId::parse)?,
+        })
+    }
+}
+
+struct Acceptance {
+    invitation: InvitationId,
+    may_end: bool,
+}
+
+impl Acceptance {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let which = Which::read(fields, "invitationId");
+        let may_end = fields
+            .about(
+                "Whether the caller's organization may be deleted if they are its last member: its endpoints, deliveries, \
+                 API keys and invitations are lost. The default is `false`, which refuses.",
+            )
+            .optional_bool("deleteOrganization");
+        Ok(Self { invitation: which?.invitation, may_end: may_end?.unwrap_or_default() })
+    }
+}
+
+/// An invitation to the caller's address, with its organization.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, rename = "ReceivedInvitation")]
+struct Received {
+    /// The id of the invitation.
+    id: InvitationId,
+    /// The invited email address, which is the caller's.
+    email: Email,
+    /// The role that the caller gets.
+    role: Role,
+    /// The id of the organization.
+    organization_id: TenantId,
+    /// The name of the organization.
+    organization_name: Name,
+    /// The slug of the organization.
+    organization_slug: Slug,
+    /// The id of the user who sent the invitation.
+    inviter_id: UserId,
+    /// The state of the invitation, which is `pending`.
+    status: InvitationStatus,
+    /// When the invitation expires, 7 days after it was sent.
+    expires_at: Timestamp,
+    /// When the invitation was sent.
+    created_at: Timestamp,
+}
+
+/// An invitation to the caller's address, with its organization and inviter.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, inline)]
+struct Details {
+    /// The id of the invitation.
+    id: InvitationId,
+    /// The invited email address, which is the caller's.
+    email: Email,
+    /// The role that the caller gets.
+    role: Role,
+    /// The id of the organization.
+    organization_id: TenantId,
+    /// The name of the organization.
+    organization_name: Name,
+    /// The slug of the organization.
+    organization_slug: Slug,
+    /// The id of the user who sent the invitation.
+    inviter_id: UserId,
+    /// The address of the user who sent the invitation; `null` if they have left the organization.
+    inviter_email: Option<Email>,
+    /// The state of the invitation, which is `pending`.
+    status: InvitationStatus,
+    /// When the invitation expires, 7 days after it was sent.
+    expires_at: Timestamp,
+    /// When the invitation was sent.
+    created_at: Timestamp,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Accepted {
+    /// The accepted invitation.
+    invitation: Invitation,
+    /// The caller as a member of their new organization.
+    member: account::Member,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Declined {
+    /// The declined invitation.
+    invitation: Invitation,
+    /// Always `null`.
+    member: Option<account::Member>,
+}
+
+impl Received {
+    fn of(invited: Invited, organization: Organization) -> Self {
+        let Invited { invitation, status, expires_at, created_at } = invited;
+        Self {
+            id: invitation.id,
+            email: invitation.email,
+            role: invitation.role,
+            organization_id: organization.id,
+            organization_name: organization.name,
+            organization_slug: organization.slug,
+            inviter_id: invitation.inviter,
+            status,
+            expires_at,
+            created_at,
+        }
+    }
+}
+
+async fn read(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Details> {
+    let received = app.invitations.received(&call.caller.user, input.invitation).await?;
+    received.check_open(Timestamp::now())?;
+    let Invited { invitation, .. } = &received.invited;
+    let organization = app.organizations.find(&invitation.organization).await?;
+    let organization = organization.ok_or(Error::NotFound("Invitation not found"))?;
+    let inviter = app.members.find(&invitation.organization, &MemberIdOrEmail::Id(invitation.inviter)).await;
+    let inviter_email = match inviter {
+        Ok(member) => Some(member.user.email),
+        Err(Error::NotFound(_)) => None,
+        Err(error) => return Err(error),
+    };
+    let Received {
+        id,
+        email,
+        role,
+        organization_id,
+        organization_name,
+        organization_slug,
+        inviter_id,
+        status,
+        expires_at,
+        created_at,
+    } = Received::of(received.invited, organization);
+    Ok(Details {
+        id,
+        email,
+        role,
+        organization_id,
+        organization_name,
+        organization_slug,
+        inviter_id,
+        inviter_email,
+        status,
+        expires_at,
+        created_at,
+    })
+}
+
+async fn received(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Received>> {
+    let user = &call.caller.user;
+    user.check_verified()?;
+    let received = app.invitations.received_at(&user.email, &app.organizations, Timestamp::now()).await?;
+    Ok(received.into_iter().map(|(invited, organization)| Received::of(invited, organization)).collect())
+}
+
+async fn join(app: Arc<App>, call: Call<SignedIn>, input: Acceptance) -> Result<Accepted> {
+    let (accepting, now) = ((input.invitation, input.may_end), Timestamp::now());
+    let moved = app.moving.accept(&call.caller.user, accepting, &call.device(), &call.base, now).await?;
+    Ok(Accepted { invitation: shown(moved.invited), member: moved.member.into() })
+}
+
+async fn decline(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Declined> {
+    let invited = app.invitations.reject(&call.caller.user, input.invitation).await?;
+    Ok(Declined { invitation: shown(invited), member: None })
+}

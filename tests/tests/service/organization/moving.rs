@@ -1,0 +1,513 @@
+//! Accounts that move to the organization that invited them.
+
+use std::time::Duration;
+
+use common::timestamp::Timestamp;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Answer, Tenant, World, world::people::PASSWORD};
+
+const ACCEPT: &str = "organization/accept-invitation";
+/// The number of times that a race is run.
+const ROUNDS: usize = 6;
+
+async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> String {
+    let fields = json!({"email": email, "role": role});
+    let invited = world.cli(&by.cookie, "organization/invite-member", fields).await;
+    assert_eq!(invited.status, 200, "{invited:?}");
+    invited.body["id"].as_str().expect("an id").to_owned()
+}
+
+/// An invitation that no limit counts.
+async fn invitation(world: &World, to: &Tenant, email: &str) -> String {
+    world.invitation(&to.id, email, Timestamp::now().as_second() + 3600).await
+}
+
+async fn accept(world: &World, who: &Tenant, id: &str) -> Answer {
+    world.cli(&who.cookie, ACCEPT, json!({"invitationId": id})).await
+}
+
+async fn accept_and_delete(world: &World, who: &Tenant, id: &str) -> Answer {
+    world.cli(&who.cookie, ACCEPT, json!({"invitationId": id, "deleteOrganization": true})).await
+}
+
+/// The id of the organization of a session.
+async fn organization(world: &World, cookie: &str) -> String {
+    let listed = world.cli_get(cookie, "organization/list").await;
+    assert_eq!(listed.status, 200, "{listed:?}");
+    listed.body[0]["id"].as_str().expect("an id").to_owned()
+}
+
+/// The addresses of the members, and that of each owner behind a star.
+async fn members(world: &World, cookie: &str) -> Vec<String> {
+    let listed = world.cli_get(cookie, "organization/list-members").await;
+    let members = listed.body["members"].as_array().unwrap_or_else(|| panic!("{listed:?}")).clone();
+    let shown = |member: &Value| {
+        let star = if member["role"] == "owner" { "*" } else { "" };
+        format!("{star}{}", member["user"]["email"].as_str().expect("an address"))
+    };
+    members.iter().map(shown).collect()
+}
+
+/// The users whom the item of an organization lists as joined.
+async fn joined(world: &World, organization: &str) -> Vec<String> {
+    let items = world.items("organizations").await;
+    let key = format!("org#{organization}");
+    let item = items.iter().find(|item| item["pk"].as_s() == Ok(&key)).expect("an organization");
+    item.get("joined").map(|joined| joined.as_ss().expect("a set").clone()).unwrap_or_default()
+}
+
+async fn status(world: &World, id: &str) -> String {
+    let items = world.items("invitations").await;
+    let item = items.iter().find(|item| item["invitation_id"].as_s() == Ok(&id.to_owned())).expect("an invitation");
+    item["status"].as_s().expect("a text").clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_moves_to_the_organization_that_invited_it() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "owner").await;
+    let endpoint = world.endpoint(&other, "http://127.0.0.1:9/", "s").await;
+    let second = world.signed_in("bo@example.com", PASSWORD).await;
+    let id = invite(&world, &acme, "Bo@example.com", "member").await;
+
+    let shown = world.cli_get(&bo.cookie, &format!("organization/get-invitation?id={id}")).await;
+    let (expires, created) = (&shown.body["expiresAt"], &shown.body["createdAt"]);
+    let invitation = json!({
+        "id": id, "email": "bo@example.com", "role": "member", "organizationId": acme.id, "inviterId": acme.user,
+        "status": "pending", "expiresAt": expires, "createdAt": created,
+    });
+    let with = |more: Value| {
+        let mut all = invitation.clone();
+        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        all
+    };
+    let named = json!({"organizationName": "Doe & Co", "organizationSlug": "acme"});
+    let mut details = with(named.clone());
+    details["inviterEmail"] = json!(acme.email);
+    assert_eq!((shown.status, &shown.body), (200, &details));
+    let listed = world.cli_get(&bo.cookie, "organization/list-user-invitations").await;
+    assert_eq!(listed.body, json!([with(named)]));
+
+    let before = Timestamp::now();
+    let accepted = accept(&world, &bo, &id).await;
+    assert_eq!(accepted.status, 200, "{accepted:?}");
+    let joined_at: Timestamp = accepted.body["member"]["createdAt"].as_str().expect("a time").parse().expect("a time");
+    assert!(joined_at >= before, "{joined_at}");
+    let member = json!({
+        "id": bo.user, "userId": bo.user, "organizationId": acme.id, "role": "member", "createdAt": joined_at,
+        "user": {"id": bo.user, "name": "Al", "email": "bo@example.com"},
+    });
+    assert_eq!(accepted.body, json!({"invitation": with(json!({"status": "accepted"})), "member": member}));
+    // The sessions go on, in the other organization, and the key has ended.
+    for cookie in [&bo.cookie, &second] {
+        assert_eq!(organization(&world, cookie).await, acme.id);
+        assert_eq!(world.cli_get(cookie, "organization/get-active-member").await.body, member);
+        assert_eq!(world.rpc_by_session(cookie, "webhooks/list", json!({})).await.ok()["webhook_endpoints"], json!([]));
+    }
+    assert!(!world.key_works(&bo.key).await);
+    assert_eq!(world.cli_get(&other.cookie, "api-key/list").await.body.as_array().map(Vec::len), Some(1));
+    assert_eq!(members(&world, &acme.cookie).await, ["*jo@acme.example.com", "bo@example.com"]);
+    assert_eq!(members(&world, &other.cookie).await, ["*jo@other.example.com"]);
+    assert_eq!(world.only_endpoint(&other).await["webhook_endpoint_id"], json!(endpoint));
+    assert!(joined(&world, &acme.id).await.contains(&bo.user) && !joined(&world, &other.id).await.contains(&bo.user));
+    let mail = world.mail_to("bo@example.com").await;
+    assert_eq!(mail["subject"], "Webhooks: You joined another organization");
+    assert!(mail["text"].as_str().expect("a text").contains("Organization: Doe & Co"), "{mail}");
+
+    // Again: the same answer, and no effect.
+    let mails = world.mails().await.len();
+    let again = accept(&world, &bo, &id).await;
+    assert_eq!((again.status, &again.body), (200, &accepted.body));
+    assert_eq!(world.mails().await.len(), mails);
+    assert_eq!(world.cli_get(&bo.cookie, "organization/list-user-invitations").await.body, json!([]));
+    let gone = world.cli_get(&bo.cookie, &format!("organization/get-invitation?id={id}")).await;
+    assert_eq!(gone.refused(), (409, "INVITATION_USED"));
+}
+
+/// A key of an earlier membership must not come back with its user.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_stay_ended_when_their_user_returns() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    let kept = world.items("api-keys").await;
+    let there = invitation(&world, &acme, &bo.email).await;
+    assert_eq!(accept(&world, &bo, &there).await.status, 200);
+    // Its deletion failed, or a concurrent call had just issued it.
+    for item in kept {
+        world.put("api-keys", item).await;
+    }
+    let back = invitation(&world, &other, &bo.email).await;
+    assert_eq!(accept(&world, &bo, &back).await.status, 200);
+    assert_eq!(organization(&world, &bo.cookie).await, other.id);
+    assert!(!world.key_works(&bo.key).await);
+    // The first invitation does not take them back.
+    assert_eq!(accept(&world, &bo, &there).await.refused(), (409, "INVITATION_USED"));
+    let issued = world.cli(&bo.cookie, "api-key/create", json!({"name": "new"})).await;
+    assert!(world.key_works(issued.body["key"].as_str().expect("a key")).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_member_ends_their_organization_on_purpose() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    world.endpoint(&other, "http://127.0.0.1:9/", "s").await;
+    let pending = invite(&world, &other, "cy@example.com", "member").await;
+    let id = invite(&world, &acme, &other.email, "owner").await;
+    for refused in [
+        accept(&world, &other, &id).await,
+        world.cli(&other.cookie, ACCEPT, json!({"invitationId": id, "deleteOrganization": false})).await,
+    ] {
+        assert_eq!(refused.refused(), (409, "LAST_MEMBER"));
+        let message = refused.body["message"].as_str().expect("a message");
+        assert!(message.contains("`deleteOrganization` `true`"), "{message}");
+    }
+    let wrong = world.cli(&other.cookie, ACCEPT, json!({"invitationId": id, "deleteOrganization": "yes"})).await;
+    assert_eq!(wrong.refused(), (400, "BAD_REQUEST"));
+    assert_eq!(organization(&world, &other.cookie).await, other.id);
+    assert!(world.key_works(&other.key).await);
+    assert_eq!(status(&world, &id).await, "pending");
+
+    let accepted = accept_and_delete(&world, &other, &id).await;
+    assert_eq!((accepted.status, &accepted.body["member"]["role"]), (200, &json!("owner")), "{accepted:?}");
+    assert_eq!(organization(&world, &other.cookie).await, acme.id);
+    assert!(!world.key_works(&other.key).await);
+    assert!(world.stored_endpoints().list(&other.id.parse().expect("an id")).await.expect("a list").is_empty());
+    // The slug is free, and invitations to the deleted organization lead to none.
+    let fields = json!({"invitationId": pending, "tenantSlug": "other", "name": "Cy", "password": PASSWORD});
+    assert_eq!(world.rpc("", "auth/acceptInviteAndSignup", fields).await.status, 404);
+    let mut founder = World::sign_up_fields("other");
+    founder["email"] = json!("new@example.com");
+    world.rpc("", "auth/signupAndCreateOrg", founder).await.ok();
+    // The purge deletes the rest.
+    for _ in 0..2 {
+        let time = Timestamp::now().after(Duration::from_secs(180));
+        world.stack.invoke("accounts-purge", json!({"time": time})).await.expect("a pass");
+    }
+    let key = format!("org#{}", other.id);
+    assert!(world.items("organizations").await.iter().all(|item| item["pk"].as_s() != Ok(&key)));
+    assert_eq!(members(&world, &other.cookie).await, ["*jo@acme.example.com", "*jo@other.example.com"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_owner_of_others_appoints_another_first() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    let id = invitation(&world, &acme, &other.email).await;
+    for refused in [accept(&world, &other, &id).await, accept_and_delete(&world, &other, &id).await] {
+        assert_eq!(refused.refused(), (409, "LAST_OWNER"));
+        assert!(refused.body["message"].as_str().expect("a text").contains("make another member an owner first"));
+    }
+    assert_eq!(organization(&world, &other.cookie).await, other.id);
+    let role = json!({"memberId": bo.user, "role": "owner"});
+    assert_eq!(world.cli(&other.cookie, "organization/update-member-role", role).await.status, 200);
+    // Permission to delete is not a wish: with another member, the organization stays.
+    assert_eq!(accept_and_delete(&world, &other, &id).await.status, 200);
+    assert_eq!(members(&world, &bo.cookie).await, ["*bo@example.com"]);
+    assert!(world.key_works(&bo.key).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_recipients_verified_session_answers() {
+    let world = World::start().await;
+    let (acme, other, third) = (world.tenant("acme").await, world.tenant("other").await, world.tenant("third").await);
+    let id = invitation(&world, &acme, &other.email).await;
+    let get = format!("organization/get-invitation?id={id}");
+    let reject = "organization/reject-invitation";
+    // Another account.
+    let body = json!({"invitationId": id, "deleteOrganization": true});
+    for refused in [
+        world.cli(&third.cookie, ACCEPT, body.clone()).await,
+        world.cli(&third.cookie, reject, body.clone()).await,
+        world.cli_get(&third.cookie, &get).await,
+    ] {
+        assert_eq!(refused.refused(), (403, "YOU_ARE_NOT_THE_RECIPIENT_OF_THE_INVITATION"));
+        assert!(!refused.body.to_string().contains(&other.email), "{refused:?}");
+    }
+    // No session, or a key only.
+    for (name, value) in [("x-api-key", &other.key), ("x-none", &other.key)] {
+        let post = |route: &str| world.http.post(world.url(&format!("/api/auth/{route}"))).header(name, value);
+        for answer in [
+            world.send(post(ACCEPT).json(&body)).await,
+            world.send(post(reject).json(&body)).await,
+            world.send(world.http.get(world.url(&format!("/api/auth/{get}"))).header(name, value)).await,
+            world
+                .send(world.http.get(world.url("/api/auth/organization/list-user-invitations")).header(name, value))
+                .await,
+        ] {
+            assert_eq!(answer.refused(), (401, "UNAUTHORIZED"));
+        }
+    }
+    // A stranger who signed up with the invited address learns nothing.
+    let fresh = world.sign_up("fresh").await;
+    let cookie = tests::world::cookie(&fresh);
+    let theirs = invitation(&world, &acme, "jo@fresh.example.com").await;
+    let body = json!({"invitationId": theirs, "deleteOrganization": true});
+    for refused in [
+        world.cli(&cookie, ACCEPT, body.clone()).await,
+        world.cli(&cookie, reject, body).await,
+        world.cli_get(&cookie, &format!("organization/get-invitation?id={theirs}")).await,
+        world.cli_get(&cookie, &format!("organization/get-invitation?id={}", uuid::Uuid::now_v7())).await,
+        world.cli_get(&cookie, "organization/list-user-invitations").await,
+    ] {
+        assert_eq!(refused.refused(), (403, "EMAIL_NOT_VERIFIED"));
+    }
+    // The address cannot be chosen.
+    let listed =
+        world.cli_get(&third.cookie, &format!("organization/list-user-invitations?email={}", other.email)).await;
+    assert_eq!(listed.refused(), (400, "BAD_REQUEST"));
+    assert_eq!((status(&world, &id).await, status(&world, &theirs).await), ("pending".into(), "pending".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invitation_that_is_over_moves_no_account() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    let expired = world.invitation(&acme.id, &bo.email, Timestamp::now().as_second() - 1).await;
+    assert_eq!(accept(&world, &bo, &expired).await.refused(), (409, "INVITATION_EXPIRED"));
+    let canceled = invitation(&world, &acme, &bo.email).await;
+    let canceling = json!({"invitationId": canceled});
+    assert_eq!(world.cli(&acme.cookie, "organization/cancel-invitation", canceling).await.status, 200);
+    assert_eq!(accept(&world, &bo, &canceled).await.refused(), (409, "INVITATION_USED"));
+    let replaced = invite(&world, &acme, &bo.email, "owner").await;
+    invite(&world, &acme, &bo.email, "member").await;
+    assert_eq!(accept(&world, &bo, &replaced).await.refused(), (409, "INVITATION_USED"));
+    let own = invitation(&world, &other, &bo.email).await;
+    assert_eq!(accept(&world, &bo, &own).await.refused(), (409, "USER_IS_ALREADY_A_MEMBER_OF_THIS_ORGANIZATION"));
+    let unknown = uuid::Uuid::now_v7().to_string();
+    assert_eq!(accept(&world, &bo, &unknown).await.refused(), (404, "NOT_FOUND"));
+    assert_eq!(accept(&world, &bo, "none").await.refused(), (400, "BAD_REQUEST"));
+    // Only those that can be accepted are listed.
+    let listed = world.cli_get(&bo.cookie, "organization/list-user-invitations").await.body;
+    let listed: Vec<_> = listed.as_array().expect("a list").iter().map(|one| one["role"].clone()).collect();
+    assert_eq!(listed, ["member"]);
+    assert_eq!(organization(&world, &bo.cookie).await, other.id);
+    assert!(world.key_works(&bo.key).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declined_invitation_cannot_be_accepted() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    let id = invite(&world, &acme, &bo.email, "member").await;
+    for _ in 0..2 {
+        let declined = world.cli(&bo.cookie, "organization/reject-invitation", json!({"invitationId": id})).await;
+        assert_eq!((declined.status, &declined.body["member"]), (200, &Value::Null), "{declined:?}");
+        assert_eq!(
+            (&declined.body["invitation"]["id"], &declined.body["invitation"]["status"]),
+            (&json!(id), &json!("rejected"))
+        );
+    }
+    assert_eq!(accept(&world, &bo, &id).await.refused(), (409, "INVITATION_USED"));
+    let listed = world.cli_get(&acme.cookie, "organization/list-invitations").await.body;
+    assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&json!(id), &json!("rejected")));
+    // A later one can.
+    let later = invite(&world, &acme, &bo.email, "member").await;
+    assert_eq!(accept(&world, &bo, &later).await.status, 200);
+    let late = world.cli(&bo.cookie, "organization/reject-invitation", json!({"invitationId": later})).await;
+    assert_eq!(late.refused(), (409, "INVITATION_USED"));
+}
+
+/// Otherwise owners could find out who has an account.
+#[tokio::test(flavor = "multi_thread")]
+async fn inviting_reveals_no_account_of_another_organization() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let mut shapes = Vec::new();
+    for email in [&other.email, "new@example.com"] {
+        let fields = json!({"email": email, "role": "member"});
+        let answer = world.cli(&acme.cookie, "organization/invite-member", fields).await;
+        let mail = world.mail_to(email).await;
+        let lines = mail["text"].as_str().expect("a text").lines().count();
+        let names: Vec<String> = answer.body.as_object().expect("an object").keys().cloned().collect();
+        shapes.push((answer.status, names, mail["subject"].clone(), lines));
+    }
+    assert_eq!(shapes[0], shapes[1]);
+    let member = json!({"email": acme.email, "role": "member"});
+    let refused = world.cli(&acme.cookie, "organization/invite-member", member).await;
+    assert_eq!(refused.refused(), (409, "USER_IS_ALREADY_A_MEMBER_OF_THIS_ORGANIZATION"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_invitations_accepted_at_once_one_moves() {
+    let world = World::start().await;
+    let (one, two, home) = (world.tenant("one").await, world.tenant("two").await, world.tenant("home").await);
+    for round in 0..ROUNDS {
+        let bo = world.member(&home, &format!("bo{round}@example.com"), "member").await;
+        let ids = [invitation(&world, &one, &bo.email).await, invitation(&world, &two, &bo.email).await];
+        let answers = join_all(ids.iter().map(|id| accept(&world, &bo, id))).await;
+        let moved: Vec<usize> = (0..2).filter(|index| answers[*index].status == 200).collect();
+        // One after the other, the second call leaves the organization that the first has joined.
+        let last = moved.last().copied().unwrap_or_else(|| panic!("{answers:?}"));
+        if let [winner] = moved[..] {
+            assert_eq!(answers[1 - winner].refused(), (409, "ORGANIZATION_CHANGED"), "{answers:?}");
+            assert_eq!(status(&world, &ids[1 - winner]).await, "pending");
+        }
+        let at = organization(&world, &bo.cookie).await;
+        if moved.len() == 1 {
+            assert_eq!(at, [&one.id, &two.id][last].as_str());
+        }
+        for place in [&one.id, &two.id, &home.id] {
+            assert_eq!(joined(&world, place).await.contains(&bo.user), *place == at, "{place}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accepting_twice_at_once_moves_once() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for round in 0..ROUNDS {
+        let bo = world.member(&other, &format!("bo{round}@example.com"), "member").await;
+        let id = invitation(&world, &acme, &bo.email).await;
+        let answers = join_all((0..3).map(|_| accept(&world, &bo, &id))).await;
+        assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
+        let told = world.mails().await;
+        let told = told.iter().filter(|mail| {
+            mail["to"] == json!([bo.email]) && mail["subject"] == "Webhooks: You joined another organization"
+        });
+        assert_eq!(told.count(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_owners_who_move_at_once_leave_an_owner() {
+    let world = World::start().await;
+    let acme = world.tenant("acme").await;
+    for round in 0..ROUNDS {
+        let home = world.tenant(&format!("home{round}")).await;
+        let bo = world.member(&home, &format!("bo{round}@example.com"), "owner").await;
+        let ids = [invitation(&world, &acme, &home.email).await, invitation(&world, &acme, &bo.email).await];
+        let (one, two) = tokio::join!(accept(&world, &home, &ids[0]), accept(&world, &bo, &ids[1]));
+        let (stays, refused) = match (one.status, two.status) {
+            (200, 409) => (&bo, &two),
+            (409, 200) => (&home, &one),
+            _ => panic!("{one:?} {two:?}"),
+        };
+        assert_eq!(refused.refused(), (409, "LAST_MEMBER"));
+        assert_eq!(members(&world, &stays.cookie).await, [format!("*{}", stays.email)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_who_is_removed_meanwhile_moves_or_is_gone() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for round in 0..ROUNDS {
+        let bo = world.member(&other, &format!("bo{round}@example.com"), "member").await;
+        let id = invitation(&world, &acme, &bo.email).await;
+        let removal = json!({"memberIdOrEmail": bo.user});
+        let (moved, removed) =
+            tokio::join!(accept(&world, &bo, &id), world.cli(&other.cookie, "organization/remove-member", removal),);
+        match (moved.status, removed.status) {
+            (200, 404) => {
+                assert_eq!(organization(&world, &bo.cookie).await, acme.id);
+                assert_eq!(world.sign_in(&bo.email, PASSWORD).await.status, 200);
+            }
+            (401, 200) => {
+                world.is_shut_out(&bo).await;
+                assert_eq!(status(&world, &id).await, "pending");
+                assert!(!joined(&world, &acme.id).await.contains(&bo.user));
+            }
+            _ => panic!("{moved:?} {removed:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_concurrent_cancellation_or_rejection_excludes_the_move() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    for round in 0..2 * ROUNDS {
+        let bo = world.member(&other, &format!("bo{round}@example.com"), "member").await;
+        let id = invitation(&world, &acme, &bo.email).await;
+        let (by, route) = if round % 2 == 0 { (&acme, "cancel") } else { (&bo, "reject") };
+        let route = format!("organization/{route}-invitation");
+        let body = json!({"invitationId": id});
+        let (moved, ended) = tokio::join!(accept(&world, &bo, &id), world.cli(&by.cookie, &route, body));
+        let at = organization(&world, &bo.cookie).await;
+        match (moved.status, ended.status) {
+            (200, 409) => assert_eq!((at, status(&world, &id).await), (acme.id.clone(), "accepted".to_owned())),
+            (409, 200) => {
+                assert_eq!(moved.refused(), (409, "INVITATION_USED"));
+                assert_eq!(at, other.id);
+                assert_ne!(status(&world, &id).await, "accepted");
+            }
+            _ => panic!("{moved:?} {ended:?}"),
+        }
+    }
+}
+
+/// The organization to join ends with its last member, or the one to leave gets another member.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_account_moves_to_an_organization_that_ends() {
+    let world = World::start().await;
+    let (safe, other) = (world.tenant("safe").await, world.tenant("other").await);
+    for round in 0..ROUNDS {
+        let target = world.tenant(&format!("target{round}")).await;
+        let bo = world.member(&other, &format!("bo{round}@example.com"), "member").await;
+        let id = invitation(&world, &target, &bo.email).await;
+        // The last member deletes the account, or moves, too.
+        let away = invitation(&world, &safe, &target.email).await;
+        let ends = async {
+            if round % 2 == 0 {
+                world.cli(&target.cookie, "delete-user", json!({"password": PASSWORD})).await
+            } else {
+                accept_and_delete(&world, &target, &away).await
+            }
+        };
+        let (moved, ended) = tokio::join!(accept(&world, &bo, &id), ends);
+        let at = organization(&world, &bo.cookie).await;
+        match (moved.status, ended.status) {
+            (200, 409) => {
+                assert_eq!(ended.refused(), (409, "LAST_OWNER"));
+                assert_eq!(at, target.id);
+                assert!(members(&world, &bo.cookie).await.contains(&bo.email));
+            }
+            (404, 200) => assert_eq!(at, other.id),
+            _ => panic!("{moved:?} {ended:?}"),
+        }
+        assert_eq!(world.sign_in(&bo.email, PASSWORD).await.status, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demotion_meanwhile_leaves_an_owner() {
+    let world = World::start().await;
+    let acme = world.tenant("acme").await;
+    for round in 0..ROUNDS {
+        let home = world.tenant(&format!("home{round}")).await;
+        let bo = world.member(&home, &format!("bo{round}@example.com"), "owner").await;
+        let id = invitation(&world, &acme, &home.email).await;
+        let demotion = json!({"memberId": bo.user, "role": "member"});
+        let (moved, demoted) = tokio::join!(
+            accept(&world, &home, &id),
+            world.cli(&bo.cookie, "organization/update-member-role", demotion),
+        );
+        let owners = members(&world, &bo.cookie).await.iter().filter(|member| member.starts_with('*')).count();
+        match (moved.status, demoted.status) {
+            (200, 409) | (409, 200) => assert_eq!(owners, 1),
+            _ => panic!("{moved:?} {demoted:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_link_from_before_the_move_is_over() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    world.rpc("", "auth/requestPasswordReset", json!({"email": bo.email})).await.ok();
+    let link = tests::world::link(&world.mail_to(&bo.email).await);
+    let token = link.rsplit('=').next().expect("a token");
+    let id = invitation(&world, &acme, &bo.email).await;
+    assert_eq!(accept(&world, &bo, &id).await.status, 200);
+    let reset = json!({"token": token, "newPassword": "a new long password"});
+    assert_eq!(world.cli("", "reset-password", reset).await.refused(), (400, "INVALID_TOKEN"));
+    assert_eq!(world.sign_in(&bo.email, PASSWORD).await.status, 200);
+}
