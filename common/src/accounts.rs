@@ -6,6 +6,7 @@ pub mod attempts;
 pub mod cli_logins;
 pub mod deleted_organizations;
 pub mod email;
+pub mod email_change;
 pub mod invitations;
 pub mod inviting;
 pub mod key_owners;

@@ -119,7 +119,8 @@ impl Members {
             MemberIdOrEmail::Id(id) => user_key(*id),
             MemberIdOrEmail::Email(email) => {
                 let guard = self.get(email_key(email)).await?.ok_or(NOT_FOUND)?;
-                user_key(Record::new("email", &guard).parsed(USER_ID)?)
+                // A user may have given the address up.
+                user_key(Record::new("email", &guard).optional_parsed(USER_ID)?.ok_or(NOT_FOUND)?)
             }
         };
         let member = Member::from_item(&self.get(key).await?.ok_or(NOT_FOUND)?)?;

@@ -13,6 +13,7 @@ use icu_properties::{CodePointMapData, props::GeneralCategory};
 use zeroize::Zeroizing;
 
 use crate::{
+    accounts::token::Token,
     config::{ConfigError, Env},
     error::{Error, Result},
     issue::Problem,
@@ -45,6 +46,11 @@ impl Password {
             None => Ok(password),
             Some(problem) => Err(vec![problem]),
         }
+    }
+
+    /// A password that nothing but chance can guess, for an account that has to choose a new one.
+    pub(super) fn random() -> Self {
+        Self::of(Token::generate().reveal())
     }
 
     fn of(text: &str) -> Self {

@@ -132,7 +132,7 @@ impl PasswordResets {
     }
 
     /// Issues a token that resets the password of `user`. Earlier tokens stay valid until one is used.
-    async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
+    pub async fn issue(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         let reset = item([
             (TOKEN_HASH, text(token.hash().as_str())),

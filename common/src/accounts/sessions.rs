@@ -111,6 +111,11 @@ impl Session {
         self.user == user.id && self.epoch == user.session_epoch
     }
 
+    /// The hash under which it is stored.
+    pub(super) fn hash(&self) -> &SecretHash {
+        &self.hash
+    }
+
     pub(crate) fn to_item(&self) -> Item {
         let mut item = item([
             (TOKEN_HASH, text(self.hash.as_str())),
@@ -196,7 +201,12 @@ impl Sessions {
     /// Finds the session of `token`, unless it has expired by `now`. The caller checks with [`Session::is_of`] that it
     /// still belongs to its user.
     pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
-        let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a session").await?;
+        self.stored(&token.hash(), now).await
+    }
+
+    /// As [`Self::find`], for the session stored under `hash`.
+    pub(super) async fn stored(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<Session>> {
+        let found = get(&self.dynamodb, &self.tokens, token_key(hash), "reading a session").await?;
         found.as_ref().map_or(Ok(None), |item| Session::from_item(item, now))
     }
 
@@ -247,16 +257,20 @@ impl Sessions {
     /// # Errors
     /// `current` has ended in the meantime: [`Error::Unauthorized`]; or the write fails.
     pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
-        let keep = Update::of(&self.tokens, token_key(&current.hash))
-            .set(EPOCH, number(user.session_epoch + 1))
-            .only_if(is_session().and(EPOCH.equals(number(user.session_epoch)).or(EPOCH.is_absent())));
         Transaction::new("revoking sessions")
             .update(self.next_epoch(user))
             .or(Error::Unauthorized)
-            .update(keep)
+            .update(self.keep(user, current))
             .or(Error::Unauthorized)
             .commit(&self.dynamodb)
             .await
+    }
+
+    /// The write that keeps `current` when `user` moves to the next session epoch. It is refused if the session has ended.
+    pub(super) fn keep(&self, user: &User, current: &Session) -> Update {
+        Update::of(&self.tokens, token_key(&current.hash))
+            .set(EPOCH, number(user.session_epoch + 1))
+            .only_if(is_session().and(EPOCH.equals(number(user.session_epoch)).or(EPOCH.is_absent())))
     }
 
     /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in every
@@ -298,7 +312,7 @@ impl Sessions {
     }
 
     /// Moves `user`, who must exist, from their session epoch to the next, unless it has ended in the meantime.
-    fn next_epoch(&self, user: &User) -> Update {
+    pub(super) fn next_epoch(&self, user: &User) -> Update {
         let is_current = SESSION_EPOCH.equals(number(user.session_epoch)).or(SESSION_EPOCH.is_absent());
         Update::of(&self.users, pk(user_key(user.id)))
             .set(SESSION_EPOCH, number(user.session_epoch + 1))

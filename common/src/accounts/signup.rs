@@ -11,15 +11,10 @@ use crate::{
         password::{Hasher, Password, PasswordHash},
         sessions::{Device, Session},
         token::{TOKEN_HASH, Token},
-        users::{PK, Role, USER_ID, User, email_key, pk},
+        users::{EmailUndos, PK, Role, User, email_guard, email_key, is_free, is_kept, pk},
         verification::{verification_item, verification_mail},
     },
-    aws::{
-        batch::get_both,
-        clients::Aws,
-        dynamo::{item, text},
-        transaction::Transaction,
-    },
+    aws::{batch::get_both, clients::Aws, transaction::Transaction},
     base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
@@ -89,6 +84,7 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
     let (session_epoch, key_epoch) = (0, 0);
     let id = UserId::generate();
     let (email_verified, chose_email, pending_email) = (false, false, None);
+    let email_undos = EmailUndos::default();
     let user = User {
         id,
         name,
@@ -96,6 +92,7 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
         email_verified,
         chose_email,
         pending_email,
+        email_undos,
         organization,
         role,
         session_epoch,
@@ -153,8 +150,8 @@ impl Accounts {
         let guards = [(&self.organizations, pk(slug_key(slug))), (&self.users, pk(email_key(email)))];
         match get_both(&self.dynamodb, guards, "looking up slug and email").await? {
             [Some(_), _] => Err(Error::Conflict(Conflict::SlugTaken(slug.clone()))),
-            [None, Some(_)] => Err(Error::Conflict(Conflict::EmailTaken)),
-            [None, None] => Ok(()),
+            [None, Some(guard)] if is_kept(&guard, Timestamp::now()) => Err(Error::Conflict(Conflict::EmailTaken)),
+            [None, _] => Ok(()),
         }
     }
 
@@ -190,11 +187,10 @@ impl NewUser {
 
     /// Adds the writes of the user, their email guard, session, verification token and known client.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
-        let email_guard = item([(PK, text(email_key(&self.user.email))), (USER_ID, text(self.user.id))]);
         let session = self.session.to_item();
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);
         let writes = writes
-            .put_new(users, PK, email_guard)
+            .put_if(users, email_guard(&self.user.email, self.user.id), is_free(now))
             .or(Error::Conflict(Conflict::EmailTaken))
             .put_new(users, PK, self.user.to_item(&self.password, now))
             .put_new(tokens, TOKEN_HASH, session)

@@ -6,12 +6,12 @@ pub use api::account::Role;
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
-    accounts::{email::Email, password::PasswordHash},
+    accounts::{email::Email, password::PasswordHash, token::SecretHash},
     aws::{
         batch::batch_get,
         clients::Aws,
         dynamo::{Item, Record, attributes, boolean, get, item, number, text},
-        expression::Update,
+        expression::{Condition, Update},
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -38,6 +38,8 @@ pub struct User {
     pub chose_email: bool,
     /// The address that replaces `email` once it is verified.
     pub pending_email: Option<Email>,
+    /// The hashes of the tokens that undo recent changes of the address, oldest first.
+    pub email_undos: EmailUndos,
     pub organization: TenantId,
     /// Their role in that organization.
     pub role: Role,
@@ -61,7 +63,9 @@ pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
 
 attributes! { pub(crate)
     PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
-    CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email",
+    CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email", EMAIL_UNDOS = "email_undos",
+    // In the guard of an address that a user has given up, and can get back until then.
+    RESERVED_FOR = "reserved_for", RESERVED_UNTIL = "reserved_until",
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
     // The time of the last move to another organization.
     JOINED_AT = "joined_at",
@@ -78,6 +82,21 @@ pub(crate) fn user_key(id: UserId) -> String {
 /// The table key of the guard that makes an email unique.
 pub(crate) fn email_key(email: &Email) -> String {
     format!("email#{email}")
+}
+
+/// The guard by which the user `id` has an address.
+pub(crate) fn email_guard(email: &Email, id: UserId) -> Item {
+    item([(PK, text(email_key(email))), (USER_ID, text(id))])
+}
+
+/// The condition that an address has no guard, or one that has expired by `now`.
+pub(crate) fn is_free(now: Timestamp) -> Condition {
+    PK.is_absent().or(RESERVED_UNTIL.is_at_most(number(now.as_second())))
+}
+
+/// Whether the guard of an address keeps it from other users at `now`.
+pub(crate) fn is_kept(guard: &Item, now: Timestamp) -> bool {
+    Record::new("email", guard).optional_number(RESERVED_UNTIL).is_none_or(|until| until > now.as_second())
 }
 
 pub(crate) fn pk(key: String) -> Item {
@@ -148,11 +167,52 @@ impl User {
             email_verified: record.boolean(EMAIL_VERIFIED)?,
             chose_email: record.optional_boolean(CHOSE_EMAIL).unwrap_or_default(),
             pending_email: record.optional_text(PENDING_EMAIL).map(Email::stored),
+            email_undos: EmailUndos::stored(record.optional_text(EMAIL_UNDOS).unwrap_or_default()),
             organization: record.parsed(ORGANIZATION_ID)?,
             role: record.parsed(ROLE)?,
             session_epoch: record.optional_number(SESSION_EPOCH).unwrap_or(0),
             key_epoch: record.optional_number(KEY_EPOCH).unwrap_or(0),
         })
+    }
+}
+
+/// The changes of an address that can be undone: for each, the hash of its token and the Unix time until which the token
+/// works. They are a text of the user's item, so that an update can require that they are unchanged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmailUndos(Vec<(String, i64)>);
+
+impl EmailUndos {
+    fn stored(text: &str) -> Self {
+        let parsed = text.split(' ').filter_map(|undo| {
+            let (hash, until) = undo.split_once('@')?;
+            Some((hash.to_owned(), until.parse().ok()?))
+        });
+        Self(parsed.collect())
+    }
+
+    /// The stored form.
+    pub(crate) fn text(&self) -> AttributeValue {
+        let undos = self.0.iter().map(|(hash, until)| format!("{hash}@{until}"));
+        text(undos.collect::<Vec<_>>().join(" "))
+    }
+
+    /// These changes with another one, without those that are over by `now`.
+    pub(crate) fn with(&self, hash: &SecretHash, until: i64, now: Timestamp) -> Self {
+        let recent = self.0.iter().filter(|(_, until)| *until > now.as_second()).cloned();
+        Self(recent.chain([(hash.as_str().to_owned(), until)]).collect())
+    }
+
+    /// The changes before that of `hash`, which remain when that one is undone: it takes all later ones back, too. `None`
+    /// if it was undone already.
+    pub(crate) fn before(&self, hash: &SecretHash) -> Option<Self> {
+        let index = self.0.iter().position(|(undo, _)| undo == hash.as_str())?;
+        Some(Self(self.0.iter().take(index).cloned().collect()))
+    }
+
+    /// The condition that a stored user still has these.
+    pub(crate) fn are_unchanged(&self) -> Condition {
+        let are_equal = EMAIL_UNDOS.equals(self.text());
+        if self.0.is_empty() { EMAIL_UNDOS.is_absent().or(are_equal) } else { are_equal }
     }
 }
 
@@ -217,6 +277,16 @@ impl Users {
         let Some(item) = self.read(format!("user#{}", id.unwrap_or_default())).await? else { return Ok(None) };
         let password = PasswordHash::stored(Record::new("user", &item).text(PASSWORD_HASH)?);
         Ok(Some((User::from_item(&item)?, password)))
+    }
+
+    /// Changes the name of the user `id`.
+    ///
+    /// # Errors
+    /// The user was deleted: [`Error::Unauthorized`]; or the write fails.
+    pub async fn rename(&self, id: UserId, name: &Name) -> Result<()> {
+        let update = Update::of(&self.table, pk(user_key(id))).set(NAME, text(name.as_str())).only_if(PK.exists());
+        let is_renamed = update.send(&self.dynamodb, "renaming a user").await?;
+        if is_renamed { Ok(()) } else { Err(Error::Unauthorized) }
     }
 
     /// Replaces the password hash `old` with `new`, unless it was changed in the meantime.

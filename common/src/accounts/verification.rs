@@ -9,7 +9,8 @@ use crate::{
         organizations::Organizations,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
         users::{
-            CHOSE_EMAIL, CREATED_AT, EMAIL, EMAIL_VERIFIED, PENDING_EMAIL, PK, USER_ID, User, email_key, pk, user_key,
+            CHOSE_EMAIL, CREATED_AT, EMAIL, EMAIL_VERIFIED, PENDING_EMAIL, USER_ID, User, email_guard, email_key,
+            is_free, is_kept, pk, user_key,
         },
     },
     aws::{
@@ -92,7 +93,7 @@ impl Verifications {
 
     async fn is_taken(&self, email: &Email) -> Result<bool> {
         let guard = get(&self.dynamodb, &self.users, pk(email_key(email)), "looking up an email").await?;
-        Ok(guard.is_some())
+        Ok(guard.is_some_and(|guard| is_kept(&guard, Timestamp::now())))
     }
 
     /// Issues a token that verifies the email of `user`. Earlier tokens for the same address stay valid.
@@ -162,10 +163,9 @@ impl Verifications {
         if *new == user.email {
             writes = writes.update(mark);
         } else {
-            let guard = item([(PK, text(email_key(new))), (USER_ID, text(user.id))]);
             writes = writes
                 .update(mark.set(EMAIL, text(new)).only_if(EMAIL_VERIFIED.equals(boolean(false))))
-                .put_new(&self.users, PK, guard)
+                .put_if(&self.users, email_guard(new, user.id), is_free(now))
                 .delete(&self.users, pk(email_key(&user.email)));
             writes = organizations.with_notifications_moved(writes, &user, new).await?;
         }
@@ -199,18 +199,18 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
 
 /// The email to the owner of an account whose address another person wants to use. It contains no text from that
 /// person.
-fn taken_mail(base: &BaseUrl) -> Mail {
+pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
     Mail::new(
         "You already have an account",
         &[
             Part::text(
-                "This address was entered for a new account, but you already have an account with it. Nothing has changed.",
+                "This address was entered for another account, but you already have an account with it. Nothing has changed.",
             ),
             Part::Button("Sign in", format!("{base}/signin")),
             Part::Text(format!("If you forgot the password, reset it at {base}/reset-password")),
         ],
         &[Part::text(
-            "You get this email because this address was entered at a sign-up. If you did not enter it, ignore this email.",
+            "You get this email because this address was entered for an account. If you did not enter it, ignore this email.",
         )],
     )
 }

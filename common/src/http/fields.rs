@@ -210,6 +210,30 @@ impl Fields {
         })
     }
 
+    /// Reads a required object with `read`.
+    ///
+    /// # Errors
+    /// It is missing, not an object, or `read` rejects a field of it.
+    pub fn object<T>(
+        &mut self,
+        name: &'static str,
+        read: impl Fn(&mut Self) -> Result<T, Rejected>,
+    ) -> Result<T, Rejected> {
+        self.note_object(name, &read);
+        let members = match self.values.remove(name) {
+            None => return Err(self.wrong_type(name, "Required")),
+            Some(Json::Members(members)) => members,
+            Some(_) => return Err(self.wrong_type(name, "Must be an object")),
+        };
+        Self::read(members.into_iter().collect(), read).map_err(|error| {
+            if let Error::Invalid(issues) = error {
+                let within = |issue: Issue| Issue { path: [vec![name.to_owned()], issue.path].concat(), ..issue };
+                self.issues.extend(issues.into_iter().map(within));
+            }
+            Rejected
+        })
+    }
+
     /// Reads an array of 1 to 100 objects, each with `read`.
     ///
     /// # Errors

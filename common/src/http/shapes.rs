@@ -104,6 +104,10 @@ impl FieldDescriptions {
         }
     }
 
+    pub(super) fn note_object(&mut self, name: &'static str, fields: &Self) {
+        self.push(name, true, Schema::try_from(fields.schema(false)).unwrap_or_default());
+    }
+
     pub(super) fn note_objects(&mut self, name: &'static str, element: &Self, most: usize) {
         let element = element.schema(false);
         let schema = json_schema!({ "type": "array", "minItems": 1, "maxItems": most, "items": element });

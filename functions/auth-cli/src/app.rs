@@ -2,8 +2,8 @@
 
 use common::{
     accounts::{
-        alerts::Alerts, api_keys::ApiKeys, attempts::Attempts, mail::Mailer, password::Hasher,
-        password_reset::PasswordResets, sessions::Sessions, sign_in::SignIns, users::Users,
+        alerts::Alerts, api_keys::ApiKeys, attempts::Attempts, email_change::EmailChanges, mail::Mailer,
+        password::Hasher, password_reset::PasswordResets, sessions::Sessions, sign_in::SignIns, users::Users,
         verification::Verifications,
     },
     aws::clients::Aws,
@@ -14,6 +14,7 @@ use common::{
 pub(crate) struct App {
     pub(crate) alerts: Alerts,
     pub(crate) attempts: Attempts,
+    pub(crate) email_changes: EmailChanges,
     pub(crate) hasher: Hasher,
     pub(crate) keys: ApiKeys,
     pub(crate) mailer: Mailer,
@@ -30,6 +31,7 @@ impl App {
         Ok(Self {
             alerts: Alerts::from_env(env, aws)?,
             attempts: Attempts::from_env(env, aws)?,
+            email_changes: EmailChanges::from_env(env, aws)?,
             sign_ins: SignIns::from_env(env, aws, hasher.clone())?,
             hasher,
             keys: ApiKeys::from_env(env, aws)?,

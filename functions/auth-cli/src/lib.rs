@@ -14,6 +14,7 @@ mod done;
 mod email;
 mod password;
 mod session;
+mod user;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -30,6 +31,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::revoke(),
         session::revoke_others(),
         session::revoke_all(),
+        user::update(),
+        user::change_email(),
         api_key::create(),
         api_key::list(),
         api_key::delete(),

@@ -23,6 +23,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         organization::list(),
         organization::full(),
         organization::set_active(),
+        organization::update(),
         invitation::invite(),
         invitation::list(),
         invitation::cancel(),

@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::{
     app::App,
     invitation,
-    rights::{NOT_FOUND, Named},
+    rights::{NOT_FOUND, Named, check_manages},
 };
 
 pub(crate) fn list() -> Route<App> {
@@ -51,6 +51,33 @@ pub(crate) fn set_active() -> Route<App> {
              refused with a 400, since every session has an active organization.",
         )
         .faults(&[Fault::NotAMember])
+}
+
+pub(crate) fn update() -> Route<App> {
+    Route::post("/api/auth/organization/update", KeyOrSession, NewName::read, rename)
+        .summary("Changes the name of the organization. Owners only.")
+        .description(
+            "The slug cannot be changed: requests with `slug`, `logo` or `metadata` in `data` are refused with a 400.",
+        )
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
+}
+
+struct NewName {
+    organization: Option<TenantId>,
+    name: Name,
+}
+
+impl NewName {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let name = fields.about("The changes.").object("data", |data| {
+            data.refuse(&["slug", "logo", "metadata"])?;
+            data.about("The new name of the organization.").text("name", Name::parse)
+        });
+        let organization = fields
+            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .optional_text("organizationId", TenantId::parse);
+        Ok(Self { organization: organization?, name: name? })
+    }
 }
 
 struct Full {
@@ -93,6 +120,12 @@ async fn own(app: Arc<App>, call: Call<Caller>, (): ()) -> Result<[account::Orga
 async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<account::Organization> {
     let organization = app.organizations.get(&call.caller.organization).await?;
     if named.is(&organization) { Ok(organization.into()) } else { Err(Error::Forbidden(Refusal::NotAMember)) }
+}
+
+async fn rename(app: Arc<App>, call: Call<Caller>, input: NewName) -> Result<account::Organization> {
+    let owner = &call.caller.user;
+    check_manages(owner, input.organization.as_ref())?;
+    Ok(app.organizations.rename(&owner.organization, &input.name).await?.into())
 }
 
 async fn whole(app: Arc<App>, call: Call<Caller>, input: Full) -> Result<FullView> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
+        email::Email,
         members::MemberIdOrEmail,
         password::{Guess, Password},
         sessions::{IdOrToken, Session},
@@ -15,6 +16,8 @@ use common::{
         cookies::{cleared_cookie, session_cookie},
         page::{Field, Form, Page, visible},
     },
+    issue::Problem,
+    name::Name,
     paging::{Order, Paging},
     timestamp::Timestamp,
 };
@@ -29,8 +32,10 @@ use crate::{
 const HERE: &str = "/console/account";
 
 /// The fields of all forms of the page.
-const FIELDS: [(&str, &str); 6] = [
-    ("action", "The submitted form: `verify`, `password`, `end`, `end-others`, `leave` or `delete`."),
+const FIELDS: [(&str, &str); 8] = [
+    ("action", "The submitted form: `verify`, `name`, `email`, `password`, `end`, `end-others`, `leave` or `delete`."),
+    ("name", "`name`: the new name."),
+    ("newEmail", "`email`: the new address."),
     ("currentPassword", "`password`: the current password."),
     ("newPassword", "`password`: the new password."),
     ("session", "`end`: the id of the session to end."),
@@ -39,9 +44,11 @@ const FIELDS: [(&str, &str); 6] = [
 ];
 
 /// The forms that show their own errors. The only member has no form to leave.
-const FORMS: [&str; 3] = ["leave", "password", "delete"];
+const FORMS: [&str; 5] = ["leave", "name", "email", "password", "delete"];
 
-const DONE: [(&str, &str); 5] = [
+const DONE: [(&str, &str); 7] = [
+    ("named", "Name changed."),
+    ("asked", "Email sent to the new address. Open its link to use that address."),
     ("mailed", "Confirmation email sent. Its link works for 24 hours."),
     ("confirmed", "Your email address is already confirmed."),
     ("password", "Password changed. All other sessions have ended."),
@@ -57,10 +64,16 @@ pub(crate) fn show() -> Route<App> {
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .summary(
-            "Handles the forms of the account page, which resend the verification email, change the password, end \
-             sessions, leave the organization or delete the account as the API does.",
+            "Handles the forms of the account page, which resend the verification email, change the name, the address or \
+             the password, end sessions, leave the organization or delete the account as the API does.",
         )
-        .faults(&[Fault::InvalidPassword, Fault::NotFound, Fault::Conflict(Reason::LastOwner), Fault::TooMany])
+        .faults(&[
+            Fault::InvalidPassword,
+            Fault::EmailNotVerified,
+            Fault::NotFound,
+            Fault::Conflict(Reason::LastOwner),
+            Fault::TooMany,
+        ])
         .redirects()
 }
 
@@ -71,6 +84,8 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         "verify" => verify(&app, &call, HERE).await,
+        "name" => rename(&app, &call, &form).await,
+        "email" => change_email(&app, &call, &form).await,
         "password" => change_password(&app, &call, &form).await,
         "end" => end_session(&app, &call, &form).await,
         "end-others" => end_others(&app, &call).await,
@@ -93,6 +108,23 @@ pub(crate) async fn verify(app: &App, call: &Call<SignedIn>, here: &str) -> Resu
     }
     app.send_confirmation(user, &call.base).await?;
     Ok(go_on(here, "mailed"))
+}
+
+async fn rename(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let name = form.read(|fields| fields.text("name", Name::parse))?;
+    app.users.rename(call.caller.user.id, &name).await?;
+    Ok(go_on(HERE, "named"))
+}
+
+async fn change_email(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let SignedIn { user, session } = &call.caller;
+    let other = |text: &str| match Email::parse(text)? {
+        email if email == user.email => Err(vec![Problem::format("Is your address already")]),
+        email => Ok(email),
+    };
+    let email = form.read(|fields| fields.text("newEmail", other))?;
+    app.email_changes.request(user, session, &email, &call.base, Timestamp::now()).await?;
+    Ok(go_on(HERE, "asked"))
 }
 
 async fn change_password(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
@@ -162,6 +194,12 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
         (sent.news(&DONE, FORMS.get(usize::from(is_alone)..).unwrap_or_default()))
         (invited(&received))
         (profile(user))
+        h2 { "Change your name" }
+        (name_form(user, &sent))
+        @if user.email_verified {
+            h2 { "Change your email address" }
+            (email_form(user, &sent))
+        }
         h2 { "Sessions" }
         (listed(&sessions, session))
         h2 { "Change your password" }
@@ -244,6 +282,42 @@ fn end_form(session: &Session, agent: &str) -> Markup {
             input type="hidden" name="session" value=(session.id);
             button .secondary aria-label=(about) { "End session" }
         }
+    }
+}
+
+fn name_form(user: &User, sent: &Sent) -> Markup {
+    let name = if sent.error("name").is_some() { sent.typed("name", "name") } else { user.name.as_str() };
+    let form = Form {
+        id: "name",
+        button: "Change name",
+        is_secondary: true,
+        hidden: &[("action", "name")],
+        fields: &[Field::text("name", "Your name", "name", name)],
+        error: sent.error("name"),
+        ..Form::default()
+    };
+    html! { (form) }
+}
+
+fn email_form(user: &User, sent: &Sent) -> Markup {
+    let form = Form {
+        id: "email",
+        button: "Send confirmation email",
+        is_secondary: true,
+        hidden: &[("action", "email")],
+        fields: &[Field::email("newEmail", "New email", "email", sent.typed("email", "newEmail"))],
+        error: sent.error("email"),
+        ..Form::default()
+    };
+    html! {
+        @if let Some(pending) = &user.pending_email {
+            p { "We sent a link to " strong { (pending) } ". Open it within 24 hours to use that address." }
+        }
+        p {
+            "A link in an email to the new address makes the change, while you stay signed in here. All other sessions end, \
+             and an email to the old address can undo the change for 24 hours. Your API keys keep working."
+        }
+        (form)
     }
 }
 

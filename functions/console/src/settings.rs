@@ -12,9 +12,10 @@ use common::{
     error::Result,
     http::{
         Call, DID, Fault, Reply, Route, Typed, VerifiedPerson,
-        page::{Field, Form, Page},
+        page::{Field, Form, Page, visible},
     },
     issue::Problem,
+    name::Name,
     presentation::console::Console,
 };
 use maud::{Markup, html};
@@ -26,17 +27,19 @@ use crate::{
 
 const HERE: &str = "/console/settings";
 
-/// The fields of the form.
-const FIELDS: [(&str, &str); 3] = [
-    ("action", "The submitted form: `save`."),
+/// The fields of all forms of the page.
+const FIELDS: [(&str, &str); 4] = [
+    ("action", "The submitted form: `save` (the default) or `rename`."),
+    ("name", "`rename`: the new name of the organization."),
     ("debugNotificationEmail", "The address that receives the emails about failing endpoints and failed jobs."),
     ("jobFailureMails", "Whether emails about failed jobs are sent: `on` or `off`."),
 ];
 
-/// The action of the only form.
+/// The actions of the forms.
 const SAVE: &str = "save";
+const RENAME: &str = "rename";
 
-const DONE: [(&str, &str); 1] = [("saved", "Settings saved.")];
+const DONE: [(&str, &str); 2] = [("saved", "Settings saved."), ("renamed", "Name changed.")];
 
 /// The choices for emails about failed jobs.
 const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
@@ -49,7 +52,10 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
-        .summary("Handles the form of the settings page, which changes the settings as the API does. Owners only.")
+        .summary(
+            "Handles the forms of the settings page, which change the settings and the name of the organization as the API \
+             does. Owners only.",
+        )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
         .redirects()
 }
@@ -59,8 +65,12 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 }
 
 async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
-    match save(&app, &call.caller, &form, &call.base).await {
-        Ok(()) => Ok(go_on(HERE, "saved")),
+    let done = match form.get("action") {
+        RENAME => rename(&app, &call.caller, &form).await.map(|()| "renamed"),
+        _ => save(&app, &call.caller, &form, &call.base).await.map(|()| "saved"),
+    };
+    match done {
+        Ok(did) => Ok(go_on(HERE, did)),
         Err(error) => Ok(page(&app, &call.caller, Sent::refused(form, error)?).await?.into()),
     }
 }
@@ -76,6 +86,12 @@ async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()
     app.settings.change(&user.organization, change, base).await.map(drop)
 }
 
+async fn rename(app: &App, user: &User, form: &Typed) -> Result<()> {
+    user.check_manages()?;
+    let name = form.read(|fields| fields.text("name", Name::parse))?;
+    app.organizations.rename(&user.organization, &name).await.map(drop)
+}
+
 fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
     match choice {
         "on" => Ok(false),
@@ -87,8 +103,12 @@ fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let organization = app.organizations.get(&user.organization).await?;
     let content = html! {
-        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE] } else { &[] }))
-        @if user.role == Role::Owner { (form(&organization, &sent)) } @else { (shown(&organization)) }
+        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RENAME] } else { &[] }))
+        @if user.role == Role::Owner {
+            (form(&organization, &sent))
+            h2 { "Change the name" }
+            (rename_form(&organization, &sent))
+        } @else { (shown(&organization)) }
     };
     let frame = Console { organization: organization.name, here: HERE };
     Ok(Page::new("Settings", content).within(frame).refused(sent.refused))
@@ -120,9 +140,29 @@ fn form(organization: &Organization, sent: &Sent) -> Markup {
     html! { (save) }
 }
 
+fn rename_form(organization: &Organization, sent: &Sent) -> Markup {
+    let current = organization.name.as_str();
+    let name = if sent.error(RENAME).is_some() { sent.typed(RENAME, "name") } else { current };
+    let rename = Form {
+        id: RENAME,
+        button: "Change name",
+        is_secondary: true,
+        hidden: &[("action", RENAME)],
+        fields: &[Field::text("name", "Organization name", "organization", name)],
+        error: sent.error(RENAME),
+        ..Form::default()
+    };
+    html! {
+        p { "Members see the name, and emails to invited people contain it. The slug " strong { (organization.slug) } " stays." }
+        (rename)
+    }
+}
+
 fn shown(organization: &Organization) -> Markup {
     html! {
         dl {
+            dt { "Organization" } dd { (visible(organization.name.as_str())) }
+            dt { "Slug" } dd { (organization.slug) }
             dt { "Email for notifications" } dd { (organization.debug_notification_email) }
             dt { "Emails about failed jobs" }
             dd { @if organization.disable_job_failure_notifications { "Off" } @else { "On" } }

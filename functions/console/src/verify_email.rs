@@ -1,9 +1,10 @@
-//! The page that the link in a verification email opens, with the button that confirms the address.
+//! The page that the link in an email opens, with the button that confirms an address: that of a sign-up, a new one of an
+//! account, or the old one, which undoes a change.
 
 use std::sync::Arc;
 
 use common::{
-    accounts::{token::Token, verification::Link},
+    accounts::{email_change::Purpose, token::Token, verification::Link},
     error::{Error, Result},
     http::{
         Call, Fault, Public, Reply, Route, Typed,
@@ -24,8 +25,8 @@ const LINK: [(&str, &str); 2] = [
 /// The link in the email. Mail programs and scanners open links automatically, so it only shows a button.
 pub(crate) fn show() -> Route<App> {
     Route::get("/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask).summary(
-        "Shows a button to verify the email address; the verification email links to this page. Opening the page \
-         changes nothing.",
+        "Shows a button to verify the email address, to change it, or to undo a change; emails link to this page. Opening \
+         the page changes nothing.",
     )
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn show_old() -> Route<App> {
 /// The form of that button.
 pub(crate) fn submit(path: &'static str) -> Route<App> {
     Route::post(path, Public, |_, fields| Ok(fields.typed(&LINK)), confirm)
-        .summary("Handles the button of the verification page, which verifies the email address. A link works once.")
+        .summary("Handles the button of the verification page, which verifies or changes the email address, or undoes a change. A link works once.")
         .redirects()
 }
 
@@ -54,7 +55,7 @@ async fn ask(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Page> {
     let user = match app.verifications.link(&token, Timestamp::now()).await? {
         Link::Valid(user) => user,
         Link::Used => return Ok(used_link()),
-        Link::Invalid => return Ok(bad_link()),
+        Link::Invalid => return ask_about_change(&app, &token).await,
     };
     let callback = callback(&call, &link);
     let form = Form {
@@ -88,7 +89,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
     let user = match app.verifications.verify(&token, &app.organizations, Timestamp::now()).await {
         Ok(Link::Valid(user)) => user,
         Ok(Link::Used) => return Ok(used_link().into()),
-        Ok(Link::Invalid) => return Ok(bad_link().into()),
+        Ok(Link::Invalid) => return change(&app, &call, &token).await,
         Err(Error::Conflict(_)) => return Ok(taken().into()),
         Err(error) => return Err(error),
     };
@@ -103,6 +104,66 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
         Some(url) => Reply::Redirect { to: url.into(), cookies: Vec::new() },
         None => Page::new("Your email address is confirmed", done).done().into(),
     })
+}
+
+/// The page for a link that changes the address of an account, or undoes a change.
+async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
+    let Some(link) = app.email_changes.link(token, Timestamp::now()).await? else { return Ok(bad_link()) };
+    let hidden = [("token", token.reveal())];
+    let form = |button| Form { button, hidden: &hidden, ..Form::default() };
+    Ok(match link.purpose {
+        Purpose::Change => {
+            let content = html! {
+                p {
+                    "If you want to use " strong { (link.email) } " for your account, confirm it. All sessions end, except \
+                     the one that asked for the change. If you did not ask for it, close this page and nothing will happen."
+                }
+                (form("Confirm email address"))
+            };
+            Page::new("Confirm your new email address", content)
+        }
+        Purpose::Undo => {
+            let content = html! {
+                p {
+                    "Your account gets the address " strong { (link.email) } " back. All sessions and API keys end, later \
+                     changes of the address are undone, too, and you choose a new password."
+                }
+                (form("Undo the change"))
+            };
+            Page::new("Undo the change of your email address?", content)
+        }
+    })
+}
+
+/// Handles the button of such a page.
+async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
+    let now = Timestamp::now();
+    let Some(link) = app.email_changes.link(token, now).await? else { return Ok(bad_link().into()) };
+    let done = match link.purpose {
+        Purpose::Change => app.email_changes.change(token, &app.organizations, &call.device(), &call.base, now).await.map(|link| {
+            link.map(|link| {
+                let content = html! {
+                    p { "Sign in with " strong { (link.email) } " from now on. The old address got an email that can undo the change for 24 hours." }
+                    p { a .button href="/console" { "Open the console" } }
+                };
+                Page::new("Your email address is changed", content).done().into()
+            })
+        }),
+        Purpose::Undo => match app.email_changes.undo(token, (&app.organizations, &app.hasher), now).await {
+            Ok(Some(user)) => {
+                let reset = app.resets.issue(&user, now).await?;
+                let to = format!("/reset-password?token={}", reset.reveal());
+                Ok(Some(Reply::Redirect { to, cookies: Vec::new() }))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        },
+    };
+    match done {
+        Ok(reply) => Ok(reply.unwrap_or_else(|| bad_link().into())),
+        Err(Error::Conflict(_)) => Ok(taken().into()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The page for a link that has done its work, after a reload or a second click.
@@ -125,7 +186,8 @@ fn taken() -> Page {
 fn bad_link() -> Page {
     let content = html! {
         p {
-            "It may be incomplete, older than 24 hours, or sent to an address that you have replaced since."
+            "It may be incomplete, used, older than 24 hours, or sent to an address that you have replaced since. A link to a \
+             new address works only while you stay signed in where you asked for it."
         }
         p { a href="/console/welcome" { "Sign in and request a new link" } }
     };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use common::{
     accounts::{
         email::Email,
-        mail::unhurried,
         users::{Role, User},
     },
     error::Result,
@@ -85,14 +84,7 @@ async fn replace(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply
     if user.email_verified || !user.chose_email {
         return Ok(go_on(HERE, "confirmed"));
     }
-    app.attempts.count_replaced_email(user.id, &email, now).await?;
-    let send = async {
-        match app.verifications.replace_email(user, &email).await? {
-            Some(user) => app.verifications.send_again(&user, &app.mailer, &call.base, now).await,
-            None => Ok(()),
-        }
-    };
-    unhurried(send).await?;
+    app.email_changes.request(user, &call.caller.session, &email, &call.base, now).await?;
     Ok(go_on(HERE, "replaced"))
 }
 

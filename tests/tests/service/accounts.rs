@@ -3,6 +3,7 @@
 mod addresses_and_names;
 mod alerts;
 mod deletion;
+mod email_change;
 mod password_change;
 mod password_reset;
 mod purge;

@@ -206,6 +206,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("auth-cli", "POST", "/api/auth/revoke-session", r#"{"token": "01890f3e-7b5a-7cc0-8000-000000000000"}"#),
     ("auth-cli", "POST", "/api/auth/revoke-other-sessions", "{}"),
     ("auth-cli", "POST", "/api/auth/revoke-sessions", "{}"),
+    ("auth-cli", "POST", "/api/auth/update-user", r#"{"name": "Jo"}"#),
+    ("auth-cli", "POST", "/api/auth/change-email", r#"{"newEmail": "someone@example.com"}"#),
     ("auth-organization", "GET", "/api/auth/organization/list", ""),
     (
         "auth-organization",
@@ -285,6 +287,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("console-webhooks", "POST", "/console/deliveries/{id}", "action=resend"),
     ("auth-organization", "GET", "/api/auth/organization/get-full-organization", ""),
     ("auth-organization", "GET", "/api/auth/organization/get-active-member", ""),
+    ("auth-organization", "POST", "/api/auth/organization/update", r#"{"data": {"name": "Doe"}}"#),
     ("auth-organization", "GET", "/api/auth/organization/get-active-member-role", ""),
     ("auth-organization", "POST", "/api/auth/organization/set-active", r#"{"organizationSlug": "acme"}"#),
     (

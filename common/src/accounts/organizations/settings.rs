@@ -9,7 +9,7 @@ use crate::{
     accounts::{
         email::Email,
         mail::{Mail, Part},
-        users::{Role, User, pk},
+        users::{NAME, Role, User, pk},
     },
     aws::{
         dynamo::{boolean, text},
@@ -19,6 +19,7 @@ use crate::{
     base_url::BaseUrl,
     error::{Error, Result},
     id::TenantId,
+    name::Name,
 };
 
 /// A change of settings. A setting that is `None` stays as it is.
@@ -77,6 +78,16 @@ impl Organizations {
         let doing = "changing the settings of an organization";
         let before = update.send_for(&self.dynamodb, ReturnValue::AllOld, doing).await?;
         Organization::from_item(&before.ok_or(Error::Unauthorized)?)
+    }
+
+    /// Changes the name of a user's own organization, and returns the changed organization.
+    ///
+    /// # Errors
+    /// As [`Self::change_settings`].
+    pub async fn rename(&self, id: &TenantId, name: &Name) -> Result<Organization> {
+        let update = Update::of(&self.table, pk(organization_key(id))).set(NAME, text(name.as_str())).only_if(exists());
+        let after = update.send_for(&self.dynamodb, ReturnValue::AllNew, "renaming an organization").await?;
+        Organization::from_item(&after.ok_or(Error::Unauthorized)?)
     }
 
     /// If the notifications of the organization of `user`, an owner, go to the user's address, which `new` replaces,

@@ -83,6 +83,16 @@ impl Fields {
         }
     }
 
+    /// Records a required object, whose fields `read` reads.
+    #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
+    pub(super) fn note_object<T>(&mut self, _name: &'static str, _read: impl Fn(&mut Self) -> Result<T, Rejected>) {
+        #[cfg(feature = "openapi")]
+        if let Some(description) = &mut self.description {
+            let fields = Self::describe(&mut description.generator, _read);
+            description.note_object(_name, &fields);
+        }
+    }
+
     /// Records a required array of objects, whose fields `read` reads.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     pub(super) fn note_objects<T>(&mut self, _name: &'static str, _read: impl Fn(&mut Self) -> Result<T, Rejected>) {

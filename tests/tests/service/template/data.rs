@@ -19,7 +19,8 @@ fn tables_are_protected_from_deletion_and_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // These items expire: deliveries, invitations, tokens, and markers of deleted endpoints. All others are kept until they are
+        // These items expire: deliveries, invitations, tokens, markers of deleted endpoints, and addresses that users have
+        // given up. All others are kept until they are
         // deleted.
         let expiring = resources(&template, "AWS::DynamoDB::Table").filter_map(|(name, table)| {
             let expiry = &table["Properties"]["TimeToLiveSpecification"];
@@ -29,6 +30,7 @@ fn tables_are_protected_from_deletion_and_encrypted() {
             ("DeliveriesTable", "expires_at"),
             ("InvitationsTable", "delete_at"),
             ("TokensTable", "expires_at"),
+            ("UsersTable", "reserved_until"),
             ("WebhookEndpointsTable", "delete_at"),
         ];
         assert_eq!(expiring.collect::<Vec<_>>(), expected);

@@ -1,0 +1,352 @@
+//! Changes the verified address of an account: a link to the new address makes the change, and a link to the old address
+//! undoes it for a day.
+//!
+//! An intruder with a session could otherwise take the account away. So the old address stays reserved for its user until
+//! the undo link expires, an undo also takes back all later changes, and it ends sessions, keys and the password, which
+//! the intruder could have reset meanwhile.
+
+use aws_sdk_dynamodb::Client;
+
+use crate::{
+    accounts::{
+        attempts::Attempts,
+        email::Email,
+        mail::{Mail, Mailer, Part, unhurried},
+        organizations::Organizations,
+        password::{Hasher, Password},
+        sessions::{Device, Session, Sessions},
+        token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
+        users::{
+            CREATED_AT, EMAIL, EMAIL_UNDOS, EMAIL_VERIFIED, KEY_EPOCH, PASSWORD_HASH, PENDING_EMAIL, PK, RESERVED_FOR,
+            RESERVED_UNTIL, SESSION_EPOCH, USER_ID, User, Users, email_guard, email_key, is_free, is_kept, pk,
+            user_key,
+        },
+        verification::{Verifications, taken_mail},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{Attribute, Item, Record, boolean, get, item, number, put, text},
+        expression::{Condition, Update},
+        transaction::Transaction,
+    },
+    base_url::BaseUrl,
+    config::{ConfigError, Env},
+    error::{Conflict, Error, Result},
+    id::UserId,
+    timestamp::Timestamp,
+};
+
+/// Both links work for 24 hours.
+const HOLDS_SECONDS: i64 = 24 * 60 * 60;
+/// The kinds of the tokens among those in the table.
+const CHANGE: &str = "email_change";
+const UNDO: &str = "email_undo";
+/// The attribute of a change with the hash of the session that asked for it.
+const SESSION: Attribute = Attribute("session");
+/// The number of tries of a change while other calls change the user.
+const ATTEMPTS: usize = 5;
+
+/// The stores and the mailer for changes of addresses.
+#[derive(Clone)]
+pub struct EmailChanges {
+    attempts: Attempts,
+    mailer: Mailer,
+    sessions: Sessions,
+    users: Users,
+    verifications: Verifications,
+    dynamodb: Client,
+    tokens_table: String,
+    users_table: String,
+}
+
+/// The purpose of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Changes the address.
+    Change,
+    /// Takes a change back.
+    Undo,
+}
+
+/// A link that works.
+#[derive(Debug)]
+pub struct Link {
+    pub purpose: Purpose,
+    pub user: User,
+    /// The address that the user gets.
+    pub email: Email,
+    hash: SecretHash,
+    /// The session that asked for the change.
+    session: Option<Session>,
+}
+
+impl EmailChanges {
+    /// The stores over the tables that `env` names, and the mailer.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            attempts: Attempts::from_env(env, aws)?,
+            mailer: Mailer::from_env(env, aws)?,
+            sessions: Sessions::from_env(env, aws)?,
+            users: Users::from_env(env, aws)?,
+            verifications: Verifications::from_env(env, aws)?,
+            dynamodb: aws.dynamodb(),
+            tokens_table: env.required("TOKENS_TABLE")?,
+            users_table: env.required("USERS_TABLE")?,
+        })
+    }
+
+    /// Sends a link to `email` that makes it the address of `user`, who is signed in with `session`. An unverified address
+    /// that the user chose is [replaced](Verifications::replace_email). Otherwise, the link
+    /// works as long as that session, so ending an intruder's session ends their requests, too. Links of earlier requests
+    /// stop working. Neither the outcome nor the duration reveals whether the address has an account:
+    /// its owner is told instead.
+    ///
+    /// # Errors
+    /// The inviter chose the address, and it is not verified; too many requests: [`Error::TooMany`]; the address or the
+    /// account changed in the meantime: [`Error::Unauthorized`]; or a call fails.
+    pub async fn request(
+        &self,
+        user: &User,
+        session: &Session,
+        email: &Email,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<()> {
+        if !user.chose_email {
+            user.check_verified()?;
+        }
+        self.attempts.count_replaced_email(user.id, email, now).await?;
+        let send = async {
+            if !user.email_verified {
+                return match self.verifications.replace_email(user, email).await? {
+                    Some(user) => self.verifications.send_again(&user, &self.mailer, base, now).await,
+                    None => Ok(()),
+                };
+            }
+            let token = Token::generate();
+            let update = Update::of(&self.users_table, pk(user_key(user.id)))
+                .set(PENDING_EMAIL, text(email))
+                .only_if(EMAIL.equals(text(&user.email)).and(EMAIL_VERIFIED.equals(boolean(true))));
+            if !update.send(&self.dynamodb, "requesting a change of an email").await? {
+                return Err(Error::Unauthorized);
+            }
+            let guard = get(&self.dynamodb, &self.users_table, pk(email_key(email)), "looking up an email").await?;
+            let mail = if guard.is_some_and(|guard| is_kept_from(&guard, user.id, now)) {
+                taken_mail(base)
+            } else {
+                let mut change = token_item(CHANGE, &token, user.id, email, now);
+                change.extend([SESSION.with(text(session.hash().as_str()))]);
+                put(&self.dynamodb, &self.tokens_table, change, "storing a change of an email").await?;
+                change_mail(base, &token)
+            };
+            self.mailer.send(email, mail, user.id).await;
+            Ok(())
+        };
+        unhurried(send).await
+    }
+
+    /// The link with this token. `None` if it is malformed, unknown, used or expired, or if a later request or an undo has
+    /// made it void.
+    pub async fn link(&self, token: &Token, now: Timestamp) -> Result<Option<Link>> {
+        let hash = token.hash();
+        let found = get(&self.dynamodb, &self.tokens_table, token_key(&hash), "reading a change of an email").await?;
+        let Some(found) = found else { return Ok(None) };
+        let record = Record::new("change of an email", &found);
+        let purpose = match record.text(KIND)? {
+            CHANGE => Purpose::Change,
+            UNDO => Purpose::Undo,
+            _ => return Ok(None),
+        };
+        if record.number(EXPIRES_AT)? <= now.as_second() {
+            return Ok(None);
+        }
+        let Some(user) = self.users.find(record.parsed(USER_ID)?).await? else { return Ok(None) };
+        let email = Email::stored(record.text(EMAIL)?);
+        let session = match record.optional_text(SESSION) {
+            Some(hash) => self.sessions.stored(&SecretHash::stored(hash), now).await?,
+            None => None,
+        };
+        let session = session.filter(|session| session.is_of(&user));
+        let works = match purpose {
+            Purpose::Change => user.email_verified && user.pending_email.as_ref() == Some(&email) && session.is_some(),
+            Purpose::Undo => user.email_undos.before(&hash).is_some(),
+        };
+        Ok(works.then_some(Link { purpose, user, email, hash, session }))
+    }
+
+    /// Gives the user of a change their new address, and tells the old one, with a link that undoes the change. All sessions
+    /// end, except the one that asked for it. Returns `None` if the link does not work any more.
+    ///
+    /// # Errors
+    /// Another account has the address by now: [`Conflict::EmailTaken`]; or a call fails.
+    pub async fn change(
+        &self,
+        token: &Token,
+        organizations: &Organizations,
+        device: &Device,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<Option<Link>> {
+        let undo = Token::generate();
+        for _ in 0..ATTEMPTS {
+            let Some(link) = self.link(token, now).await?.filter(|link| link.purpose == Purpose::Change) else {
+                return Ok(None);
+            };
+            let Link { user, email, hash, session, .. } = &link;
+            let until = now.as_second() + HOLDS_SECONDS;
+            let mark = self
+                .sessions
+                .next_epoch(user)
+                .set(EMAIL, text(email))
+                .set(EMAIL_UNDOS, user.email_undos.with(&undo.hash(), until, now).text())
+                .remove([PENDING_EMAIL])
+                .only_if(EMAIL.equals(text(&user.email)).and(EMAIL_VERIFIED.equals(boolean(true))))
+                .only_if(PENDING_EMAIL.equals(text(email)))
+                .only_if(user.email_undos.are_unchanged());
+            let reserved = item([
+                (PK, text(email_key(&user.email))),
+                (RESERVED_FOR, text(user.id)),
+                (RESERVED_UNTIL, number(until)),
+            ]);
+            let mut writes = Transaction::new("changing an email")
+                .delete_if(&self.tokens_table, token_key(hash), is_current(CHANGE, now))
+                .update(mark)
+                .put_if(&self.users_table, email_guard(email, user.id), is_free_for(user.id, now))
+                .put_if(&self.users_table, reserved, USER_ID.equals(text(user.id)))
+                .put_new(&self.tokens_table, TOKEN_HASH, token_item(UNDO, &undo, user.id, &user.email, now));
+            if let Some(session) = session {
+                writes = writes.update(self.sessions.keep(user, session));
+            }
+            let writes = organizations.with_notifications_moved(writes, user, email).await?;
+            if writes.try_commit(&self.dynamodb).await? {
+                self.mailer.send(&user.email, changed_mail(base, &undo, device, now), user.id).await;
+                return Ok(Some(link));
+            }
+            self.check_free(email, user.id, now).await?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Gives the user of an undo their old address back. Their sessions, keys and links end, and so does the password. The
+    /// caller lets them choose a new one. Returns the user afterwards, or `None` if the link does not work any more.
+    ///
+    /// # Errors
+    /// Another account has the address by now: [`Conflict::EmailTaken`]; or a call fails.
+    pub async fn undo(
+        &self,
+        token: &Token,
+        (organizations, hasher): (&Organizations, &Hasher),
+        now: Timestamp,
+    ) -> Result<Option<User>> {
+        for _ in 0..ATTEMPTS {
+            let Some(link) = self.link(token, now).await?.filter(|link| link.purpose == Purpose::Undo) else {
+                return Ok(None);
+            };
+            let Link { user, email, hash, .. } = link;
+            let Some(earlier) = user.email_undos.before(&hash) else { return Ok(None) };
+            let password = hasher.hash(Password::random()).await?;
+            let mark = Update::of(&self.users_table, pk(user_key(user.id)))
+                .set(EMAIL, text(&email))
+                .set(EMAIL_VERIFIED, boolean(true))
+                .set(EMAIL_UNDOS, earlier.text())
+                .set(PASSWORD_HASH, text(password.as_str()))
+                .set(KEY_EPOCH, number(user.key_epoch + 1))
+                .add(SESSION_EPOCH, number(1))
+                .remove([PENDING_EMAIL])
+                .only_if(EMAIL.equals(text(&user.email)))
+                .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()))
+                .only_if(user.email_undos.are_unchanged());
+            let mut writes = Transaction::new("undoing the change of an email")
+                .delete_if(&self.tokens_table, token_key(&hash), is_current(UNDO, now))
+                .update(mark);
+            // The user may have changed it back, too.
+            if email != user.email {
+                writes = writes
+                    .put_if(&self.users_table, email_guard(&email, user.id), is_free_for(user.id, now))
+                    .delete_if(&self.users_table, pk(email_key(&user.email)), USER_ID.equals(text(user.id)));
+            }
+            let writes = organizations.with_notifications_moved(writes, &user, &email).await?;
+            if writes.try_commit(&self.dynamodb).await? {
+                return self.users.find(user.id).await;
+            }
+            self.check_free(&email, user.id, now).await?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Checks that no other user has the address.
+    async fn check_free(&self, email: &Email, user: UserId, now: Timestamp) -> Result<()> {
+        let guard = get(&self.dynamodb, &self.users_table, pk(email_key(email)), "looking up an email").await?;
+        if guard.is_some_and(|guard| is_kept_from(&guard, user, now)) {
+            return Err(Error::Conflict(Conflict::EmailTaken));
+        }
+        Ok(())
+    }
+}
+
+fn token_item(kind: &str, token: &Token, user: UserId, email: &Email, now: Timestamp) -> Item {
+    item([
+        (TOKEN_HASH, text(token.hash().as_str())),
+        (KIND, text(kind)),
+        (USER_ID, text(user)),
+        (EMAIL, text(email)),
+        (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
+        (CREATED_AT, text(now)),
+    ])
+}
+
+fn is_current(kind: &str, now: Timestamp) -> Condition {
+    KIND.equals(text(kind)).and(EXPIRES_AT.is_above(number(now.as_second())))
+}
+
+/// The condition that an address is free, or reserved for `user`.
+fn is_free_for(user: UserId, now: Timestamp) -> Condition {
+    is_free(now).or(RESERVED_FOR.equals(text(user)))
+}
+
+/// Whether the guard of an address keeps it from `user`.
+fn is_kept_from(guard: &Item, user: UserId, now: Timestamp) -> bool {
+    let (record, user) = (Record::new("email", guard), user.to_string());
+    let holder = record.optional_text(USER_ID).or(record.optional_text(RESERVED_FOR));
+    is_kept(guard, now) && holder != Some(&user)
+}
+
+/// The email with the link that changes an address. It contains no name: the address may be a stranger's.
+fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
+    Mail::new(
+        "Confirm your new email address",
+        &[
+            Part::text("Confirm this address to use it for your account."),
+            Part::Button("Confirm email address", format!("{base}/verify-email?token={}", token.reveal())),
+            Part::text(
+                "The link works once and expires in 24 hours. Until then, you sign in with your current address.",
+            ),
+        ],
+        &[Part::text(
+            "You get this email because this address was entered for an account. If you did not enter it, ignore this \
+             email: without the confirmation, nothing changes.",
+        )],
+    )
+}
+
+/// The email to the old address, with the link that undoes the change. The new address may be an intruder's, and is not
+/// needed to decide.
+fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -> Mail {
+    let agent = device.agent.as_deref().unwrap_or("unknown").to_owned();
+    Mail::new(
+        "The email address of your account was changed",
+        &[
+            Part::text(
+                "Your account now has another email address, and all other sessions have ended. If you changed it, ignore \
+                 this email.",
+            ),
+            Part::Facts(vec![("Time", now.readable()), ("IP address", device.address.to_string()), ("Client", agent)]),
+            Part::text(
+                "If you did not change it, undo the change within 24 hours. This also ends all sessions and API keys, and \
+                 lets you choose a new password.",
+            ),
+            Part::Button("Undo the change", format!("{base}/verify-email?token={}", undo.reveal())),
+        ],
+        &[Part::text("You get this email because this was the address of your account.")],
+    )
+}

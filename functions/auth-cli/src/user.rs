@@ -1,0 +1,71 @@
+//! The name and the address of the signed-in user.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::email::Email,
+    error::{Error, Result},
+    http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn},
+    issue::{Issue, Problem},
+    name::Name,
+    timestamp::Timestamp,
+};
+
+use crate::{app::App, done::Status};
+
+pub(crate) fn update() -> Route<App> {
+    Route::post("/api/auth/update-user", Session, NewName::read, rename)
+        .summary("Changes the caller's name.")
+        .description("Requests with `image` or `email` are refused with a 400.")
+}
+
+pub(crate) fn change_email() -> Route<App> {
+    Route::post("/api/auth/change-email", Session, NewEmail::read, change)
+        .summary(
+            "Sends a link to a new email address, which then replaces the caller's. The response does not reveal whether \
+             the address has an account.",
+        )
+        .description(
+            "The link works once, for 24 hours, and as long as the session of this call. Opening it ends all other \
+             sessions, and sends an email with a link to the old address, which undoes the change within 24 hours, and \
+             ends all sessions and keys. Until then, no other account can have the old address. If the caller's address \
+             is not verified yet, the new one replaces it as on the welcome page. `callbackURL` has no effect.",
+        )
+        .faults(&[Fault::EmailNotVerified, Fault::TooMany])
+}
+
+struct NewName {
+    name: Name,
+}
+
+impl NewName {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        fields.refuse(&["image", "email"])?;
+        Ok(Self { name: fields.about("The new name.").text("name", Name::parse)? })
+    }
+}
+
+struct NewEmail {
+    email: Email,
+}
+
+impl NewEmail {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let email = fields.about("The new address, which has to be confirmed.").text("newEmail", Email::parse)?;
+        Ok(Self { email })
+    }
+}
+
+async fn rename(app: Arc<App>, call: Call<SignedIn>, input: NewName) -> Result<Status> {
+    app.users.rename(call.caller.user.id, &input.name).await?;
+    Ok(Status::DONE)
+}
+
+async fn change(app: Arc<App>, call: Call<SignedIn>, input: NewEmail) -> Result<Status> {
+    let (SignedIn { user, session }, email, now) = (&call.caller, input.email, Timestamp::now());
+    if email == user.email {
+        let Problem { code, message } = Problem::format("Is your address already");
+        return Err(Error::Invalid(vec![Issue { code, path: vec!["newEmail".to_owned()], message }]));
+    }
+    app.email_changes.request(user, session, &email, &call.base, now).await.map(|()| Status::DONE)
+}
