@@ -8,7 +8,9 @@ use crate::{
     accounts::{
         email::Email,
         organizations::part,
-        users::{CREATED_AT, JOINED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key},
+        users::{
+            CREATED_AT, EMAIL, JOINED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key,
+        },
     },
     aws::{
         batch::batch_get,
@@ -203,11 +205,15 @@ impl Members {
         }
     }
 
-    /// Adds the deletion of the account of `user`. It is refused if the user's role has changed or the user was
+    /// Adds the deletion of the account of `user`. It is refused if the user's role or address has changed or the user was
     /// deleted.
     fn delete(&self, writes: Transaction, user: &User) -> Transaction {
         writes
-            .delete_if(&self.users, pk(user_key(user.id)), is_still(user, user.role))
+            .delete_if(
+                &self.users,
+                pk(user_key(user.id)),
+                is_still(user, user.role).and(EMAIL.equals(text(&user.email))),
+            )
             .delete(&self.users, pk(email_key(&user.email)))
     }
 

@@ -322,6 +322,24 @@ async fn a_change_and_an_undo_at_once_leave_one_address() {
     }
 }
 
+/// Otherwise an address would stay taken forever.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_that_is_removed_meanwhile_keeps_no_address() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    for round in 0..ROUNDS {
+        let bo = world.member(&owner, &format!("bo{round}@example.com"), "member").await;
+        let link = requested(&world, &bo, &format!("new{round}@example.com")).await;
+        let removal = json!({"memberIdOrEmail": bo.user});
+        let (_, removed) =
+            tokio::join!(world.confirm(&link), world.cli(&owner.cookie, "organization/remove-member", removal),);
+        assert_eq!(removed.status, 200, "{removed:?}");
+        let left = world.items("users").await;
+        let of = |item: &&tests::world::tables::Item| item.get("user_id").is_some_and(|id| id.as_s() == Ok(&bo.user));
+        assert_eq!(left.iter().filter(of).count(), 0, "{left:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pressing_twice_at_once_changes_once() {
     let world = World::start().await;
