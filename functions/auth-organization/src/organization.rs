@@ -55,6 +55,7 @@ pub(crate) fn set_active() -> Route<App> {
 
 pub(crate) fn update() -> Route<App> {
     Route::post("/api/auth/organization/update", KeyOrSession, NewName::read, rename)
+        .scope(Scope::SettingsWrite)
         .summary("Changes the name of the organization. Owners only.")
         .description(
             "The slug cannot be changed: requests with `slug`, `logo` or `metadata` in `data` are refused with a 400.",
@@ -123,7 +124,7 @@ async fn activate(app: Arc<App>, call: Call<Caller>, named: Named) -> Result<acc
 }
 
 async fn rename(app: Arc<App>, call: Call<Caller>, input: NewName) -> Result<account::Organization> {
-    let owner = &call.caller.user;
+    let owner = call.caller.user()?;
     check_manages(owner, input.organization.as_ref())?;
     Ok(app.organizations.rename(&owner.organization, &input.name).await?.into())
 }

@@ -96,7 +96,7 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     // An intruder has the new address, a session, a key and the password.
     world.rpc("", "auth/requestPasswordReset", json!({"email": NEW})).await.ok();
     let stolen = link(&world.mail_to(NEW).await);
-    // Nobody else gets the old address meanwhile.
+    // No other account gets the old address meanwhile.
     assert_eq!(founds(&world, "thief", &jo.email).await.error(), (409, "CONFLICT", "email_taken"));
     let thief = world.tenant("other").await;
     request(&world, &thief, &jo.email).await;

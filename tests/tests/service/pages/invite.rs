@@ -246,7 +246,7 @@ async fn the_page_asks_twice_before_an_organization_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_tells_the_only_owner_of_others_the_way_out() {
+async fn the_page_shows_the_only_owner_of_others_a_way_out() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     world.member(&other, "bo@example.com", "member").await;
