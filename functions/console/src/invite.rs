@@ -348,7 +348,7 @@ async fn confirm(app: &App, user: &User, form: &Typed, error: Option<Error>) -> 
     let (from, endpoints, keys) = tokio::try_join!(
         app.organizations.get(&user.organization),
         app.endpoints.list(&user.organization),
-        app.keys.managed(user),
+        app.keys.managed(&user.organization, None),
     )?;
     let (id, names) = (pending.invitation.id, (visible(from.name.as_str()), visible(to.name.as_str())));
     let (text, button) = (id.to_string(), format!("Delete {} and join {}", names.0, names.1));

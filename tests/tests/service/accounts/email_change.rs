@@ -65,7 +65,8 @@ async fn a_link_to_the_new_address_changes_it() {
     let other = world.signed_in(&jo.email, PASSWORD).await;
     let address = json!({"debug_notification_email": jo.email});
     world.rpc(&jo.key, "tenant/settings", address).await.ok();
-    let link = requested(&world, &jo, " New@Example.com ").await;
+    assert_eq!(request(&world, &jo, " New@Example.com ").await.status, 200);
+    let link = link(&world.mail_to(NEW).await);
     // Opening the link changes nothing.
     let page = world.open(&link).await;
     assert!(page.page().contains("<strong>new@example.com</strong>"), "{}", page.page());
