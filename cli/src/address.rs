@@ -65,7 +65,8 @@ fn typed(text: &str, scheme: impl Fn(&Url) -> &'static str) -> Result<Url, Strin
         return url(&format!("http://localhost:{local}")).map_err(|_other| format!("{port} is not a port"));
     }
     if after_colon.is_some() || text.starts_with('/') {
-        return Err("must be a port, as in 3000/hook, a host with a port, or a URL".to_owned());
+        return Err("must be a port with an optional path (3000/hook), a host with a port (localhost:3000), or a URL"
+            .to_owned());
     }
     let typed = url(&format!("http://{text}"))?;
     url(&format!("{}://{text}", scheme(&typed)))

@@ -477,7 +477,7 @@ pub(crate) struct Trigger {
 
 #[derive(Args)]
 pub(crate) struct Listen {
-    /// Local program: a port, as in 3000/hook, or a URL
+    /// Local program: a port with an optional path, such as 3000/hook, or a URL
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Url,
     /// Skip the check of the local program's certificate

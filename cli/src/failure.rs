@@ -44,7 +44,7 @@ pub(crate) struct Refusal {
     pub(crate) status: u16,
     /// The code of the error, if any.
     pub(crate) code: Option<String>,
-    /// The reason of a conflict, if any.
+    /// The reason for a conflict, if any.
     pub(crate) reason: Option<Reason>,
     /// The value of `Retry-After`, if any.
     pub(crate) retry_after: Option<Duration>,
@@ -137,7 +137,7 @@ impl Failure {
         self.hint.as_deref()
     }
 
-    /// The reason of a conflict.
+    /// The reason for a conflict.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match &self.cause {
             Cause::Refused(refusal) => refusal.reason,

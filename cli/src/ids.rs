@@ -132,7 +132,7 @@ fn with_list(failure: Failure) -> Failure {
     }
 }
 
-/// The endpoint of an option.
+/// Resolves an endpoint that the command may name.
 pub(crate) async fn optional_endpoint(api: &Api, typed: Option<&str>) -> Result<Option<EndpointId>, Failure> {
     match typed {
         Some(typed) => endpoint(api, typed).await.map(Some),

@@ -105,7 +105,7 @@ impl<'a> Table<'a> {
         self.laid_line(&titles, false)
     }
 
-    /// The line of a row.
+    /// Lays a row out as a line.
     pub(crate) fn line(&self, row: &[String]) -> String {
         self.laid_line(row, true)
     }

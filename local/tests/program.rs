@@ -68,7 +68,7 @@ fn json_prints_all_addresses_as_one_line() {
 /// A log in a file on a full disk.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_log_that_cannot_be_written_fails_no_request() {
+fn a_log_that_cannot_be_written_does_not_fail_requests() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
     let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
     command.args(["--memory", "--json"]).args(FREE_PORTS).env("RUST_LOG", "info").stdout(Stdio::piped()).stderr(full);

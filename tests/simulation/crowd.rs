@@ -448,17 +448,17 @@ fn callbacks_to_hanging_origins_do_not_delay_others() {
 }
 
 #[test]
-fn one_tenant_with_many_hanging_callbacks_delays_no_others() {
+fn many_hanging_callbacks_of_a_tenant_do_not_delay_others() {
     assert_eq!(violation(&MANY_CALLBACKS), None);
 }
 
 #[test]
-fn one_tenant_with_many_hanging_endpoints_delays_no_others() {
+fn many_hanging_endpoints_of_a_tenant_do_not_delay_others() {
     assert_eq!(violation(&MANY_ENDPOINTS), None);
 }
 
 #[test]
-fn a_receiver_that_is_mostly_just_in_time_delays_no_others() {
+fn a_receiver_that_is_mostly_just_in_time_does_not_delay_others() {
     assert_eq!(violation(&JUST_IN_TIME), None);
 }
 
@@ -471,6 +471,6 @@ fn large_crowds_do_not_delay_others() {
 }
 
 #[test]
-fn many_hanging_endpoints_delay_no_receiver_that_slows() {
+fn many_hanging_endpoints_do_not_delay_a_slowing_receiver() {
     assert_eq!(violation(&Crowd { bad: 50, endpoints: 10, events: 100, ..SMALL }), None);
 }

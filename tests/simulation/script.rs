@@ -224,7 +224,7 @@ const MEDIUM: &[u64] = &[5, 60, 1000];
 pub(crate) const WHOLE: &[u64] = &[5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 72_000];
 
 impl Script {
-    /// The script of a seed.
+    /// Generates the script for a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5EED);
         let rng = &mut rng;

@@ -1,4 +1,4 @@
-//! Changes of the service and the endpoint, each printed as one line.
+//! Changes to the service and the endpoint, each printed as one line.
 
 use std::{mem, time::Duration};
 
@@ -16,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// The pause while the endpoint is inactive.
 const WHILE_INACTIVE: Duration = Duration::from_secs(3);
 /// The longest `Retry-After` or pause that is respected.
-const LONGEST_WISH: Duration = Duration::from_secs(60);
+const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 /// The last printed state.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(super) struct News {
     rotated: Option<Option<Timestamp>>,
 }
 
-/// The consequences of a response.
+/// The effects of a response on the listener.
 pub(super) struct Heard {
     /// The lines to print.
     pub(super) lines: Vec<String>,
@@ -56,7 +56,7 @@ impl News {
                 }
                 lines.extend(self.rotation(answer.previous_secret_expires_at));
                 let pause = Duration::from_millis(answer.poll_after_ms.into());
-                Next::Taken(answer.deliveries, pause.min(LONGEST_WISH))
+                Next::Taken(answer.deliveries, pause.min(LONGEST_REQUESTED_WAIT))
             }
             Err(error) if error.reason() == Some(Reason::EndpointInactive) => {
                 self.answered(&mut lines);
@@ -97,7 +97,7 @@ impl News {
 /// The pause after a failed call: it doubles with each consecutive failure, up to a bound.
 pub(super) fn pause(failures: u32, error: &Failure) -> Duration {
     let longest = PAUSE.saturating_mul(2_u32.saturating_pow(failures.min(8))).min(LONGEST_PAUSE);
-    jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_WISH))
+    jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_REQUESTED_WAIT))
 }
 
 /// A random pause between half and all of this, so that clients do not call in step.

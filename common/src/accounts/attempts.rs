@@ -81,9 +81,9 @@ const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 36
 /// Invitations to one address, from any user and to any organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
-/// Changes of the notification address by one organization. Each sends two emails.
+/// Changes to the notification address by one organization. Each sends two emails.
 const NOTIFIER: Limit = Limit { what: "notifier", attempts: 10, window_seconds: 3600 };
-/// Changes of the notification address to one address, by any organization. The limit is higher than that of
+/// Changes to the notification address to one address, by any organization. The limit is higher than that of
 /// invitations, because the organizations of one company may share a mailbox.
 const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600 };
 
@@ -162,7 +162,7 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts a change of the notification address of `organization` to `address`. A change over the limit of the
+    /// Counts a change to the notification address of `organization` to `address`. A change over the limit of the
     /// organization does not count against the address. The previous address is not counted: otherwise an organization
     /// could not move away from an address that is over its limit.
     ///

@@ -99,7 +99,7 @@ impl PasswordResets {
     /// token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
     /// email.
     ///
-    /// A concurrent change of the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
+    /// A concurrent change to the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
     ///
     /// # Errors Another reset preceded it, or the token has expired: [`Error::InvalidToken`]; or the write fails.
     pub async fn reset(

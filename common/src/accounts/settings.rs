@@ -35,7 +35,7 @@ impl Settings {
     }
 
     /// Changes the settings of the organization `id`, and returns the changed organization. The emails link to `base`. The
-    /// caller has checked that an owner asks for the change. A change of the address sends email, so the owner must be
+    /// caller has checked that an owner asks for the change. A change to the address sends email, so the owner must be
     /// verified: otherwise anyone could make the service send email to any address.
     ///
     /// # Errors

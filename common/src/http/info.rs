@@ -3,8 +3,8 @@
 use api::{account::Scope, error::Reason};
 use lambda_http::http::Method;
 
-/// A value that determines which other fields are required: the value, a name for the input that has it, and the
-/// fields.
+/// One case of a field that determines which other fields are required: its value, a name for that variant of the
+/// input, and the required fields.
 pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
 /// The header of an API key.

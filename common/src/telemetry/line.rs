@@ -298,7 +298,7 @@ pub const LINES: &[Line] = &[
         "endpoint.health_unnoted",
         WARN,
         &["tenant", "endpoint", "error"],
-        "The result of an attempt could not be recorded on its endpoint. A later attempt records its own.",
+        "The result of an attempt could not be recorded on its endpoint. The next attempt will record its result.",
     ),
     line(
         "endpoints.unread",

@@ -150,8 +150,8 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
             @if shown.url.is_none() {
                 input type="hidden" name="kind" value="pull";
                 p {
-                    "A pull endpoint has no URL. Your program receives its deliveries from the API, such as fanfare listen \
-                     on a laptop."
+                    "A pull endpoint has no URL. Your program, such as fanfare listen on a laptop, fetches its deliveries \
+                     from the API."
                 }
             }
             (shown.fields("new", error.as_ref()))

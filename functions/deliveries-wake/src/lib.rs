@@ -60,7 +60,7 @@ struct App {
     failures: FailedJobs,
 }
 
-/// The event of a schedule.
+/// A scheduled invocation.
 #[derive(Debug, Deserialize)]
 pub struct Tick {
     /// The sweeper to run. Without a number, all sweepers run concurrently.

@@ -94,7 +94,7 @@ impl Operation {
             (prose(text(self.operation, "description")))
             dl {
                 dt { "Request" } dd .mono { (self.method) " " (self.path) }
-                dt { "Called with" } dd { (self.callers()) }
+                dt { "Authentication" } dd { (self.callers()) }
             }
             h2 { "Fields" }
             @if input.is_empty() { p { "The call has no fields." } } @else { (table(&input, true)) }

@@ -26,7 +26,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     Function::new(Wire::Envelope, env, &aws, settings, [route()])
 }
 
-/// A change of the address sends email, so callers must be verified: otherwise anyone could make the service send email
+/// A change to the address sends email, so callers must be verified: otherwise anyone could make the service send email
 /// to any address.
 fn route() -> Route<Settings> {
     Route::post(ChangeSettings::PATH, Verified, Input::read, handle)

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn few_successes_over_a_long_time_make_no_receiver_good() {
+    fn few_successes_over_a_long_time_do_not_make_a_receiver_good() {
         let mut seen = Seen::default();
         seen.cut(at(0), at(0));
         for second in [100, 200, 300, 400] {

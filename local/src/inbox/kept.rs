@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The number of paths that may have settings.
 const MAX_PATHS: usize = 100;
 
-/// The response of a path.
+/// How the inbox responds on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// With 204.

@@ -243,7 +243,7 @@ mod tests {
 
     /// A disk with space for 20 pages, and later for more.
     #[test]
-    fn a_full_disk_loses_no_accepted_message() {
+    fn a_full_disk_does_not_lose_accepted_messages() {
         let path = std::env::temp_dir().join(format!("{}.sqlite", uuid::Uuid::new_v4()));
         let (mut connection, _) = open(&path).expect("a file");
         connection.pragma_update(None, "max_page_count", 20).expect("a limit");

@@ -165,7 +165,7 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         }
         Reason::PullEndpoint => "A pull endpoint has no `url`. Omit the field, or create a push endpoint.",
         Reason::HeadersNeeded => {
-            "The endpoint has headers, which are secrets that the new `url` would receive. Send `headers` in the same \
+            "A new `url` would send the endpoint's secret headers to another receiver. Send `headers` in the same \
              call: the current headers, different ones or `null`."
         }
         Reason::RecoveryLimit => "The organization has 100 unfinished recoveries. Wait until one of them finishes.",

@@ -1,4 +1,4 @@
-//! A human-readable reason of a failed attempt. Programs read the reason itself: see [`Failure::reason`].
+//! A human-readable reason for a failed attempt. Programs read the reason itself: see [`Failure::reason`].
 //!
 //! [`Failure::reason`]: super::Failure::reason
 

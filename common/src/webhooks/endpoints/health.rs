@@ -99,7 +99,7 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
     }
 }
 
-/// The time and the reason of the service's decision to make the endpoint inactive, if it did.
+/// The time of, and the reason for, the service's decision to make the endpoint inactive, if it did.
 pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
     let at = record.optional_number(DISABLED_AT).map(Timestamp::from_millisecond);
     at.map(|at| Ok((at, record.parsed(DISABLED_REASON)?))).transpose()

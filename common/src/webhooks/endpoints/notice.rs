@@ -42,7 +42,7 @@ pub struct Notice {
     pub description: Option<Description>,
     /// The time since which the endpoint has been failing, if it still is.
     pub failing_since: Option<Timestamp>,
-    /// The time and the reason of the service's decision to make the endpoint inactive, if it did.
+    /// The time of, and the reason for, the service's decision to make the endpoint inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// The start of the failure of which the tenant was notified, until they are notified of the recovery.
     pub told_since: Option<Timestamp>,

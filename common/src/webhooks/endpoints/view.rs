@@ -55,7 +55,7 @@ pub struct EndpointView {
     pub failing_since: Option<Timestamp>,
     /// The latest failed attempt, to the minute.
     pub last_error: Option<LastError>,
-    /// The time and the reason of the service's decision to make it inactive, if it did.
+    /// The time of, and the reason for, the service's decision to make it inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// The number of its shards in the delivery log.
     pub log_shards: u8,

@@ -3,7 +3,7 @@
 //! Every pending delivery has a row in the minute of its next attempt, written before its state. A sweep passes over
 //! each minute twice. At the minute itself, it wakes the deliveries whose wait exceeds the longest delay of SQS.
 //! Fifteen minutes later, it checks the state of all deliveries of that minute: a delivery that is still due has lost
-//! its message, and is woken again. Rows are never deleted, since a delete costs as much as a write: they expire.
+//! its message, and is woken again. Rows are left to expire instead of deleted, since a delete costs as much as a write.
 //!
 //! Several sweepers share the partitions of each minute. Each has its own lease and its own cursor.
 

@@ -277,7 +277,7 @@ fn pulled(endpoint: &EndpointView, waiting: Waiting, now: Timestamp) -> Markup {
     let Pulled { asked_at, taken_at } = endpoint.pulled;
     html! {
         p {
-            "Pull endpoint: your program receives its deliveries. "
+            "This is a pull endpoint: your program fetches its deliveries from the API. "
             strong { (at_most(waiting.due)) " waiting, " (at_most(waiting.leased)) " leased" } "."
         }
         p {

@@ -86,7 +86,7 @@ async fn invisible_and_bidirectional_names_are_refused() {
 
 /// Values stored under older rules can still be read.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newer_rule_breaks_no_existing_account() {
+async fn a_newer_rule_does_not_break_existing_accounts() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     overwrite(&world, "users", "name", "\u{202e}oJ").await;

@@ -407,7 +407,7 @@ async fn keys_without_an_epoch_end_with_a_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsendable_email_changes_no_response() {
+async fn an_unsendable_email_does_not_change_the_response() {
     let world = World::with(&[("AWS_ENDPOINT_URL_SES", "http://127.0.0.1:1")]).await;
     world.sign_up("acme").await;
     let ask = async |email: &str| world.cli("", "request-password-reset", json!({"email": email})).await;

@@ -69,7 +69,7 @@ async fn a_long_log_is_deleted_until_the_time_is_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_organization_that_cannot_be_purged_delays_no_others() {
+async fn an_organization_that_cannot_be_purged_does_not_delay_others() {
     let broken = Arc::new(OnceLock::<String>::new());
     let whose = Arc::clone(&broken);
     let (world, fails) = World::failing(move |call| {

@@ -151,7 +151,7 @@ async fn the_older_path_verifies_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verification_emails_are_limited_and_reveal_no_accounts() {
+async fn verification_emails_are_limited_and_do_not_reveal_accounts() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let first = link(&world.mail_to("jo@acme.example.com").await);

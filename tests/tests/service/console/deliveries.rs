@@ -151,7 +151,7 @@ async fn a_large_payload_is_cut_on_its_page() {
 
 /// Its endpoint was deleted while a delivery waited: the page promises no further attempt.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_of_a_deleted_endpoint_promises_no_attempt() {
+async fn a_delivery_of_a_deleted_endpoint_does_not_promise_attempts() {
     let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;

@@ -204,7 +204,7 @@ async fn a_link_cannot_show_a_false_confirmation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_from_an_old_tab_undoes_no_change() {
+async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
     let world = World::start().await;
     let (tenant, path) = begin(&world, HOOK).await;
     let browser = Browser::new(&world, &tenant.cookie);

@@ -290,14 +290,14 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rough_receivers_and_many_hosts_cost_no_attempt() {
+async fn rough_receivers_and_many_hosts_do_not_cost_attempts() {
     deliver_beside_rough_ones(4, 60, 200, 40, 2).await;
 }
 
 /// The full version: `cargo test --release -p tests -- --ignored thousand_hosts`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes half a minute; the test above is a smaller version"]
-async fn rough_receivers_and_a_thousand_hosts_cost_no_attempt() {
+async fn rough_receivers_and_a_thousand_hosts_do_not_cost_attempts() {
     deliver_beside_rough_ones(10, 100, 1024, 200, 10).await;
 }
 

@@ -303,7 +303,7 @@ async fn deliveries_to_a_slow_receiver_have_a_separate_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quick_errors_keep_no_event_waiting() {
+async fn quick_errors_do_not_keep_events_waiting() {
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 6]).await;
     let (world, tenant, _) = world_with(&[("RETRY_SCHEDULE", "")], &receiver.url("/")).await;
     for job in 1..=7 {
@@ -402,7 +402,7 @@ async fn an_attempt_is_postponed_up_to_three_days_after_its_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hanging_receivers_get_full_attempts_and_delay_no_event() {
+async fn hanging_receivers_get_full_attempts_without_delaying_events() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -510,7 +510,7 @@ async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
 
 /// All attempts hang until the test ends.
 #[tokio::test(flavor = "multi_thread")]
-async fn hanging_receivers_delay_no_other_receiver() {
+async fn hanging_receivers_do_not_delay_other_receivers() {
     let world = World::live(&[("DELIVERY_TIMEOUT", "20")]).await;
     let (noisy, quiet) = (world.tenant("noisy").await, world.tenant("quiet").await);
     let hanging = join_all((0..20).map(|_| Rough::start(Manner::Hangs))).await;

@@ -48,7 +48,7 @@ async fn states(world: &World, tenant: &Tenant) -> HashMap<String, (Status, u32)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_cannot_be_written_repeats_no_delivery() {
+async fn a_log_that_cannot_be_written_does_not_repeat_deliveries() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

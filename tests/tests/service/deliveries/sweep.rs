@@ -159,7 +159,7 @@ async fn a_lost_message_is_replaced_in_the_queue_of_its_receiver() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_ahead_skips_no_minute() {
+async fn a_clock_that_was_ahead_does_not_skip_minutes() {
     let world = World::with(&[("RETRY_SCHEDULE", "1000")]).await;
     world.sweep(in_minutes(180)).await;
     world.sweep(Timestamp::now()).await;

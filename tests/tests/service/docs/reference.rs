@@ -151,7 +151,7 @@ fn section(name: &str, route: &Value) -> String {
     )
 }
 
-/// The names of the objects in the responses of several routes. They have separate sections.
+/// The names of the objects that more than one route returns. They have separate sections.
 static SHARED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for (_, route) in of(&described(), is_v1) {
@@ -179,7 +179,7 @@ fn name_of(reference: &Value) -> &str {
     reference["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default()
 }
 
-/// The section of an object in the responses of several routes.
+/// The section of an object that more than one route returns.
 fn object(name: &str) -> String {
     let schema = &DOCUMENT["components"]["schemas"][name];
     let about = wrapped(schema["description"].as_str().unwrap_or_default(), "");

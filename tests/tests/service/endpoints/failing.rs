@@ -135,7 +135,7 @@ async fn gone_disables_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_callback_affects_no_endpoint() {
+async fn a_failed_callback_does_not_affect_endpoints() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;

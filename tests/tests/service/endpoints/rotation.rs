@@ -131,9 +131,9 @@ async fn rotating_again_keeps_the_two_newest() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
-/// Also together with other changes, and after the overlap.
+/// This also holds when other fields change, and after the overlap.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_secret_again_is_no_rotation() {
+async fn the_same_secret_again_is_not_a_rotation() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

@@ -74,7 +74,7 @@ async fn the_event_time_is_when_the_event_entered_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_malformed_message_stays_and_delays_no_others() {
+async fn a_malformed_message_stays_without_delaying_others() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

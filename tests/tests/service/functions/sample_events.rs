@@ -1,4 +1,4 @@
-//! Every sample event is valid for its function, so that it can also be invoked manually.
+//! Every sample event is valid for its function, so you can also use it to invoke the function manually.
 
 use serde_json::{Value, json};
 use tests::{World, sample_event};

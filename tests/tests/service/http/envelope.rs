@@ -197,7 +197,7 @@ async fn unmapped_paths_are_answered_by_the_gateway() {
 
 /// `lambda_http` builds a URL from these, and panics if it cannot.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invalid_http_request_is_malformed_and_affects_no_others() {
+async fn an_invalid_http_request_does_not_affect_others() {
     let world = World::start().await;
     let event = |name: &str, changes: Value| {
         let mut event = tests::sample_event(name);

@@ -82,7 +82,7 @@ async fn a_repeated_call_changes_nothing_and_gets_the_same_response() {
     }
 }
 
-/// Also after the endpoint has been deleted.
+/// This also holds after the endpoint has been deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_create_returns_the_generated_secret() {
     let world = World::start().await;

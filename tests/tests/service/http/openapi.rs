@@ -78,7 +78,7 @@ fn a_server_is_any_deployment() {
 
 /// Receivers must not need the API's credentials.
 #[test]
-fn a_webhook_demands_no_credential() {
+fn a_webhook_does_not_need_a_credential() {
     let document = document();
     let webhooks = document["webhooks"].as_object().expect("webhooks");
     for (name, webhook) in webhooks {

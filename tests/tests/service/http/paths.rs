@@ -30,7 +30,7 @@ async fn needless_slashes_do_not_change_the_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn needless_slashes_bypass_no_check() {
+async fn needless_slashes_do_not_bypass_checks() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let foreign = ("origin", "https://evil.example.com");

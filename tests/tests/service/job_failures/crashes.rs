@@ -110,7 +110,7 @@ async fn a_failure_is_delivered_even_if_it_can_be_noted_only_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsendable_email_is_retried_and_blocks_no_other() {
+async fn an_unsendable_email_is_retried_without_blocking_others() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     for tenant in [&acme, &other] {

@@ -149,7 +149,7 @@ async fn a_fresh_start_resets_the_notices() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsendable_notice_blocks_no_other_and_ends_after_a_day() {
+async fn an_unsendable_notice_ends_after_a_day_blocking_nothing_else() {
     let (world, acme) = impatient().await;
     let other = world.tenant("other").await;
     let receiver = broken().await;

@@ -59,7 +59,7 @@ async fn a_key_is_issued_shown_once_and_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_of_the_page_with_the_key_issues_no_other_key() {
+async fn a_reload_of_the_key_page_does_not_issue_another_key() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let sent = form(&world, &tenant, "ci", "never").await;

@@ -37,7 +37,7 @@ fn tables_are_protected_from_deletion_and_encrypted() {
     }
 }
 
-/// An index with more than keys would make every change of a delivery or a session cost more, and have password hashes in
+/// An index with more than keys would make every change to a delivery or a session cost more, and have password hashes in
 /// it.
 #[test]
 fn the_indexes_of_deliveries_and_of_people_have_only_keys() {
