@@ -12,6 +12,7 @@ use common::{
         endpoints::{DisabledReason, notice::Notice},
     },
 };
+use url::Url;
 
 /// The deliveries to an endpoint that have failed since it began to fail.
 pub(crate) struct FailedDeliveries {
@@ -19,6 +20,8 @@ pub(crate) struct FailedDeliveries {
     pub(crate) count: usize,
     /// Whether all of them were counted.
     pub(crate) is_complete: bool,
+    /// The first failed attempt of those that were counted, as far as it is known.
+    pub(crate) first: Option<Timestamp>,
     /// The latest attempt.
     pub(crate) last: Option<Attempt>,
 }
@@ -33,15 +36,15 @@ pub(crate) struct Held {
     pub(crate) until: Timestamp,
 }
 
-/// The email about an endpoint that is failing, has been disabled, or works again. It contains only the origin of the
-/// URL, since the path or the query may be a credential.
+/// The email about an endpoint that is failing, has been disabled, or works again. Of the URL, it contains the origin and
+/// the first words of the path: the rest of the path, or the query, may be a credential.
 pub(crate) fn about(
     base: &BaseUrl,
     organization: &Name,
     notice: &Notice,
     failures: &FailedDeliveries,
     held: Option<&Held>,
-    disable_after: Duration,
+    (disable_after, now): (Duration, Timestamp),
 ) -> Mail {
     let (name, organization) = (name(notice), organization.as_str());
     let (subject, news, rest) = match notice.disabled {
@@ -71,7 +74,7 @@ pub(crate) fn about(
     };
     let parts = [
         Part::Text(news),
-        Part::Facts(facts(notice, failures)),
+        Part::Facts(facts(notice, failures, now)),
         Part::Text(rest),
         Part::Button("View endpoint", format!("{base}/console/endpoints/{}", notice.endpoint)),
     ];
@@ -87,15 +90,42 @@ pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     [Part::Text(why), Part::Link(format!("{base}/console/settings"))]
 }
 
-/// The name of an endpoint in a subject: its host, and its description.
+/// The name of an endpoint in a subject: its description, and the beginning of its URL without the scheme.
 fn name(notice: &Notice) -> String {
-    let host = notice.address.url().and_then(|url| url.url().host_str().map(short));
+    let address = notice.address.url().map(|url| short(rest(&address(url.url()))));
     let description = notice.description.as_ref().map(|text| short(text.as_str()));
-    match (host, description) {
-        (Some(host), Some(description)) => format!("{host} ({description})"),
+    match (address, description) {
+        (Some(address), Some(description)) => format!("{description} ({address})"),
         (Some(name), None) | (None, Some(name)) => name,
         (None, None) => notice.endpoint.to_string(),
     }
+}
+
+fn rest(address: &str) -> &str {
+    address.split_once("://").map_or(address, |(_, rest)| rest)
+}
+
+/// The number of segments of a path that an email contains.
+const SEGMENTS: usize = 3;
+
+/// The origin of a URL, and the first segments of its path, up to one that may be a credential: `https://example.com/orders/…`.
+fn address(url: &Url) -> String {
+    let mut address = url.origin().ascii_serialization();
+    let segments: Vec<_> = url.path_segments().into_iter().flatten().filter(|segment| !segment.is_empty()).collect();
+    let words = segments.iter().take(SEGMENTS).take_while(|segment| is_word(segment));
+    words.clone().for_each(|word| address.extend(["/", word]));
+    if words.count() < segments.len() {
+        address.push_str("/…");
+    }
+    address
+}
+
+/// Whether a segment is a word of people: lower-case letters with a few digits. Credentials have capitals or many digits, or
+/// are long.
+fn is_word(segment: &str) -> bool {
+    let digits = segment.bytes().filter(u8::is_ascii_digit).count();
+    let is_plain = segment.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
+    is_plain && digits <= 2 && segment.len() <= 20
 }
 
 fn recovered(failures: &FailedDeliveries) -> &'static str {
@@ -113,8 +143,8 @@ fn failing(notice: &Notice, disable_after: Duration) -> String {
         format!(" If no delivery succeeds, the first delivery that fails after {end} disables the endpoint.")
     });
     format!(
-        "Failed deliveries are not resent automatically. To see the receiver's responses and to resend the deliveries, \
-         open the endpoint's page. New events are still sent, and we email you when a delivery succeeds.{end}"
+        "Failed deliveries are not resent automatically. To see the receiver's latest response and to resend the \
+         deliveries, open the endpoint's page. New events are still sent, and we email you when a delivery succeeds.{end}"
     )
 }
 
@@ -149,25 +179,32 @@ fn effect(held: &Held) -> String {
     )
 }
 
-fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, String)> {
+fn facts(notice: &Notice, failures: &FailedDeliveries, now: Timestamp) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("Endpoint", notice.endpoint.to_string()),
         match notice.address.url() {
-            Some(url) => ("Address", url.url().origin().ascii_serialization()),
+            Some(url) => ("Address", address(url.url())),
             None => ("Address", "none (pull endpoint)".to_owned()),
         },
     ];
     facts.extend(notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned())));
     let since = notice.failing_since.or(notice.told_since.filter(|_| notice.is_recovery()));
-    facts.extend(since.map(|since| ("Failing since", since.readable())));
+    facts.extend(
+        failures
+            .first
+            .filter(|first| since.is_some_and(|since| *first < since))
+            .map(|first| ("First failed attempt", first.readable())),
+    );
+    facts.extend(since.map(|since| ("First delivery given up", since.readable())));
     facts.extend(notice.disabled.map(|(at, _)| ("Disabled", at.readable())));
     if notice.is_recovery() {
         facts.extend(notice.healthy_at.map(|at| ("Works since", at.readable())));
-        facts.push(("Failed deliveries", number(failures, failures.count)));
+        let number = number(failures, failures.count);
+        facts.push(("Failed deliveries", if failures.count == 0 { number } else { format!("{number} can be resent") }));
         return facts;
     }
-    // The index may not contain the first failure yet.
-    facts.push(("Failed deliveries since then", number(failures, failures.count.max(1))));
+    // The index may not contain the first failure yet, and more follow.
+    facts.push(("Failed deliveries", format!("at least {} by {}", failures.count.max(1), now.readable())));
     facts.extend(failures.last.as_ref().map(|last| {
         let name = error_name(&last.outcome, last.status_code);
         // An email has no URL from a receiver, since mail programs turn URLs into links.
@@ -180,4 +217,24 @@ fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, Str
 
 fn number(failures: &FailedDeliveries, count: usize) -> String {
     format!("{}{count}", if failures.is_complete { "" } else { "at least " })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_no_part_that_may_be_a_credential() {
+        for (url, shown) in [
+            ("https://example.com", "https://example.com"),
+            ("https://example.com:8443/billing/hook?token=canary", "https://example.com:8443/billing/hook"),
+            ("https://example.com/v1/orders/eu/hook", "https://example.com/v1/orders/eu/…"),
+            ("https://hooks.example.com/services/T024/B062/canary", "https://hooks.example.com/services/…"),
+            ("https://example.com/hook/8f3a9c2e", "https://example.com/hook/…"),
+            ("https://example.com/abcdefghijklmnopqrstuvwxyz", "https://example.com/…"),
+            ("https://example.com/%E2%82%AC", "https://example.com/…"),
+        ] {
+            assert_eq!(address(&Url::parse(url).expect("a URL")), shown);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use common::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{MAX_AGE, Status},
+        delivery::{Delivery, MAX_AGE, Status},
         endpoints::{
             Endpoints, HoldFor,
             announce::Failures,
@@ -116,7 +116,7 @@ impl Notices {
             None => None,
         };
         let (name, held) = (&organization.name, held.as_ref());
-        let mail = mail::about(&self.base, name, notice, failures, held, self.disable_after);
+        let mail = mail::about(&self.base, name, notice, failures, held, (self.disable_after, now));
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 
@@ -130,8 +130,10 @@ impl Notices {
         let mut deliveries = page.deliveries;
         deliveries.retain(|delivery| delivery.last_attempt.as_ref().is_some_and(|attempt| attempt.at >= since));
         let count = deliveries.len();
+        let attempts = deliveries.iter().flat_map(Delivery::attempts_so_far);
+        let first = attempts.filter(|attempt| attempt.outcome != "delivered").map(|attempt| attempt.at).min();
         let last = deliveries.into_iter().filter_map(|delivery| delivery.last_attempt).max_by_key(|attempt| attempt.at);
-        Ok(FailedDeliveries { count, is_complete, last })
+        Ok(FailedDeliveries { count, is_complete, first, last })
     }
 
     /// The deliveries held for the endpoint, which collects until `until`.

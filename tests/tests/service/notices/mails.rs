@@ -13,7 +13,7 @@ use crate::endpoints::failing::{DAY, failing_for, impatient};
 async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     let (world, tenant) = impatient().await;
     let receiver = broken().await;
-    let fields = json!({"url": receiver.url("/secret-path?token=canary"), "signing_secret": "hidden-horse-battery", "description": "<ours>"});
+    let fields = json!({"url": receiver.url("/billing/Secret-path?token=canary"), "signing_secret": "hidden-horse-battery", "description": "<ours>"});
     let created = world.rpc(&tenant.key, "webhooks/create", fields).await;
     let id = created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned();
     for job in ["1", "2", "3"] {
@@ -26,14 +26,17 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     let endpoint = world.only_endpoint(&tenant).await;
     let since = endpoint["failing_since"].as_str().expect("a time").parse::<Timestamp>().expect("a time");
     let address = receiver.url("");
-    assert_eq!(mails[0]["subject"], "Webhooks: Endpoint 127.0.0.1 (<ours>) is failing");
+    assert_eq!(
+        mails[0]["subject"],
+        format!("Webhooks: Endpoint <ours> ({}/billing/…) is failing", address.trim_start_matches("http://"))
+    );
     for part in [
         "An endpoint of Doe & Co is failing",
         &format!("Endpoint: {id}\n"),
-        &format!("Address: {address}\n"),
+        &format!("Address: {address}/billing/…\n"),
         "Description: <ours>\n",
-        &format!("Failing since: {}\n", since.readable()),
-        "Failed deliveries since then: 3\n",
+        &format!("First delivery given up: {}\n", since.readable()),
+        "Failed deliveries: at least 3 by 20",
         "Last error: HTTP 503. The receiver reported a server error.\n",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
         "disables the endpoint",
@@ -43,7 +46,7 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     }
     assert!(html.contains("<td>&lt;ours&gt;</td>") && html.contains(&since.readable()), "{html}");
     assert_eq!(html.matches("class=\"button\"").count(), 1, "{html}");
-    for hidden in ["secret-path", "canary", "hidden", "POST /v1/"] {
+    for hidden in ["Secret-path", "canary", "hidden", "POST /v1/"] {
         assert!(!text.contains(hidden) && !html.contains(hidden), "{text}");
     }
     let page = tests::Browser::new(&world, &tenant.cookie).open(&format!("/console/endpoints/{id}")).await;
@@ -90,7 +93,7 @@ async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
     let text = disabled["text"].as_str().expect("a text");
     for part in [
         "its deliveries failed for too long",
-        "Failed deliveries since then: 4",
+        "Failed deliveries: at least 4 by 20",
         "are held instead",
         "So far, 0 deliveries are held.",
         "are not sent automatically",
@@ -249,9 +252,9 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     let text = mail["text"].as_str().expect("a text");
     for part in [
         "An endpoint of Doe & Co works again",
-        &format!("Failing since: {}\n", since.expect("a time").readable()),
+        &format!("First delivery given up: {}\n", since.expect("a time").readable()),
         "Works since: 20",
-        "Failed deliveries: 2\n",
+        "Failed deliveries: 2 can be resent\n",
         "are not resent automatically",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
     ] {
