@@ -292,6 +292,11 @@ fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>,
     };
     let content = html! {
         @if form.get("did") == "gone" { div .notice.good role="status" { p { "Your account has been deleted." } } }
+        @match next.1 {
+            next if next.starts_with("/console/endpoints/") => p { "Sign in to open the endpoint." },
+            next if next.starts_with("/console/deliveries") => p { "Sign in to open the deliveries." },
+            _ => "",
+        }
         @if for_client { p { "A command-line client wants to sign in. Sign in here first, then review its request." } }
         @if !for_client { (purpose()) }
         (sign_in)

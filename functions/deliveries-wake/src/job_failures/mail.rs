@@ -14,6 +14,8 @@ use common::{
 };
 use url::form_urlencoded;
 
+/// The number of characters that a workflow's name is cut to.
+const WORKFLOW: usize = 200;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The email about failed jobs of a workflow. It quotes untrusted text. `last_of` is set in a day's last email.
@@ -40,7 +42,9 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
     parts.extend(newest.iter().flat_map(|failure| shown(base, failure, is_single)));
     if !is_single && let Some(oldest) = newest.last() {
         let (event, since) = (EventName::Failed.as_str(), oldest.id.at().to_string());
-        let url = deliveries(base, &[("event", event), ("since", &since)]);
+        let workflow = failing.workflow.as_deref().filter(|name| is_whole(name)).map(|name| ("workflow", name));
+        let filters: Vec<_> = [("event", event), ("since", &since)].into_iter().chain(workflow).collect();
+        let url = deliveries(base, &filters);
         parts.push(Part::Button("View these and newer failures", url));
     }
     parts.push(Part::text("While jobs of this workflow keep failing, we send an email at most once an hour."));
@@ -57,6 +61,13 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         organization.as_str()
     );
     Mail::new(&subject, &parts, &[Part::Text(why), Part::Link(format!("{base}/console/settings"))])
+}
+
+/// Whether the log finds deliveries by this name of a workflow: it is not cut, and a text. Producers may send any JSON.
+fn is_whole(name: &str) -> bool {
+    name.chars().count() < WORKFLOW
+        && name.starts_with(char::is_alphabetic)
+        && !matches!(name, "true" | "false" | "null")
 }
 
 /// A failed job. The link to its deliveries is the button of the email if the job `is_single`.
