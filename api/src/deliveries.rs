@@ -51,6 +51,8 @@ names! {
         /// Failed and held deliveries.
         #[default]
         Both = "both",
+        /// Pending deliveries whose next attempt is later.
+        Pending = "pending",
     }
 
     /// The reason why a receiver did not respond.

@@ -358,7 +358,7 @@ Examples:
         #[arg(long)]
         yes: bool,
     },
-    /// Resend the deliveries that an endpoint missed, and show the progress
+    /// Resend the deliveries that an endpoint missed, or its pending ones, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
         /// Id of the endpoint, or the beginning of it

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{ambient, issue::Problem};
+use crate::{ambient, issue::Problem, timestamp::Timestamp};
 
 macro_rules! uuid_id {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
@@ -67,6 +67,18 @@ uuid_id! {
     RecoveryId
     /// Identifies a lease of a delivery.
     LeaseId
+}
+
+impl RecoveryId {
+    /// The time at which the recovery was requested.
+    #[must_use]
+    pub fn made_at(self) -> Timestamp {
+        let made = self.0.get_timestamp().map_or(0, |time| {
+            let (seconds, nanoseconds) = time.to_unix();
+            seconds.saturating_mul(1000).saturating_add(u64::from(nanoseconds / 1_000_000))
+        });
+        Timestamp::from_millisecond(i64::try_from(made).unwrap_or(i64::MAX))
+    }
 }
 
 /// The text is not an identifier.

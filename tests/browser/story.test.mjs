@@ -101,7 +101,7 @@ async function repairs(person, hook, secret) {
   assert.match(told, /\/hook: 1 failed delivery since \d{4}-\d\d-\d\d [\d:]+ UTC\. Last error: HTTP 500\. The receiver reported/);
   await person.looks("the console with an endpoint that fails");
   await person.presses("link", /^View endpoint /);
-  await person.sees("Failing for");
+  await person.sees("First delivery given up");
   await person.looks("an endpoint that fails");
   await person.presses("link", "job-1");
   await person.sees("the cellar is flooded");

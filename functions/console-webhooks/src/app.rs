@@ -13,7 +13,7 @@ use common::{
     webhooks::{
         delivery::{DeliveryId, Status},
         destination::DestinationPolicy,
-        endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS},
+        endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS, disable_after},
         log::{Log, Retention},
         queue::SharedQueue,
     },
@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep};
 pub(crate) struct App {
     pub(crate) calls: Calls,
     pub(crate) destinations: DestinationPolicy,
+    /// The time after which a failing endpoint is disabled; zero means never.
+    pub(crate) disable_after: Duration,
     pub(crate) endpoints: Endpoints,
     pub(crate) hold_for: HoldFor,
     /// The maximum number of endpoints of a tenant.
@@ -45,6 +47,7 @@ impl App {
         Ok(Self {
             calls: Calls::from_env(env, aws)?,
             destinations: DestinationPolicy::from_env(env)?,
+            disable_after: disable_after(env)?,
             endpoints: Endpoints::from_env(env, aws)?,
             hold_for: HoldFor::from_env(env)?,
             limit: env.number("MAX_ENDPOINTS_PER_TENANT", 1..=MAX_ENDPOINTS)?,

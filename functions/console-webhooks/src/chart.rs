@@ -27,7 +27,7 @@ const PARTS: [(&str, &str); 5] = [
     ("pending", "Pending or retrying"),
     ("held", "Held"),
     ("retried", "Delivered after a retry"),
-    ("delivered", "Delivered at once"),
+    ("delivered", "Delivered at first attempt"),
 ];
 
 /// The beginning of the chart.
@@ -132,30 +132,41 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
             }
             li .soft { "Hours in UTC" }
         }
-        @if counted.complete_since.is_some() || counted.total == Counts::default() { (totals(counted)) }
-    }
-}
-
-/// The totals as text. Hours in which not all successes were read are marked, and the text explains it.
-fn totals(counted: &Statistics) -> Markup {
-    let total = counted.total;
-    html! {
+        (totals(counted))
         p .soft {
-            @match counted.complete_since {
-                None if total == Counts::default() => "No deliveries in the last 24 hours",
-                None => { (summary(total)) " in 24 hours" },
-                Some(since) => {
-                    (total.delivered) " delivered since " (times::hour(since)) ". "
-                    @match (summary(Counts { delivered: 0, ..total }), counted.open_since) {
-                        (others, _) if others.is_empty() => "",
-                        (others, None) => { (others) " in 24 hours. " },
-                        (others, Some(since)) => { (others) " since " (times::hour(since)) ". " },
-                    }
-                    "Older successes were not read."
-                },
+            "By the time of their events, tests not counted."
+            @if let Some(since) = counted.complete_since {
+                " Successes before " (times::hour(since)) " were not read: the newest 1,000 deliveries are."
             }
         }
     }
+}
+
+/// The totals as text: `37+ delivered, 2 failed in 24 hours` if older successes exist that were not read.
+fn totals(counted: &Statistics) -> Markup {
+    html! {
+        p .soft {
+            @if counted.total == Counts::default() && counted.complete_since.is_none() {
+                "No deliveries in the last 24 hours"
+            } @else { (numbers(counted)) " in 24 hours" }
+        }
+    }
+}
+
+/// `37+ delivered, 2 failed`. A plus sign means that there are more, which were not read.
+pub(crate) fn numbers(counted: &Statistics) -> String {
+    let Counts { pending, delivered, failed, held, ended } = counted.total;
+    let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());
+    let all = [
+        (delivered, "delivered", is_part),
+        (failed, "failed", is_open_part),
+        (held, "held", is_open_part),
+        (pending, "pending", is_open_part),
+        (ended, "ended", false),
+    ];
+    let shown = all.into_iter().filter(|(number, _, is_part)| *number > 0 || *is_part && !is_open_part);
+    let words = shown.map(|(number, word, is_part)| format!("{number}{} {word}", if is_part { "+" } else { "" }));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// A table of the hours that have deliveries. Each hour leads to its deliveries.

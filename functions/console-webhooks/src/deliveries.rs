@@ -25,7 +25,7 @@ use common::{
 use maud::{Markup, html};
 
 use self::query::{CURSOR, FILTERS, IDS, LIMIT, NEWER, PATH, REST, Wanted, address, is_filtered, remembered, wanted};
-pub(crate) use self::table::{short, table};
+pub(crate) use self::table::{deleted, short, table};
 use crate::{app::App, live};
 
 pub(crate) fn show() -> Route<App, People> {

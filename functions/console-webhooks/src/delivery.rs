@@ -1,19 +1,19 @@
 //! The page of a delivery: its status, attempts, payload and headers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     accounts::users::User,
     error::{Error, Result},
     http::{
-        Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
+        Call, DID, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
         page::{Form, Page, TICKED, alert, pretty, visible},
     },
     id::TenantId,
     presentation::docs::RECEIVING,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_meaning},
+        delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_meaning, error_name},
         endpoints::{Change, EndpointView, Kind},
         event::{EventName, TraceParent},
     },
@@ -22,6 +22,8 @@ use maud::{Markup, html};
 
 use crate::{
     app::App,
+    deliveries::{deleted, short},
+    endpoint::gone,
     live::{self, LIVE},
     numbers::is_gone,
     states, times,
@@ -41,11 +43,15 @@ const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expire
 /// The maximum number of bytes of a payload that are shown. A response of Lambda has at most 6 MB, and line breaks and
 /// escapes multiply a payload.
 const SHOWN_BYTES: usize = 64 * 1024;
+/// The time for which a due attempt counts as in progress.
+const SOON: Duration = Duration::from_secs(60);
+/// The time after a resend for which a link may confirm it.
+const JUST: Duration = Duration::from_secs(60);
 /// The same limit after adding line breaks and indentation.
 const PRETTY_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
-    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID, CONFIRM, LIVE])), open)
+    Route::get(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&[ID, CONFIRM, LIVE, DID])), open)
         .summary("Shows a delivery with its payload and its attempts. Opening the page changes nothing.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
@@ -100,7 +106,7 @@ async fn resend(app: &App, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> 
     let delivery = app.log.resend(tenant, id, Trigger::Resend, now, None, now).await?;
     app.queue.wake(tenant, &delivery, now).await;
     app.wait_for_attempt(tenant, id, delivery.attempts).await?;
-    Ok(to(""))
+    Ok(to("?did=resent"))
 }
 
 /// The endpoint of a delivery, unless it has been deleted, or the delivery is a job's callback.
@@ -133,6 +139,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
     let is_live = live::is_wanted(link);
     let content = html! {
         @if let Some(error) = &error { (alert(error)) }
+        @if link.get(DID.0) == "resent" { (resent(&delivery, now)) }
         (standing(&delivery, endpoint.as_ref(), now))
         (again(&delivery, endpoint.as_ref(), payload.is_some(), link.get(CONFIRM.0) == "resend"))
         @if is_changing || is_live {
@@ -157,11 +164,38 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
             p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
         }
     };
-    let title = format!("{}, {}", delivery.event.as_str(), delivery.created_at.readable());
+    let title = format!("{} to {}", short(&delivery.job_id), destination(&delivery, endpoint.as_ref()));
     Ok(Page::new(title, content).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The status and its meaning.
+/// The words for the destination in a heading.
+fn destination(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
+    match (endpoint, delivery.webhook_endpoint_id) {
+        (Some(endpoint), _) => short(endpoint.name()),
+        (None, Some(_)) => "a deleted endpoint".to_owned(),
+        (None, None) => "its job's callback".to_owned(),
+    }
+}
+
+/// The result of a resend. Anyone can make the link, so it is shown only right after a resend.
+fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
+    let is_resend = |attempt: &&Attempt| attempt.trigger == Trigger::Resend && now.since(attempt.at) < JUST;
+    let attempt = delivery.last_attempt.as_ref().filter(is_resend);
+    html! {
+        @match attempt {
+            Some(attempt) if attempt.outcome == "delivered" => div .notice.good role="status" { p { "Resent and delivered." } },
+            Some(attempt) => div .notice.bad role="status" {
+                p { "Resent: " (error_name(&attempt.outcome, attempt.status_code)) "." }
+            },
+            None if delivery.status == Status::Pending && delivery.trigger == Trigger::Resend => {
+                div .notice role="status" { p { "It is being resent." } }
+            },
+            None => "",
+        }
+    }
+}
+
+/// The status, and what it means.
 fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
     let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
@@ -171,7 +205,12 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
             " "
             @match (delivery.status, delivery.next_attempt_at) {
                 (Status::Pending, _) if is_deleted(delivery, endpoint) => "Its endpoint was deleted. It won't be retried.",
-                (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or about to start.",
+                (Status::Pending, Some(next)) if now.since(next) > SOON => {
+                    "The attempt was due " (times::when(next, now)) " and waits for its turn"
+                    @if endpoint.is_some_and(|endpoint| endpoint.is_slow) { ": its receiver is slow, so few attempts run at once" }
+                    "."
+                },
+                (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
                 (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
                 (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
                 (Status::Held, _) if is_inactive => "The endpoint is disabled. It won't be sent automatically.",
@@ -200,15 +239,7 @@ fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is
     }
     let is_gone = endpoint.is_some_and(is_gone);
     html! {
-        @if is_gone {
-            div .notice.bad role="status" {
-                p {
-                    "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. "
-                    "Resend only if it "
-                    "accepts them again; another 410 disables the endpoint."
-                }
-            }
-        }
+        @if is_gone { (gone("Resend")) }
         div .row {
             (Form {
                 button,
@@ -236,8 +267,11 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
             dt { "Destination" }
             dd {
                 @match (endpoint, delivery.webhook_endpoint_id) {
-                    (Some(endpoint), _) => a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(endpoint.name())) } },
-                    (None, Some(_)) => "Deleted endpoint",
+                    (Some(endpoint), _) => {
+                        a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(endpoint.name())) } }
+                        @if let Some(description) = &endpoint.description { " " bdi .soft { (visible(description.as_str())) } }
+                    },
+                    (None, Some(id)) => (deleted(id)),
                     (None, None) => "Job callback",
                 }
             }
@@ -257,7 +291,7 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
             }
             dt { "ID" }
             dd .mono.whole { (delivery.id) }
-            dt { "Webhook ID" }
+            dt { "Message ID (webhook-id)" }
             dd .mono.whole { (delivery.webhook_id) }
         }
     }

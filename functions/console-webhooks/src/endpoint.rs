@@ -3,6 +3,7 @@
 mod act;
 mod confirm;
 mod forms;
+mod missed;
 mod page;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use common::{
     http::{Call, DID, Fault, People, Reason, Route, Typed, VerifiedPerson, page::Page},
 };
 
+pub(crate) use self::confirm::gone;
 use self::page::{id, page};
 use crate::{app::App, live::LIVE};
 
@@ -21,10 +23,14 @@ const FIELDS: [(&str, &str); 8] = [
     ("id", "The id of the endpoint."),
     DID,
     LIVE,
-    ("confirm", "`recover` shows a page that counts the deliveries of a recovery and confirms it."),
+    (
+        "confirm",
+        "`recover` shows a page that counts the deliveries of a recovery and confirms it. `activate` confirms that an \
+         endpoint is enabled whose receiver asked for no more deliveries.",
+    ),
     ("since", "`confirm`: the start of the recovery's period."),
     ("until", "`confirm`: the end of that period."),
-    ("status", "`confirm`: the status of the deliveries to recover: `failed`, `held` or `both`."),
+    ("status", "`confirm`: the status of the deliveries to recover: `failed`, `held`, `both` or `pending`."),
     ("activate", "`confirm`: `yes` enables the endpoint first."),
 ];
 
@@ -56,6 +62,9 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, id) = (&call.caller.organization, id(&link)?);
     if link.get("confirm") == "recover" {
         return confirm::page(&app, tenant, id, &link).await;
+    }
+    if link.get("confirm") == "activate" {
+        return confirm::enabling(&app, tenant, id).await;
     }
     page(&app, tenant, id, &link, None).await
 }

@@ -18,6 +18,7 @@ mod live;
 mod new_endpoint;
 mod numbers;
 mod overview;
+mod pull;
 mod settings;
 mod states;
 mod times;

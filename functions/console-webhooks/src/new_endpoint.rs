@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     app::App,
+    pull,
     settings::{Settings, Shown},
     verify,
 };
@@ -73,6 +74,8 @@ const FIELDS: [(&str, &str); 11] = [
 struct Created {
     id: String,
     secret: String,
+    #[serde(default)]
+    is_pull: bool,
 }
 
 /// The kind of the endpoint. Any value except `pull` means an endpoint with a URL.
@@ -126,7 +129,8 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
     let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
     let create = async {
-        let created = Created { id: endpoint.id.to_string(), secret: endpoint.signing_secret.reveal().to_owned() };
+        let secret = endpoint.signing_secret.reveal().to_owned();
+        let created = Created { id: endpoint.id.to_string(), secret, is_pull: kind(form) == Kind::Pull };
         let marker = once.marker(&created)?;
         app.endpoints.create(tenant, &endpoint, app.limit, marker.as_ref()).await?;
         Ok(created)
@@ -150,8 +154,8 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
             @if shown.url.is_none() {
                 input type="hidden" name="kind" value="pull";
                 p {
-                    "A pull endpoint has no URL. Your program, such as fanfare listen on a laptop, fetches its deliveries \
-                     from the API."
+                    "A pull endpoint has no URL. Your program fetches its deliveries from the API. The command-line client \
+                     fanfare listen does so, and forwards them to a program on your computer."
                 }
             }
             (shown.fields("new", error.as_ref()))
@@ -175,6 +179,7 @@ async fn page(app: &App, tenant: &TenantId, created: &Created) -> Result<Page> {
         secret.map_err(|_problems| Error::Internal("the secret of a form's endpoint does not parse".to_owned()))?;
     let content = html! {
         (verify::secret(&secret))
+        @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) { (pull::usage(id)) }
         div .row {
             (Form { to: &link, button: "Send test event", hidden: &[("action", "test")], ..Form::default() })
             a href=(link) { "View endpoint" }

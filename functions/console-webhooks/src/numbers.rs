@@ -7,7 +7,7 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::Delivery,
+        delivery::{Attempt, Delivery},
         endpoints::{DisabledReason, EndpointView, Kind, LastError},
         log::{
             count::{Bound, Statistics},
@@ -26,15 +26,21 @@ pub(crate) struct Known {
     pub(crate) open: Open,
     /// The oldest pending delivery.
     pub(crate) oldest_pending: Option<Delivery>,
-    /// The deliveries of the last 24 hours that were read.
+    /// The oldest failed delivery.
+    pub(crate) oldest_failed: Option<Delivery>,
+    /// The deliveries of the last 24 hours, as far as they were read.
     pub(crate) counted: Statistics,
+    /// Whether a delivery is known to have succeeded since [`in_doubt_since`], or nothing is in doubt.
+    pub(crate) is_proven: bool,
 }
 
 /// The number of endpoints whose logs are read at once.
 const CONCURRENCY: usize = 10;
+/// The number of an endpoint's newest deliveries among which a success is looked for.
+const LOOKED_AT: usize = 300;
 
 impl Known {
-    /// Reads the numbers of endpoints, within `bound` for each.
+    /// Reads the numbers of endpoints, within `bound` for all of them.
     pub(crate) async fn read(
         app: &App,
         tenant: &TenantId,
@@ -44,19 +50,33 @@ impl Known {
     ) -> Result<Vec<Self>> {
         let shards: Vec<_> = endpoints.iter().map(EndpointView::shards).collect();
         let open = app.log.open(tenant, &shards, now).await?;
-        let oldest: Vec<_> = open.iter().filter_map(|open| open.pending.oldest).collect();
-        let counting = shards
-            .iter()
-            .zip(&open)
-            .map(|(shards, open)| app.log.count(tenant, shards, open, chart::since(now), bound, now));
-        let counting: Vec<_> = counting.collect();
-        let counted = stream::iter(counting).buffered(CONCURRENCY).try_collect::<Vec<_>>();
-        let (mut pending, counted) = tokio::try_join!(app.log.known(tenant, &oldest), counted)?;
-        let known = endpoints.into_iter().zip(open).zip(counted).map(|((endpoint, open), counted)| {
-            let oldest_pending = open.pending.oldest.and_then(|id| pending.remove(&id));
-            Self { endpoint, open, oldest_pending, counted }
+        let counting = app.log.count(tenant, &shards, &open, chart::since(now), bound, now);
+        let (counted, known) = tokio::try_join!(counting, Self::uncounted(app, tenant, endpoints, &open, now))?;
+        Ok(known.into_iter().zip(counted).map(|(known, counted)| Self { counted, ..known }).collect())
+    }
+
+    /// Endpoints with their undelivered deliveries, which `open` has, and with what their states depend on.
+    pub(crate) async fn uncounted(
+        app: &App,
+        tenant: &TenantId,
+        endpoints: Vec<EndpointView>,
+        open: &[Open],
+        now: Timestamp,
+    ) -> Result<Vec<Self>> {
+        let oldest: Vec<_> = open.iter().flat_map(|open| [open.pending.oldest, open.failed.oldest]).flatten().collect();
+        let read = app.log.known(tenant, &oldest).await?;
+        let known = endpoints.into_iter().zip(open).map(async |(endpoint, open)| {
+            let oldest = |backlog: &Backlog| backlog.oldest.and_then(|id| read.get(&id).cloned());
+            let (oldest_pending, oldest_failed) = (oldest(&open.pending), oldest(&open.failed));
+            let is_proven = match in_doubt_since(&endpoint, oldest_pending.as_ref()) {
+                Some(since) => app.log.succeeded_since(tenant, &endpoint.shards(), since, LOOKED_AT, now).await?,
+                None => true,
+            };
+            let (open, counted) = (open.clone(), Statistics::default());
+            Ok(Self { endpoint, open, oldest_pending, oldest_failed, counted, is_proven })
         });
-        Ok(known.collect())
+        let known: Vec<_> = known.collect();
+        stream::iter(known).buffered(CONCURRENCY).try_collect().await
     }
 
     /// The held deliveries that the endpoint has missed. A pull endpoint has not missed them: they wait to be received.
@@ -83,6 +103,26 @@ impl Known {
     pub(crate) fn is_pending(&self) -> bool {
         self.open.pending.count > 0
     }
+}
+
+/// The time since which it is unknown whether the receiver of an active endpoint accepts deliveries: its oldest pending
+/// delivery has failed attempts since then, or a user enabled it.
+pub(crate) fn in_doubt_since(endpoint: &EndpointView, oldest_pending: Option<&Delivery>) -> Option<Timestamp> {
+    if !endpoint.active || endpoint.kind == Kind::Pull {
+        return None;
+    }
+    let failing = failures(endpoint, oldest_pending).first().map(|first| first.at);
+    // The item has the time of a success only if the receiver was known to fail.
+    let is_healed = |since: Timestamp| endpoint.enabled_at.is_none() && endpoint.healthy_at >= Some(since);
+    failing.or(endpoint.enabled_at).filter(|since| !is_healed(*since))
+}
+
+/// The failed attempts of a delivery since the endpoint was enabled, oldest first, as far as its state has them.
+pub(crate) fn failures<'a>(endpoint: &EndpointView, delivery: Option<&'a Delivery>) -> Vec<&'a Attempt> {
+    let attempts =
+        delivery.into_iter().filter(|delivery| delivery.event.is_of_a_job()).flat_map(Delivery::attempts_so_far);
+    let is_since = |attempt: &&Attempt| endpoint.enabled_at.is_none_or(|enabled| attempt.at >= enabled);
+    attempts.filter(|attempt| attempt.outcome != "delivered").filter(is_since).collect()
 }
 
 /// The held deliveries that an endpoint has missed.

@@ -1,6 +1,6 @@
 //! The first page of the console: the endpoints, those with problems first.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     error::{Error, Result},
@@ -11,9 +11,12 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{error_meaning, error_name},
+        delivery::{MAX_AGE, error_meaning, error_name},
         endpoints::{EndpointView, Kind, LastError},
-        log::{count::Bound, open::Backlog},
+        log::{
+            count::{Bound, Counts, Statistics},
+            open::Backlog,
+        },
     },
 };
 use maud::{Markup, html};
@@ -50,15 +53,21 @@ pub(crate) fn show() -> Route<App, People> {
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
-    endpoints.sort_by_key(urgency);
+    // Endpoints with recent errors come first among those without a problem in their items: all their attempts may fail.
+    endpoints.sort_by_key(|endpoint| (urgency(endpoint), Reverse(erred_at(endpoint, now))));
     let pages = endpoints.len().div_ceil(SHOWN).max(1);
     let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);
-    let is_troubled = endpoints.iter().filter(|endpoint| urgency(endpoint) < 2).count();
     let all = endpoints.len();
     let shown: Vec<_> = endpoints.drain((page - 1) * SHOWN..(page * SHOWN).min(all)).collect();
-    let bound = Bound::Deliveries(READ / shown.len().max(1));
-    let (rows, elsewhere) =
-        tokio::try_join!(Known::read(&app, tenant, shown, bound, now), elsewhere(&app, tenant, endpoints, now))?;
+    let is_troubled = endpoints.iter().filter(|endpoint| urgency(endpoint) < 2).count();
+    let (mut rows, elsewhere) = tokio::try_join!(
+        Known::read(&app, tenant, shown, Bound::Deliveries(READ), now),
+        elsewhere(&app, tenant, endpoints, now)
+    )?;
+    rows.sort_by_key(|row| State::of(row).urgency());
+    let is_troubled = is_troubled
+        + rows.iter().filter(|row| State::of(row).urgency() < 2).count()
+        + elsewhere.iter().filter(|other| other.is_erring).count();
     let recovering = recovering(&app, tenant, &rows).await?;
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
     let is_changing = !recovering.is_empty() || rows.iter().any(Known::is_pending);
@@ -78,8 +87,9 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
                 (live::switch(is_live, is_changing, &on, &off))
                 a .button href="/console/endpoints/new" { "Add endpoint" }
             }
+            (totals(&rows, pages))
             (on_other_pages(&elsewhere))
-            @for row in &rows { (banner(row, recovering.contains(&row.endpoint.id))) }
+            @for row in &rows { (banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
             (table(&rows, now))
             (other_pages(page, pages))
         }
@@ -87,39 +97,87 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     Ok(Page::new("Endpoints", content).live(is_live && is_changing).within(console))
 }
 
-/// The endpoints of other pages that are failing or disabled, or have failed deliveries, with the number of those.
-async fn elsewhere(
-    app: &App,
-    tenant: &TenantId,
-    others: Vec<EndpointView>,
-    now: Timestamp,
-) -> Result<Vec<(EndpointView, Backlog)>> {
+/// The numbers of all endpoints on the page: `To these endpoints in 24 hours: 200 delivered, 40 failed`.
+fn totals(rows: &[Known], pages: usize) -> Markup {
+    let mut sum = Statistics::default();
+    for Known { counted, .. } in rows {
+        sum.total += counted.total;
+        sum.complete_since = sum.complete_since.max(counted.complete_since);
+        sum.open_since = sum.open_since.max(counted.open_since);
+    }
+    html! {
+        p {
+            @if pages > 1 { "To the endpoints on this page" } @else { "To all endpoints" }
+            " in 24 hours: "
+            @match sum.total == Counts::default() { true => "no deliveries", false => (chart::numbers(&sum)) }
+            ". "
+            span .soft { "Tests are not counted." }
+        }
+    }
+}
+
+/// An endpoint of another page that has a problem or failed deliveries.
+struct Elsewhere {
+    endpoint: EndpointView,
+    failed: Backlog,
+    /// Whether all its attempts fail, and no delivery has failed permanently since it last worked.
+    is_erring: bool,
+}
+
+/// The endpoints of other pages that are failing or disabled, or have failed deliveries.
+async fn elsewhere(app: &App, tenant: &TenantId, others: Vec<EndpointView>, now: Timestamp) -> Result<Vec<Elsewhere>> {
     // An endpoint that has had no error and no other URL has no failed delivery. Reading the others costs a call for fifty.
     let may_have_failed = |endpoint: &EndpointView| {
         let is_new = endpoint.last_error.is_none() && endpoint.updated_at == endpoint.created_at;
         endpoint.kind == Kind::Pull || !is_new
     };
-    let others: Vec<_> = others.into_iter().filter(may_have_failed).collect();
-    let shards: Vec<_> = others.iter().map(EndpointView::shards).collect();
-    let failed = app.log.failed(tenant, &shards, now).await?;
-    let troubled = others.into_iter().zip(failed);
-    Ok(troubled.filter(|(endpoint, failed)| urgency(endpoint) < 2 || failed.count > 0).collect())
+    let others = others.into_iter().filter(may_have_failed);
+    let may_err = |endpoint: &EndpointView| urgency(endpoint) == 2 && erred_at(endpoint, now).is_some();
+    let (mut suspects, mut others): (Vec<_>, Vec<_>) = others.partition(may_err);
+    others.extend(suspects.split_off(SUSPECTS.min(suspects.len())));
+    let [suspected, shards] =
+        [&suspects, &others].map(|endpoints| endpoints.iter().map(EndpointView::shards).collect::<Vec<_>>());
+    let read = async {
+        let open = app.log.open(tenant, &suspected, now).await?;
+        Known::uncounted(app, tenant, suspects, &open, now).await
+    };
+    let (suspects, failed) = tokio::try_join!(read, app.log.failed(tenant, &shards, now))?;
+    let others = others.into_iter().zip(failed);
+    let others = others.map(|(endpoint, failed)| Elsewhere { endpoint, failed, is_erring: false });
+    let suspects = suspects.into_iter().map(|known| {
+        let is_erring = matches!(State::of(&known), State::Erring(_));
+        Elsewhere { failed: known.open.failed, endpoint: known.endpoint, is_erring }
+    });
+    let is_troubled = |other: &Elsewhere| urgency(&other.endpoint) < 2 || other.failed.count > 0 || other.is_erring;
+    Ok(others.chain(suspects).filter(is_troubled).collect())
+}
+
+/// The number of endpoints of other pages with recent errors whose deliveries are read.
+const SUSPECTS: usize = 30;
+/// The time for which an error of an endpoint is recent: a delivery is retried for so long.
+const RECENT: Duration = MAX_AGE;
+
+/// The time of a recent error.
+fn erred_at(endpoint: &EndpointView, now: Timestamp) -> Option<Timestamp> {
+    let at = endpoint.last_error.as_ref().map(|error| error.at);
+    at.filter(|at| now.since(*at) < RECENT)
 }
 
 /// The number of endpoints that are named in a notice.
 const NAMED: usize = 5;
 
 /// The notice about [`elsewhere`].
-fn on_other_pages(elsewhere: &[(EndpointView, Backlog)]) -> Markup {
+fn on_other_pages(elsewhere: &[Elsewhere]) -> Markup {
     html! {
         @if !elsewhere.is_empty() {
             div .notice.bad {
                 p { strong { (counted(elsewhere.len(), "endpoint", "endpoints")) " on other pages" } ":" }
                 ul {
-                    @for (endpoint, failed) in elsewhere.iter().take(NAMED) {
+                    @for Elsewhere { endpoint, failed, is_erring } in elsewhere.iter().take(NAMED) {
                         li {
                             a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(endpoint.name())) } } ": "
                             @match (urgency(endpoint), failed.count) {
+                                _ if *is_erring => "all attempts fail",
                                 (0, 0) => "failing",
                                 (1, 0) => "disabled",
                                 (1, _) => { "disabled, " (missed(failed, &Backlog::default())) }
@@ -165,29 +223,44 @@ fn urgency(endpoint: &EndpointView) -> u8 {
 }
 
 /// The problem of an endpoint, with the button that recovers its missed deliveries.
-fn banner(row: &Known, is_recovering: bool) -> Markup {
+fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp) -> Markup {
     let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
     let (id, name) = (endpoint.id, visible(endpoint.name()));
-    let is_off = endpoint.disabled.is_some() && !endpoint.active;
-    if endpoint.failing_since.is_none() && !is_off && (failed.count == 0 && (held.count == 0 || !endpoint.active)) {
+    let (state, is_missed) = (State::of(row), failed.count + held.count > 0);
+    if state.urgency() >= 2 && !is_missed {
         return html! {};
     }
+    let is_bad = state.urgency() < 2 || failed.count > 0;
     let oldest = oldest(failed, held);
     html! {
-        div .notice.bad {
+        div .notice.bad[is_bad] {
             p {
-                strong { bdi { (name) } } ": "
-                @if is_off { "disabled" } @else if failed.count + held.count == 0 { "failing" }
-                @if is_off && failed.count + held.count > 0 { ", " }
-                (missed(failed, held))
-                @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
+                strong { bdi { (name) } }
+                @if let Some(description) = &endpoint.description { " " bdi .soft { (visible(description.as_str())) } }
+                ": "
+                @match state {
+                    State::Disabled(_) => "disabled",
+                    State::Inactive => "disabled by your team",
+                    State::Erring(since) => {
+                        "all attempts fail since " (times::date(since)) "; "
+                        (counted(row.open.pending.number(), "delivery waits", "deliveries wait"))
+                    }
+                    State::Failing(_) if !is_missed => "failing",
+                    _ => "",
+                }
+                @if is_missed {
+                    @if !endpoint.active || matches!(state, State::Erring(_)) { ", " }
+                    (missed(failed, held))
+                    @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
+                }
                 "."
-                @if let Some(LastError { reason, status_code, detail, .. }) = &row.last_error() {
+                @if !endpoint.active { (kept(app, endpoint, now)) }
+                @if is_bad && let Some(LastError { reason, status_code, detail, .. }) = &row.last_error() {
                     " Last error: " (error_name(reason, *status_code)) ". " (error_meaning(reason, detail.as_ref()))
                 }
             }
             div .row {
-                @if is_recovering { span { "A recovery is resending them." } } @else if let Some(oldest) = oldest {
+                @if is_recovering { span { "They are being resent." } } @else if let Some(oldest) = oldest {
                     (Form {
                         to: &format!("/console/endpoints/{id}"),
                         button: &resend_button(endpoint.active, failed, held),
@@ -197,6 +270,21 @@ fn banner(row: &Known, is_recovering: bool) -> Markup {
                 }
                 a href={ "/console/endpoints/" (id) } aria-label={ "View endpoint " (short(endpoint.name())) } { "View endpoint" }
             }
+        }
+    }
+}
+
+/// The time until which events for an inactive endpoint are kept.
+pub(crate) fn kept(app: &App, endpoint: &EndpointView, now: Timestamp) -> Markup {
+    let inactive_since = endpoint.inactive_since.or(endpoint.disabled.map(|(at, _)| at));
+    html! {
+        @match inactive_since.map(|at| app.hold_for.end(at)) {
+            Some(Some(end)) if end > now => {
+                " Events are kept for another " (times::lasting("until", end, now)) "; later ones are lost."
+            }
+            Some(Some(end)) => { " Events since " (times::date(end)) " are lost." }
+            Some(None) => " Events are lost until you enable it.",
+            None => "",
         }
     }
 }
@@ -231,6 +319,15 @@ pub(crate) fn resend_button(is_active: bool, failed: &Backlog, held: &Backlog) -
         (number, false) => format!("{number} {kind}deliveries"),
     };
     if is_active { format!("Resend {deliveries}") } else { format!("Enable and resend {deliveries}") }
+}
+
+/// The label of the button that sends pending deliveries now: `Retry 24 pending deliveries now`.
+pub(crate) fn retry_button(pending: &Backlog) -> String {
+    match (pending.count, pending.is_longer) {
+        (_, true) => "Retry all pending deliveries now".to_owned(),
+        (1, false) => "Retry 1 pending delivery now".to_owned(),
+        (number, false) => format!("Retry {number} pending deliveries now"),
+    }
 }
 
 fn table(rows: &[Known], now: Timestamp) -> Markup {

@@ -10,52 +10,79 @@ use common::{
 };
 use maud::{Markup, html};
 
-use crate::numbers::Known;
+use crate::numbers::{Known, failures};
 
 /// The state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The service disabled it.
-    Disabled(DisabledReason),
     /// Deliveries have failed after all their attempts since this time.
     Failing(Timestamp),
-    /// A user disabled it.
-    Inactive,
+    /// No delivery has failed permanently, but all attempts have failed since this time.
+    Erring(Timestamp),
+    /// The service disabled it.
+    Disabled(DisabledReason),
     /// The oldest pending delivery has failed attempts, and is retried.
     Retrying,
+    /// A user enabled it, and no delivery has succeeded since.
+    Untried,
     /// The oldest pending delivery waits for its first attempt.
     Waiting,
+    /// It works, and this number of failed or held deliveries can be resent.
+    Missed(usize),
     /// Its deliveries succeed.
     Healthy,
     /// It has recent deliveries, and none of those that were read succeeded.
     Unproven,
     /// It has no recent deliveries.
     Idle,
+    /// A user disabled it.
+    Inactive,
 }
+
+/// The number of attempts in a row whose failure makes an endpoint's state bad.
+const IN_A_ROW: usize = 2;
 
 impl State {
     /// The state, from the endpoint's item and its deliveries.
     pub(crate) fn of(known: &Known) -> Self {
-        let Known { endpoint, oldest_pending, counted, .. } = known;
-        match (endpoint.disabled, endpoint.failing_since, oldest_pending) {
+        let Known { endpoint, open, oldest_pending, counted, is_proven, .. } = known;
+        let failures = failures(endpoint, oldest_pending.as_ref());
+        let missed = open.failed.count + known.held().count;
+        match (endpoint.disabled, endpoint.failing_since, failures.first()) {
             (Some((_, reason)), ..) if !endpoint.active => Self::Disabled(reason),
             _ if !endpoint.active => Self::Inactive,
             (_, Some(since), _) => Self::Failing(since),
-            (.., Some(pending)) if pending.attempts > 0 => Self::Retrying,
-            (.., Some(_)) => Self::Waiting,
+            (.., Some(first)) if !is_proven && failures.len() >= IN_A_ROW => Self::Erring(first.at),
+            (.., Some(_)) => Self::Retrying,
+            _ if !is_proven => Self::Untried,
+            _ if oldest_pending.is_some() => Self::Waiting,
+            _ if missed > 0 => Self::Missed(missed),
             _ if counted.total.delivered > 0 => Self::Healthy,
             _ if counted.total != Counts::default() || counted.complete_since.is_some() => Self::Unproven,
             _ => Self::Idle,
         }
     }
 
+    /// The order on the first page: problems first.
+    pub(crate) fn urgency(self) -> u8 {
+        match self {
+            Self::Failing(_) | Self::Erring(_) => 0,
+            Self::Disabled(_) => 1,
+            Self::Inactive => 3,
+            _ => 2,
+        }
+    }
+
     pub(crate) fn badge(self) -> Markup {
         match self {
-            Self::Disabled(_) => badge("bad", SQUARE, "Disabled"),
-            Self::Failing(_) => badge("bad", TRIANGLE, "Failing"),
-            Self::Inactive => badge("", RING, "Inactive"),
+            Self::Failing(_) | Self::Erring(_) => badge("bad", TRIANGLE, "Failing"),
+            Self::Disabled(DisabledReason::Gone) => badge("bad", SQUARE, "Disabled: HTTP 410"),
+            Self::Disabled(DisabledReason::Failing) => badge("bad", SQUARE, "Disabled: failing"),
+            Self::Inactive => badge("", RING, "Disabled by your team"),
             Self::Retrying => badge("wait", DIAMOND, "Retrying"),
+            Self::Untried => badge("wait", FRAME, "Enabled, not tried yet"),
             Self::Waiting => badge("wait", DIAMOND, "Waiting"),
+            Self::Missed(number) => badge("wait", FRAME, &format!("{number} to resend")),
             Self::Healthy => badge("good", DISC, "Healthy"),
             Self::Unproven => badge("", FRAME, "No recent success"),
             Self::Idle => badge("", FRAME, "No recent deliveries"),
@@ -72,11 +99,15 @@ impl State {
             Self::Disabled(DisabledReason::Failing) => {
                 Some("We disabled this endpoint because its deliveries failed for too long.")
             }
-            Self::Failing(_) => Some("Some deliveries failed after all their attempts. New events are still sent."),
-            Self::Inactive => Some("Nothing is sent until you enable the endpoint."),
+            Self::Failing(_) => Some("Deliveries failed after all their attempts. New events are still sent."),
+            Self::Erring(_) => {
+                Some("All attempts fail. Pending deliveries are retried, and new events are still sent.")
+            }
+            Self::Inactive => Some("No events are sent until you enable the endpoint. Tests are."),
             Self::Retrying => Some("Some attempts failed and will be retried."),
+            Self::Untried => Some("No delivery has succeeded since the endpoint was enabled."),
             Self::Waiting => Some("Deliveries wait for their first attempt."),
-            Self::Healthy | Self::Unproven | Self::Idle => None,
+            Self::Missed(_) | Self::Healthy | Self::Unproven | Self::Idle => None,
         }
     }
 }

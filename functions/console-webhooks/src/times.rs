@@ -15,10 +15,11 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.readable()) { (distance(at, now)) } }
 }
 
-/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until".
+/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". A time that is left is rounded: seven days are
+/// not six.
 pub(crate) fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
-    let time = if at > now { at.since(now) } else { now.since(at) };
-    html! { time datetime=(at) { (length(time)) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
+    let time = if at > now { left(at.since(now)) } else { length(now.since(at)) };
+    html! { time datetime=(at) { (time) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
 }
 
 /// `2026-01-31 12:00:05 UTC`, for programs that read the page as well.
@@ -62,6 +63,17 @@ pub(crate) fn length(time: Duration) -> String {
     }
 }
 
+/// A length of time to come, rounded to its unit.
+fn left(time: Duration) -> String {
+    let unit = match time.as_secs() {
+        0..=119 => 1,
+        120..=7_199 => 60,
+        7_200..=172_799 => 3_600,
+        _ => 86_400,
+    };
+    length(time + Duration::from_secs(unit) / 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +89,10 @@ mod tests {
             assert_eq!(distance(at, at.after(Duration::from_secs(seconds))), ago);
         }
         assert_eq!(distance(at.after(Duration::from_secs(300)), at), "in 5 min");
+        assert_eq!(
+            [604_799, 604_800, 7_199].map(|seconds| left(Duration::from_secs(seconds))),
+            ["7 days", "7 days", "2 h"]
+        );
     }
 
     #[test]

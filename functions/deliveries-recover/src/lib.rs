@@ -1,4 +1,4 @@
-//! Recovers the failed and held deliveries of an endpoint.
+//! Recovers the failed and held deliveries of an endpoint, or its pending ones.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
-        .summary("Recovers the failed and held deliveries of an endpoint in a time range, at a bounded rate.")
+        .summary("Recovers the failed, held or pending deliveries of an endpoint in a time range, at a bounded rate.")
         .description(
             "The recovery runs in the background. If its period overlaps that of a recovery that has not started yet, \
              for the same endpoint and `status`, the call joins that recovery: it returns the same id, and the \
@@ -83,7 +83,11 @@ impl Input {
             )
             .optional_text(Recover::NAMES.until, Timestamp::parse);
         let status = fields
-            .about("The status of the deliveries to resend: `failed`, `held` or `both` (the default).")
+            .about(
+                "The status of the deliveries to resend: `failed`, `held`, `both` of these (the default), or `pending`: \
+                 those whose next attempt is later are sent now, with the whole schedule ahead. Deliveries that are due, \
+                 being attempted, or pending at a pull endpoint are left alone.",
+            )
             .optional_text(Recover::NAMES.status, parse_name);
         let key = fields.idempotency_key();
         if let (Ok(since), Ok(Some(until))) = (since, until)

@@ -49,8 +49,7 @@ fn route() -> Route<App> {
         .description(
             "Each delivery counts in the hour in which it was created. Pending, failed and held deliveries are counted \
              whatever number of others there is, up to 10,000 of each status and destination. Successes are counted \
-             while they are read, newest first, up to a bound. `complete_since` shows how far. Failed tests are not \
-             counted.",
+             while they are read, newest first, up to a bound. `complete_since` shows how far. Tests are not counted.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
@@ -78,10 +77,12 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Cou
     let since = input.since.unwrap_or_else(|| now.before(DAY));
     let (shards, endpoints) =
         tokio::try_join!(app.endpoints.shards(tenant, input.endpoint), app.endpoints.list(tenant))?;
-    let open = app.log.open(tenant, std::slice::from_ref(&shards), now).await?.pop().unwrap_or_default();
+    let shards = [shards];
+    let open = app.log.open(tenant, &shards, now).await?;
     let counting = app.log.count(tenant, &shards, &open, since, Bound::Pages(PAGES), now);
-    let (counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
-    let Statistics { total, hours, reasons, complete_since, .. } = counted;
+    let (mut counted, recoveries) = tokio::try_join!(counting, app.log.recoveries(tenant, input.endpoint))?;
+    let open = open.into_iter().next().unwrap_or_default();
+    let Statistics { total, hours, reasons, complete_since, .. } = counted.pop().unwrap_or_default();
     let mut failures: Vec<_> = reasons.into_iter().map(|(reason, count)| FailureReason { reason, count }).collect();
     failures.sort_by_key(|failure| Reverse(failure.count));
     let hours = hours.into_iter().map(|(hour, Counts { pending, delivered, failed, held, ended })| Hour {

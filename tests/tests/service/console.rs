@@ -6,6 +6,7 @@ mod endpoint;
 mod new_endpoint;
 mod overview;
 mod pull;
+mod states;
 
 use tests::{Answer, browser::readable};
 

@@ -57,15 +57,23 @@ pub struct EndpointView {
     pub last_error: Option<LastError>,
     /// The time of, and the reason for, the service's decision to make it inactive, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
+    /// The time at which it became inactive, if it is.
+    pub inactive_since: Option<Timestamp>,
+    /// The time at which a user last enabled it, unless its receiver has become healthy again since.
+    pub enabled_at: Option<Timestamp>,
+    /// The time at which its receiver last became healthy again, or a user enabled it.
+    pub healthy_at: Option<Timestamp>,
+    /// Whether its receiver is slow or hangs, so that its deliveries take turns.
+    pub is_slow: bool,
     /// The number of its shards in the delivery log.
     pub log_shards: u8,
 }
 
 #[rustfmt::skip]
-const VIEW: [Attribute; 22] = [
+const VIEW: [Attribute; 26] = [
     WEBHOOK_ENDPOINT_ID, URL, ACTIVE, DESCRIPTION, HEADER_NAMES, CREATED_AT, UPDATED_AT, REVISION, LOG_SHARDS,
     PREVIOUS_SECRET_EXPIRES_AT, EVENTS, WORKFLOWS, FAILING_SINCE, DISABLED_AT, DISABLED_REASON, KIND, ASKED_AT, TAKEN_AT,
-    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE,
+    ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE, INACTIVE_SINCE, HEALTHY_AT, GOOD_AT, SLOW_AT,
 ];
 
 impl Endpoints {
@@ -88,6 +96,7 @@ impl EndpointView {
     fn from_item(item: &Item) -> Result<Self> {
         let record = record(item);
         let kind = kind::kind(&record)?;
+        let health = Health::from_item(item);
         Ok(Self {
             id: record.parsed(WEBHOOK_ENDPOINT_ID)?,
             kind,
@@ -107,9 +116,14 @@ impl EndpointView {
             previous_secret_expires_at: record
                 .optional_number(PREVIOUS_SECRET_EXPIRES_AT)
                 .map(Timestamp::from_millisecond),
-            failing_since: Health::from_item(item).failing_since,
+            failing_since: health.failing_since,
             last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,
+            inactive_since: record.optional_number(INACTIVE_SINCE).map(Timestamp::from_millisecond),
+            // Enabling an endpoint sets both times to its own. Nothing else sets both at once.
+            enabled_at: health.healthy_at.filter(|at| health.good_at == Some(*at)),
+            healthy_at: health.healthy_at,
+            is_slow: health.slow_at.is_some(),
             log_shards: log_shards(&record),
         })
     }

@@ -20,7 +20,7 @@ attributes! { pub(super)
     // The parts of an attempt, in addition to its trigger.
     AT = "at", MS = "ms", OUTCOME = "outcome", CODE = "code", DETAIL = "detail",
     RESPONSE = "response",
-    LAST_OUTCOME = "last.outcome", LAST_MS = "last.ms",
+    LAST_OUTCOME = "last.outcome", LAST_MS = "last.ms", LAST_AT = "last.at",
 }
 
 /// An attempt in the form of a map, with short names, since every byte of an item is paid for.

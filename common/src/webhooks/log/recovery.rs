@@ -1,8 +1,11 @@
-//! Recoveries: resend the failed and held deliveries that an endpoint missed in a time range, at a bounded rate.
+//! Recoveries: resend the failed and held deliveries that an endpoint missed in a time range, or its pending ones, at a
+//! bounded rate.
 //!
 //! A recovery is an item with its progress, which is stored after every page. A page is safe to repeat, since only
 //! deliveries that are still failed or held are resent; after a crash, `resent` omits the deliveries of the page that
-//! was not stored. Failed tests are not resent. Calls may join a recovery until it has begun.
+//! was not stored. A pending delivery is resent only if its last attempt began before the recovery was requested and its
+//! next is later, so that a repeated page leaves alone what it has resent, and no attempt in progress is repeated. Failed
+//! tests are left alone. Calls may join a recovery until it has begun.
 //!
 //! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item on
 //! condition that it is unchanged, so that concurrent calls notice each other's recoveries.
@@ -36,7 +39,7 @@ use crate::{
     error::{Conflict, Error, Result},
     id::{EndpointId, RecoveryId, TenantId},
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
+    webhooks::delivery::{Attempt, Delivery, DeliveryId, DestinationId, SHARDS, Shard, Status, Trigger},
 };
 
 /// A recovery and its progress.
@@ -235,13 +238,15 @@ impl Log {
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
         let ids = self.missed(tenant, shard, recovery.status, &KeyRange { to: to.max(from.clone()), from }).await?;
+        let asked = recovery.clone();
         // Once the partition is throttled, the remaining deliveries wait for the next call.
         let is_throttled = AtomicBool::new(false);
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             if is_throttled.load(Ordering::Relaxed) {
                 return Err(Error::Busy);
             }
-            match self.resend(tenant, id, Trigger::Recovery, due, None, now).await {
+            let is_wanted = |delivery: &Delivery| asked.resends(delivery, due);
+            match self.resend_if(tenant, id, (Trigger::Recovery, due), None, is_wanted, now).await {
                 Ok(delivery) => Ok(Some(delivery)),
                 // The delivery has been resent or has expired, or its payload was never kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
@@ -326,6 +331,7 @@ fn statuses(missed: Missed) -> &'static [Status] {
         Missed::Failed => &[Status::Failed],
         Missed::Held => &[Status::Held],
         Missed::Both => &[Status::Failed, Status::Held],
+        Missed::Pending => &[Status::Pending],
     }
 }
 
@@ -342,6 +348,21 @@ impl Recovery {
             shard: 0,
             after: String::new(),
             begun: false,
+        }
+    }
+
+    /// Whether the recovery resends a delivery in this state, with an attempt at `due`. A pending delivery of a pull
+    /// endpoint waits for a client. One without attempts, or whose attempt is due, waits for its turn already.
+    fn resends(&self, delivery: &Delivery, due: Timestamp) -> bool {
+        match (self.status, delivery.status) {
+            (Missed::Pending, Status::Pending) => {
+                let is_before = |attempt: &Attempt| attempt.at < self.id.made_at();
+                let is_new = delivery.tries == 0 && delivery.trigger == Trigger::Recovery;
+                let is_retried = delivery.last_attempt.as_ref().is_some_and(is_before) && !is_new;
+                is_retried && delivery.pull.is_none() && delivery.next_attempt_at.is_some_and(|next| next > due)
+            }
+            (Missed::Pending, _) => false,
+            (_, status) => statuses(self.status).contains(&status),
         }
     }
 

@@ -21,9 +21,8 @@ use crate::{
 };
 
 impl Log {
-    /// Makes a delivery of any status pending again, with a full schedule ahead and the first attempt due at `due`.
-    /// Returns its new state. It gets a due row, but the caller sends its message. A recovery resends only failed and
-    /// held deliveries.
+    /// Makes a delivery of any status pending again, with the whole schedule ahead and the first attempt due at `due`.
+    /// Returns its new state. It gets a due row, but the caller sends its message.
     ///
     /// # Errors
     /// There is no such delivery, its payload was not kept, or the marker is not new; or a call failed.
@@ -36,6 +35,20 @@ impl Log {
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<Delivery> {
+        self.resend_if(tenant, id, (trigger, due), once, |_| true, now).await
+    }
+
+    /// The same, unless the delivery in its current state is not wanted: then it counts as not found.
+    pub(super) async fn resend_if(
+        &self,
+        tenant: &TenantId,
+        id: &DeliveryId,
+        (trigger, due): (Trigger, Timestamp),
+        once: Option<&Marker>,
+        is_wanted: impl Fn(&Delivery) -> bool,
+        now: Timestamp,
+    ) -> Result<Delivery> {
+        let is_wanted = &is_wanted;
         rounds((), |()| async move {
             let (before, payload) = self.visible(tenant, id, now).await?;
             let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
@@ -43,7 +56,7 @@ impl Log {
                 // The response to this write was lost.
                 return Ok(Break(before));
             }
-            if trigger == Trigger::Recovery && !matches!(before.status, Status::Failed | Status::Held) {
+            if !is_wanted(&before) {
                 return Err(NOT_FOUND);
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;

@@ -86,8 +86,8 @@ const FILTERED_KEYS: usize = 1000;
 const END: &str = "~";
 /// The attributes of a delivery that a list shows. The payload is not among them.
 #[rustfmt::skip]
-const LISTED: [Attribute; 11] = [
-    DELIVERY, EVENT, JOB_ID, WORKFLOW, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, KIND, DUE, ERASED_AT,
+const LISTED: [Attribute; 12] = [
+    DELIVERY, EVENT, JOB_ID, WORKFLOW, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, EARLIER, KIND, DUE, ERASED_AT,
 ];
 
 /// The range of keys to read from a shard, both ends included.
@@ -297,7 +297,8 @@ fn just_before(moment: &str) -> String {
     }
 }
 
-fn moment(item: &Item) -> Option<&str> {
+/// The sort key of an item.
+pub(super) fn moment(item: &Item) -> Option<&str> {
     item.get(DELIVERY.name())?.as_s().ok().map(String::as_str)
 }
 

@@ -53,6 +53,12 @@ impl Retention {
         Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
     }
 
+    /// The time for which deliveries are visible.
+    #[must_use]
+    pub fn period(self) -> Duration {
+        self.0
+    }
+
     /// The time from which an item written `now` may be deleted. DynamoDB may take days longer, so reads check the age.
     #[must_use]
     pub fn end(self, now: Timestamp) -> Timestamp {

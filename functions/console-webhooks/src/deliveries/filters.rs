@@ -2,7 +2,11 @@
 
 use common::{
     error::Error,
-    http::{Typed, page::Field},
+    http::{
+        Typed,
+        page::{Field, visible},
+    },
+    id::EndpointId,
     timestamp::Timestamp,
     webhooks::{
         delivery::error_name,
@@ -17,24 +21,24 @@ use maud::{Markup, html};
 
 use super::{
     query::{PATH, RANGES, address, is_filtered},
-    table::short,
+    table::{deleted, short},
 };
 use crate::{numbers::within, times};
 
-/// The reasons to choose from. `status_other` and `untaken` are rare, and can be entered in the address.
-const REASONS: [&str; 12] = [
-    "status_5xx",
-    "status_4xx",
-    "gone",
-    "redirect",
-    "timeout",
-    "connect",
-    "dns",
-    "tls",
-    "protocol",
-    "blocked",
-    "unanswered",
-    "untaken",
+/// The reasons to choose from. `status_other` and `untaken` are rare, and can be written into the address.
+const REASONS: [(&str, &str); 12] = [
+    ("status_5xx", "server error"),
+    ("status_4xx", "rejected"),
+    ("gone", "asked for no more"),
+    ("redirect", "not followed"),
+    ("timeout", "no complete response"),
+    ("connect", "refused or unreachable"),
+    ("dns", "no address"),
+    ("tls", "certificate or handshake"),
+    ("protocol", "closed early"),
+    ("blocked", "private address"),
+    ("unanswered", "no attempt in three days"),
+    ("untaken", "pull endpoint, three days"),
 ];
 const EVENTS: [(&str, &str); 7] = [
     ("", "All"),
@@ -56,14 +60,21 @@ const STATUSES: [(&str, &str); 6] = [
 
 /// The form with the search. It keeps the status and the range, which are changed by links.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
-    let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), short(endpoint.name()))).collect();
+    // A select is narrow: the description first, which is most often shorter than the URL.
+    let name = |endpoint: &EndpointView| match &endpoint.description {
+        Some(text) if endpoint.url.is_some() => format!("{} ({})", visible(text.as_str()), short(endpoint.name())),
+        _ => short(endpoint.name()),
+    };
+    let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), name(endpoint))).collect();
+    let gone = EndpointId::parse(link.get("endpoint")).map_or_else(|_| "Deleted endpoint".to_owned(), deleted);
     let mut all: Vec<(&str, &str)> = vec![("", "All")];
     all.extend(ids.iter().map(|(id, url)| (id.as_str(), url.as_str())));
     let chosen = link.get("endpoint");
     if !all.iter().any(|(id, _)| *id == chosen) {
-        all.push((chosen, "Deleted endpoint"));
+        all.push((chosen, gone.as_str()));
     }
-    let names: Vec<_> = REASONS.iter().map(|reason| (*reason, error_name(reason, None))).collect();
+    let names = REASONS.iter().map(|(reason, hint)| (*reason, format!("{}: {hint}", error_name(reason, None))));
+    let names: Vec<_> = names.collect();
     let mut reasons = vec![("", "All")];
     reasons.extend(names.iter().map(|(reason, name)| (*reason, name.as_str())));
     let reason = link.get("reason");
@@ -76,7 +87,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     html! {
         form .filters method="get" action=(PATH) role="search" aria-label="Filters" {
             div .row {
-                (Field::search("q", "Job, delivery ID or webhook ID", link.get("q")).filter().html("", error))
+                (Field::search("q", "Whole job, delivery or message ID", link.get("q")).filter().html("", error))
                 (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
                 button { "Search" }
                 @if is_filtered(link) { a href=(PATH) { "Clear filters" } }
@@ -133,13 +144,14 @@ pub(super) fn tabs(link: &Typed, open: Option<&Open>, filter: Option<&Filter>, n
                     }
                 }
             }
-            nav .tabs aria-label="Time" {
+            nav .tabs aria-label="Time of the event" {
                 @for (name, word, _) in RANGES {
                     @let is_chosen = name == link.get("range") && link.get("since").is_empty() && link.get("until").is_empty();
                     a href=(address(link, &[("range", name), ("since", ""), ("until", "")])) aria-current=[is_chosen.then_some("true")] {
                         (word)
                     }
                 }
+                span .soft { "by time of event" }
             }
         }
     }

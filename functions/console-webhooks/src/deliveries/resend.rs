@@ -31,7 +31,7 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
 ];
 
 /// Whether a delivery is resent with the others of its list: it failed or was held, and an attempt would be made.
-fn is_missed(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
+fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: bool) -> bool {
     let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
     let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
     let can_arrive = endpoint.map_or(delivery.webhook_endpoint_id.is_none(), |endpoint| endpoint.active);
@@ -39,25 +39,32 @@ fn is_missed(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
         Status::Failed => can_arrive,
         // The held deliveries of a pull endpoint wait for a client.
         Status::Held => can_arrive && !is_pull,
+        // The list of pending deliveries offers to send those that wait for a retry.
+        Status::Pending if is_of_pending => can_arrive && !is_pull && delivery.attempts > 0,
         Status::Pending | Status::Delivered | Status::Ended => false,
     }
 }
 
 /// The button that resends the shown deliveries that failed or were held.
 pub(super) fn these(deliveries: &[Delivery], endpoints: &[EndpointView], status: &str) -> Markup {
-    let missed: Vec<_> = deliveries.iter().filter(|delivery| is_missed(delivery, endpoints)).collect();
+    let is_of_pending = status == "pending";
+    let missed: Vec<_> = deliveries.iter().filter(|delivery| is_missed(delivery, endpoints, is_of_pending)).collect();
     let ids: Vec<_> = missed.iter().map(|delivery| delivery.id.to_string()).collect();
-    let kind = match status {
-        "failed" | "held" => format!("{status} "),
-        _ => "failed or held ".to_owned(),
+    let has = |status| missed.iter().any(|delivery| delivery.status == status);
+    let kind = match (has(Status::Failed), has(Status::Held)) {
+        (true, true) => "failed or held ",
+        (true, false) => "failed ",
+        (false, true) => "held ",
+        (false, false) => "pending ",
     };
+    let verb = if is_of_pending { "Retry" } else { "Resend" };
     let left = deliveries.iter().filter(|delivery| is_of_inactive(delivery, endpoints)).count();
     let these = counted(missed.len(), &format!("{kind}delivery"), &format!("{kind}deliveries"));
     html! {
         @if !missed.is_empty() {
             (Form {
                 to: PATH,
-                button: &format!("Resend these {these}").replace("these 1 ", "this "),
+                button: &format!("{verb} these {these}").replace("these 1 ", "1 "),
                 is_secondary: true,
                 hidden: &[("action", "resend"), (IDS, &ids.join(" "))],
                 ..Form::default()
@@ -92,14 +99,19 @@ pub(super) fn all(
     let is_plain = filter.event.is_none() && filter.job_id.is_none() && filter.outcome.is_none();
     let is_more = found.next.is_some() || cursor.is_some();
     let exists = endpoints.iter().any(|known| known.id == *endpoint);
-    if !exists || !is_plain || filter.webhook_id.is_some() || !is_more || !matches!(status, "failed" | "held") {
+    if !exists
+        || !is_plain
+        || filter.webhook_id.is_some()
+        || !is_more
+        || !matches!(status, "failed" | "held" | "pending")
+    {
         return html! {};
     }
     let since = filter.since.map_or_else(|| "2026-01-01T00:00".to_owned(), |since| since.to_string());
     let until = filter.until.unwrap_or(now);
     html! {
         a href={ "/console/endpoints/" (endpoint) "?confirm=recover&activate=yes&status=" (status) "&since=" (since) "&until=" (until) } {
-            "Resend all " (status) " deliveries of this endpoint"
+            @if status == "pending" { "Retry" } @else { "Resend" } " all " (status) " deliveries of this endpoint"
         }
     }
 }
@@ -147,7 +159,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
         [&[(IDS, link.get(IDS)), ("live", "1")][..], &[(IDS, link.get(IDS))]].map(|other| address(link, other));
     let content = html! {
         div .notice role="status" {
-            p { strong { (counted(deliveries.len(), "chosen delivery", "chosen deliveries")) ": " (chart::summary(counts)) "." } }
+            p { strong { (counted(deliveries.len(), "resent delivery", "resent deliveries")) ": " (chart::summary(counts)) "." } }
             @if is_changing {
                 p { "Pending deliveries are being sent. " a href=(off) { "Refresh" } }
             }
@@ -158,7 +170,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
         }
         (table(&deliveries, Some(&endpoints), "No such deliveries.", now))
     };
-    Ok(Page::new("Chosen deliveries", content).live(is_live && is_changing).within(console))
+    Ok(Page::new("Resent deliveries", content).live(is_live && is_changing).within(console))
 }
 
 /// The ids in a form or a link, without invalid ones.

@@ -7,7 +7,7 @@ use common::{
     id::EndpointId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, error_name},
+        delivery::{Attempt, Delivery, error_name},
         endpoints::EndpointView,
     },
 };
@@ -81,31 +81,46 @@ fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> (St
         None => ("Job callback".to_owned(), None),
         Some(id) => match names.get(&id) {
             Some(name) => (name.clone(), Some(id)),
-            None => ("Deleted endpoint".to_owned(), None),
+            None => (deleted(id), None),
         },
     }
 }
 
-/// `HTTP 500, 3 min ago`, if the last attempt failed.
+/// `HTTP 500, 3 min ago`, if the last attempt failed, or `Timeout, then delivered`.
 fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
-    let failed = delivery.last_attempt.as_ref().filter(|last| last.outcome != "delivered");
+    let is_failed = |attempt: &&Attempt| attempt.outcome != "delivered";
+    let earlier = delivery.earlier.iter().rev().find(is_failed);
     html! {
-        @match failed {
-            Some(last) => { (error_name(&last.outcome, last.status_code)) ", " (times::ago(last.at, now)) },
-            None => "None",
+        @match (delivery.last_attempt.as_ref(), earlier) {
+            (Some(last), _) if is_failed(&last) => {
+                (error_name(&last.outcome, last.status_code)) ", " (times::ago(last.at, now))
+            },
+            (Some(_), Some(earlier)) => { (error_name(&earlier.outcome, earlier.status_code)) ", then delivered" },
+            _ => "None",
         }
     }
 }
 
-/// `2, next in 5 min`. A deleted endpoint gets no more attempts.
+/// `2, next in 5 min`. A deleted endpoint gets no more attempts. An attempt that is overdue waits for its turn: its receiver
+/// is slow, or many others are due.
 fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
-        @if let Some(next) = delivery.next_attempt_at.filter(|_| !is_deleted) { ", next " (times::ago(next, now)) }
+        @match delivery.next_attempt_at.filter(|_| !is_deleted) {
+            Some(next) if next <= now => { ", due " (times::ago(next, now)) ", waits for its turn" },
+            Some(next) => { ", next " (times::ago(next, now)) },
+            None => "",
+        }
     }
 }
 
-/// The beginning of a URL without its scheme, for lists.
+/// The words for an endpoint that no longer exists, with the end of its id, which differs from those of others.
+pub(crate) fn deleted(id: EndpointId) -> String {
+    let id = id.to_string();
+    format!("Deleted endpoint …{}", id.rsplit('-').next().unwrap_or_default())
+}
+
+/// The beginning of a URL without its scheme, to fit into a list.
 pub(crate) fn short(url: &str) -> String {
     const MOST: usize = 60;
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);

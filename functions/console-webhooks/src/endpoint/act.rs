@@ -22,7 +22,7 @@ use super::{
     forms::Refused,
     page::{after, id, page},
 };
-use crate::{app::App, settings::Settings, verify};
+use crate::{app::App, numbers::is_gone, settings::Settings, times, verify};
 
 /// The fields of all forms of the page.
 pub(super) const FIELDS: [(&str, &str); 21] = [
@@ -30,7 +30,8 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
     (
         "sure",
-        "`delete`: `yes` from the checkbox that confirms the deletion. `recover`: `yes` from the page that confirms it.",
+        "`delete`: `yes` from the checkbox that confirms the deletion. `recover` and `activate`: `yes` from the page \
+         that confirms it.",
     ),
     (
         "since",
@@ -38,7 +39,7 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
                recovered.",
     ),
     ("until", "`recover`: the end of the period. The default is now."),
-    ("status", "`recover`: the status of the deliveries to recover: `failed`, `held` or `both`."),
+    ("status", "`recover`: the status of the deliveries to recover: `failed`, `held`, `both` or `pending`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
     ("secret", "`rotate`: the secret that the page generated."),
     ("revision", "`rotate` and `edit`: the number of changes of the endpoint before the form was opened."),
@@ -63,7 +64,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
     let (tenant, id) = (&call.caller.organization, id(&form)?);
     let done = match form.get("action") {
         "test" => test(&app, tenant, id).await,
-        "activate" => activate(&app, tenant, id, true).await.map(|()| after(id, "activated")),
+        "activate" => enable(&app, tenant, id, &form).await,
         "deactivate" => activate(&app, tenant, id, false).await.map(|()| after(id, "deactivated")),
         "recover" => recover(&app, tenant, id, &form).await,
         "edit" => edit(&app, tenant, id, &form).await,
@@ -86,6 +87,15 @@ async fn test(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
     app.queue.wake(tenant, &test, now).await;
     app.wait_for_attempt(tenant, &test.id, 0).await?;
     Ok(Reply::Redirect { to: format!("/console/deliveries/{}", test.id), cookies: Vec::new() })
+}
+
+/// Enables the endpoint. If its receiver asked for no more deliveries, a page confirms it first.
+async fn enable(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
+    if form.get("sure") != TICKED && is_gone(&app.endpoints.view(tenant, id).await?) {
+        let to = format!("/console/endpoints/{id}?confirm=activate");
+        return Ok(Reply::Redirect { to, cookies: Vec::new() });
+    }
+    activate(app, tenant, id, true).await.map(|()| after(id, "activated"))
 }
 
 async fn activate(app: &App, tenant: &TenantId, id: EndpointId, active: bool) -> Result<()> {
@@ -177,7 +187,10 @@ async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> R
     let console = app.console(tenant, "/console").await?;
     let content = html! {
         (verify::secret(&secret))
-        p { "The old secret also signs deliveries for a limited time. Update your server before then." }
+        p {
+            "The old secret also signs deliveries for " (times::length(app.rotation_overlap))
+            ". Update your server before then."
+        }
         p { a href={ "/console/endpoints/" (id) } { "Back to endpoint" } }
     };
     Ok(Page::new("Secret rotated", content).done().within(console).into())

@@ -19,13 +19,13 @@ use common::{
         },
     },
 };
-use maud::html;
+use maud::{Markup, html};
 use url::form_urlencoded;
 
 use crate::{
     app::App,
-    numbers::{held, is_gone, within},
-    overview::{missed, resend_button},
+    numbers::{counted, held, is_gone, within},
+    overview::{missed, resend_button, retry_button},
     times::{self, moment},
 };
 
@@ -48,13 +48,46 @@ pub(super) fn wanted(form: &Typed, now: Timestamp) -> Result<Wanted> {
     })
 }
 
-/// The failed and the held deliveries that the recovery resends.
-fn counted(endpoint: &EndpointView, open: &Open, wanted: &Wanted) -> (Backlog, Backlog) {
-    let (failed, held) = (within(&open.failed, &wanted.time), within(&held(endpoint, open), &wanted.time));
-    match wanted.missed {
-        Missed::Failed => (failed, Backlog::default()),
-        Missed::Held => (Backlog::default(), held),
-        Missed::Both => (failed, held),
+/// The deliveries that the recovery resends.
+#[derive(Default)]
+struct Found {
+    failed: Backlog,
+    held: Backlog,
+    pending: Backlog,
+}
+
+impl Found {
+    fn of(endpoint: &EndpointView, open: &Open, wanted: &Wanted) -> Self {
+        let (failed, held) = (within(&open.failed, &wanted.time), within(&held(endpoint, open), &wanted.time));
+        match wanted.missed {
+            Missed::Failed => Self { failed, ..Self::default() },
+            Missed::Held => Self { held, ..Self::default() },
+            Missed::Both => Self { failed, held, ..Self::default() },
+            Missed::Pending => Self { pending: within(&open.pending, &wanted.time), ..Self::default() },
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.failed.count + self.held.count + self.pending.count
+    }
+
+    fn is_longer(&self) -> bool {
+        self.failed.is_longer || self.held.is_longer || self.pending.is_longer
+    }
+
+    fn button(&self, is_active: bool) -> String {
+        if self.pending.count > 0 {
+            retry_button(&self.pending)
+        } else {
+            resend_button(is_active, &self.failed, &self.held)
+        }
+    }
+
+    fn words(&self) -> String {
+        match self.pending.count {
+            0 => missed(&self.failed, &self.held),
+            _ => counted(self.pending.number(), "pending delivery", "pending deliveries"),
+        }
     }
 }
 
@@ -71,9 +104,8 @@ pub(super) async fn is_needed(
     wanted: &Wanted,
     now: Timestamp,
 ) -> Result<bool> {
-    let (failed, held) = counted(endpoint, &open(app, tenant, endpoint, now).await?, wanted);
-    let all = failed.count + held.count;
-    Ok(all == 0 || all > UNASKED || failed.is_longer || held.is_longer || is_gone(endpoint))
+    let found = Found::of(endpoint, &open(app, tenant, endpoint, now).await?, wanted);
+    Ok(found.count() == 0 || found.count() > UNASKED || found.is_longer() || is_gone(endpoint))
 }
 
 /// Leads to the page, for the recovery of a form.
@@ -95,11 +127,11 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
         Ok(wanted) => wanted,
         Err(error) => return Ok(refused(error, &back).within(console)),
     };
-    let (failed, held) = counted(&endpoint, &open(app, tenant, &endpoint, now).await?, &wanted);
+    let found = Found::of(&endpoint, &open(app, tenant, &endpoint, now).await?, &wanted);
     let is_enabled = !endpoint.active && link.get("activate") == TICKED;
-    let button = resend_button(!is_enabled, &failed, &held);
+    let button = found.button(!is_enabled);
     let [since, until] = [wanted.time.start, wanted.time.end].map(|time| time.to_string());
-    if failed.count + held.count == 0 {
+    if found.count() == 0 {
         let content = html! {
             p { "This endpoint has no such deliveries " (period(&wanted.time, now)) "." }
             p { a href=(back) { "Back to endpoint" } }
@@ -108,16 +140,11 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
     }
     let content = html! {
         p .mono .whole { bdi { (visible(endpoint.name())) } }
-        p { (missed(&failed, &held)) " " (period(&wanted.time, now)) ", up to 100 per second." }
-        @if is_gone(&endpoint) {
-            div .notice.bad {
-                p {
-                    "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. "
-                    "Resend only if it "
-                    "accepts them again; another 410 disables the endpoint."
-                }
-            }
+        p { (found.words()) " " (period(&wanted.time, now)) ", up to 100 per second." }
+        @if wanted.missed == Missed::Pending {
+            p { "Their next attempts are made now, with the whole retry schedule ahead. Those being attempted are left alone." }
         }
+        @if is_gone(&endpoint) { (gone("Resend")) }
         @if is_enabled { p { "The endpoint is enabled first, so new events are sent to it as well." } }
         @if !endpoint.active && !is_enabled { p { "The endpoint is disabled: the deliveries are held again." } }
         div .row {
@@ -140,8 +167,36 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
     Ok(Page::new(format!("{button}?"), content).within(console))
 }
 
+/// The page that confirms enabling an endpoint whose receiver asked for no more deliveries.
+pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Page> {
+    let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
+    let back = format!("/console/endpoints/{id}");
+    let content = html! {
+        p .mono .whole { bdi { (visible(endpoint.name())) } }
+        @if is_gone(&endpoint) { (gone("Enable the endpoint")) }
+        p { "New events are sent to it. Deliveries that it missed are not: resend them afterwards." }
+        div .row {
+            (Form { to: &back, button: "Enable endpoint", hidden: &[("action", "activate"), ("sure", TICKED)], ..Form::default() })
+            a href=(back) { "Cancel" }
+        }
+    };
+    Ok(Page::new("Enable endpoint?", content).within(console))
+}
+
+/// The warning about a receiver that asked for no more deliveries.
+pub(crate) fn gone(action: &str) -> Markup {
+    html! {
+        div .notice.bad role="status" {
+            p {
+                "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. " (action)
+                " only if it accepts them again; another 410 disables the endpoint."
+            }
+        }
+    }
+}
+
 /// `created since 2026-01-31 12:00:00 UTC`, with the end if it is past.
-fn period(time: &Range<Timestamp>, now: Timestamp) -> maud::Markup {
+fn period(time: &Range<Timestamp>, now: Timestamp) -> Markup {
     html! {
         "created since " (times::date(time.start))
         @if time.end < now { " and before " (times::date(time.end)) }

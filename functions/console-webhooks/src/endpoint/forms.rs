@@ -11,7 +11,14 @@ use common::{
 };
 use maud::{Markup, html};
 
-use crate::{chart, overview::events, settings::Shown, times};
+use crate::{
+    app::App,
+    chart,
+    numbers::{Known, counted},
+    overview::{events, is_rotating, missed},
+    settings::Shown,
+    times,
+};
 
 /// A refused form, with the reason.
 pub(super) struct Refused<'a> {
@@ -20,14 +27,15 @@ pub(super) struct Refused<'a> {
 }
 
 /// All forms. A refused form is open and shows its error.
-pub(super) fn all(endpoint: &EndpointView, refused: Option<&Refused<'_>>, now: Timestamp) -> Markup {
+pub(super) fn all(app: &App, known: &Known, refused: Option<&Refused<'_>>, now: Timestamp) -> Markup {
+    let endpoint = &known.endpoint;
     let refusal = |action: &str| refused.filter(|refused| refused.form.get("action") == action);
     html! {
         h2 { "Manage endpoint" }
         (edit(endpoint, refusal("edit")))
-        (rotate(endpoint, refusal("rotate").map(|refused| &refused.error)))
+        (rotate(app, endpoint, refusal("rotate").map(|refused| &refused.error), now))
         (since(refusal("recover").map(|refused| &refused.error), now))
-        (delete(refusal("delete").map(|refused| &refused.error)))
+        (delete(app, known, refusal("delete").map(|refused| &refused.error)))
     }
 }
 
@@ -57,16 +65,12 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
         },
     };
     html! {
-        details open[refused.is_some()] {
+        details #edit open[refused.is_some()] {
             summary { "Edit " @if endpoint.url.is_some() { "URL, " } "description, events, workflows and headers" }
             form .fill method="post" action="?" {
                 input type="hidden" name="action" value="edit";
                 input type="hidden" name="revision" value=(endpoint.revision);
-                @if let Some(Refused { error: Error::Invalid(issues), .. }) = refused
-                    && let Some(stale) = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "revision"))
-                {
-                    (changed(endpoint, &stale.message))
-                }
+                @if refused.is_some_and(|refused| stale_message(&refused.error).is_some()) { (changed(endpoint)) }
                 (shown.fields("edit", refused.map(|refused| &refused.error)))
                 @if !endpoint.header_names.is_empty() {
                     (Field::tick("no_headers", "Remove all headers").optional().html("edit", None))
@@ -77,11 +81,28 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     }
 }
 
-/// The settings as they are now, above a form that was opened before they were changed.
-fn changed(endpoint: &EndpointView, message: &str) -> Markup {
+/// The notice at the top of the page that a form was refused because it is out of date. The form is far below.
+pub(super) fn stale(error: &Error) -> Markup {
     html! {
-        div .notice.bad role="alert" {
-            p { (message) ". Now saved:" }
+        @if let Some(message) = stale_message(error) {
+            div .notice.bad #refused tabindex="-1" autofocus role="alert" {
+                p { strong { "Not saved. " } (message) ". " a href="#edit" { "Go to the form" } }
+            }
+        }
+    }
+}
+
+fn stale_message(error: &Error) -> Option<&str> {
+    let Error::Invalid(issues) = error else { return None };
+    let stale = issues.iter().find(|issue| issue.path.first().is_some_and(|path| path == "revision"));
+    stale.map(|issue| issue.message.as_str())
+}
+
+/// The settings as they are now, above a form that was opened before they were changed.
+fn changed(endpoint: &EndpointView) -> Markup {
+    html! {
+        div .notice.bad {
+            p { "Now saved:" }
             ul {
                 @if let Some(url) = &endpoint.url { li { "URL: " bdi .mono { (visible(url)) } } }
                 li {
@@ -97,13 +118,23 @@ fn changed(endpoint: &EndpointView, message: &str) -> Markup {
 
 /// The form that rotates the secret. It contains the new secret, so that submitting it twice rotates once. It also
 /// contains the time of the endpoint's last change, so that an old form cannot restore a secret that was rotated away.
-fn rotate(endpoint: &EndpointView, error: Option<&Error>) -> Markup {
+fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timestamp) -> Markup {
+    let overlap = times::length(app.rotation_overlap);
+    let rotated_at = endpoint.previous_secret_expires_at.map(|end| end.before(app.rotation_overlap));
     html! {
         details open[error.is_some()] {
             summary { "Rotate secret" }
             p {
-                "After the rotation, deliveries are signed with both secrets for a limited time, so that you can \
-                 update your server. The new secret is shown once."
+                "After the rotation, deliveries are signed with both secrets for " (overlap)
+                ", so that you can update your server. The new secret is shown once."
+            }
+            @if let Some(at) = rotated_at.filter(|_| is_rotating(endpoint, now)) {
+                div .warning {
+                    p {
+                        "The secret was rotated " (times::when(at, now)) ". If you rotate it again, the secret from before that \
+                         time stops working immediately."
+                    }
+                }
             }
             (Form {
                 id: "rotate",
@@ -127,7 +158,7 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
     html! {
         details open[error.is_some()] {
             summary { "Recover missed deliveries" }
-            p { "A page confirms more than 20 deliveries before they are resent." }
+            p { "For more than 20, you confirm first." }
             (Form {
                 id: "recover",
                 button: "Recover deliveries",
@@ -137,7 +168,7 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
                     Field::select(
                         "status",
                         "Deliveries",
-                        &[("both", "Failed and held"), ("failed", "Failed"), ("held", "Held")],
+                        &[("both", "Failed and held"), ("failed", "Failed"), ("held", "Held"), ("pending", "Pending")],
                         "both",
                     ),
                 ],
@@ -148,11 +179,16 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
     }
 }
 
-fn delete(error: Option<&Error>) -> Markup {
+fn delete(app: &App, known: &Known, error: Option<&Error>) -> Markup {
+    let (pending, failed, held) = (&known.open.pending, &known.open.failed, &known.open.held);
     html! {
         details open[error.is_some()] {
             summary { "Delete endpoint" }
-            p { "Pending deliveries are canceled. Past deliveries stay visible until the log expires." }
+            @if pending.count > 0 { p { (counted(pending.number(), "pending delivery is", "pending deliveries are")) " canceled." } }
+            @if failed.count + held.count > 0 {
+                p { strong { (missed(failed, held)) } " can then no longer be resent." }
+            }
+            p { "Past deliveries stay visible for " (times::length(app.retention.period())) " after their events." }
             (Form {
                 id: "delete",
                 button: "Delete endpoint",

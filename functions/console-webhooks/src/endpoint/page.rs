@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{
-    error::{Error, Result},
+    error::{Conflict, Error, Result},
     http::{
         Reply, Typed,
         page::{Form, Page, alert, visible},
@@ -12,26 +12,29 @@ use common::{
     presentation::docs::RECEIVING,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{error_meaning, error_name},
+        delivery::{Delivery, Status, error_meaning, error_name},
         endpoints::{EndpointView, Kind, LastError, Pulled},
         log::{
             count::Bound,
             pull::{MOST_COUNTED, Waiting},
-            recovery::Recovery,
             search::Filter,
         },
     },
 };
 use maud::{Markup, html};
 
-use super::forms::{self, Refused};
+use super::{
+    forms::{self, Refused},
+    missed,
+};
 use crate::{
     app::App,
     chart,
     deliveries::{self, short},
     live,
-    numbers::{Known, counted},
-    overview::{events, is_rotating, missed, oldest, resend_button},
+    numbers::{Known, counted, failures, is_gone},
+    overview::{events, is_rotating, kept},
+    pull,
     states::State,
     times,
 };
@@ -53,7 +56,8 @@ pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
 struct More {
     /// The deliveries that wait to be received, for a pull endpoint.
     waiting: Option<Waiting>,
-    recoveries: Vec<Recovery>,
+    /// The delivery with the latest failed attempt, of the newest and the oldest undelivered ones.
+    erring: Option<Delivery>,
 }
 
 pub(super) async fn page(
@@ -73,28 +77,49 @@ pub(super) async fn page(
             Kind::Pull => app.log.waiting(tenant, &shards, now).await.map(Some),
         }
     };
-    let (known, waiting, recoveries, page) = tokio::try_join!(
+    let failed = Filter { status: Some(Status::Failed), ..Filter::default() };
+    let (known, waiting, recoveries, page, failed) = tokio::try_join!(
         Known::read(app, tenant, vec![endpoint], Bound::Details(COUNTED), now),
         waiting,
         app.log.recoveries(tenant, Some(id)),
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
+        app.log.search(tenant, &shards, &failed, None, 1, now),
     )?;
-    let (known, more) = (known.first().ok_or(NOT_FOUND)?, More { waiting, recoveries });
-    let is_changing = known.is_pending() || more.recoveries.first().is_some_and(|newest| !newest.done);
+    let known = known.first().ok_or(NOT_FOUND)?;
+    let erring = known.oldest_pending.iter().chain(&failed.deliveries).chain(&page.deliveries);
+    let erring = erring.filter(|delivery| LastError::of(delivery).is_some());
+    let erring = erring.max_by_key(|delivery| delivery.last_attempt.as_ref().map(|last| last.at)).cloned();
+    let (more, newest) = (More { waiting, erring }, recoveries.first());
+    let is_changing = known.is_pending() || newest.is_some_and(|newest| !newest.done);
     let is_live = refused.is_none() && live::is_wanted(link);
     let did = if refused.is_none() { done(link.get("did"), &known.endpoint, now) } else { None };
     let content = html! {
         @if let Some(done) = did { div .notice.good role="status" { p { (done) } } }
         @if let Some(Refused { error, .. }) = &refused {
-            @if !matches!(error, Error::Invalid(_)) { (alert(error)) }
+            @match error {
+                Error::Invalid(_) => (forms::stale(error)),
+                Error::Conflict(Conflict::HeadersNeeded) => div .notice.bad role="alert" {
+                    p {
+                        "You changed the URL, and the headers are secret. Enter the headers again, or choose “Remove all headers”. "
+                        a href="#edit" { "Go to the form" }
+                    }
+                },
+                error => (alert(error)),
+            }
         }
         (header(known, now))
         (explanations(app, known, &more, now))
-        (recovery(&more))
-        @if known.open.failed.count + known.held().count > 0 && more.recoveries.first().is_none_or(|newest| newest.done) {
-            (again(known))
+        (missed::recovery(known, newest))
+        @if known.open.failed.count + known.held().count > 0 && newest.is_none_or(|newest| newest.done) {
+            (missed::again(known))
         }
-        @if is_changing || is_live { p { (live::switch(is_live, is_changing, "?live=1", "?")) } }
+        @if newest.is_none_or(|newest| newest.done) { (missed::retry(known)) }
+        @if is_changing || is_live {
+            p .row {
+                @if is_changing { a href="?" { "Refresh" } }
+                (live::switch(is_live, is_changing, "?live=1", "?"))
+            }
+        }
         section {
             h2 { "Last 24 hours" }
             (chart::large(&known.counted, id, now))
@@ -112,7 +137,7 @@ pub(super) async fn page(
             h2 { "Settings" }
             (facts(&known.endpoint))
         }
-        (forms::all(&known.endpoint, refused.as_ref(), now))
+        (forms::all(app, known, refused.as_ref(), now))
     };
     let error = refused.map(|refused| refused.error);
     let title = short(known.endpoint.name());
@@ -150,19 +175,20 @@ fn header(known: &Known, now: Timestamp) -> Markup {
                     dd {
                         @match percent(delivered, ended) {
                             Some(percent) => { strong { (percent) } " " span .soft { "of " (ended) } },
+                            None if matches!(state, State::Erring(_)) => { strong { "0 %" } " " span .soft { "so far" } },
                             None => "–",
                         }
                     }
                 }
                 @if endpoint.kind == Kind::Push {
                     div {
-                        dt { "Response time, p95" }
+                        dt { "p95 of successes" }
                         dd { @match known.counted.p95() { Some(ms) => strong { (ms) " ms" }, None => "–" } }
                     }
                 }
                 @for (status, word, backlog) in [
                     ("failed", "Failed", &known.open.failed),
-                    ("held", "Held", &known.open.held),
+                    ("held", if endpoint.kind == Kind::Pull && endpoint.active { "To fetch" } else { "Held" }, &known.open.held),
                     ("pending", "Pending", &known.open.pending),
                 ] {
                     div {
@@ -193,9 +219,14 @@ fn header(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// `98.5 %`. It is 100 % only if all of them were delivered.
+/// `98.5 %`, rounded. It is 100 % only if all of them are, and 0 % only if none are.
 fn percent(part: usize, all: usize) -> Option<String> {
-    let tenths = (part * 1000).checked_div(all)?;
+    let rounded = (part * 1000 + all / 2).checked_div(all)?;
+    let tenths = match rounded {
+        1000 if part < all => 999,
+        0 if part > 0 => 1,
+        tenths => tenths,
+    };
     Some(if tenths.is_multiple_of(10) {
         format!("{} %", tenths / 10)
     } else {
@@ -205,33 +236,70 @@ fn percent(part: usize, all: usize) -> Option<String> {
 
 /// The meaning of the state, and other facts about the endpoint.
 fn explanations(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup {
-    let endpoint = &known.endpoint;
+    let (endpoint, state) = (&known.endpoint, State::of(known));
     html! {
         @if let Some(waiting) = &more.waiting { (pulled(endpoint, *waiting, now)) }
-        @if let Some(meaning) = State::of(known).meaning() {
+        @if let Some(meaning) = state.meaning() {
             p {
                 (meaning)
-                @if let Some(since) = endpoint.failing_since { " Failing for " (times::lasting("since", since, now)) "." }
-            }
-        }
-        @if let Some((at, _)) = endpoint.disabled.filter(|_| !endpoint.active) {
-            p {
-                "Disabled " (times::when(at, now)) "."
-                @if let Some(end) = app.hold_for.end(at) {
-                    " New events are held for another " (times::lasting("until", end, now)) "."
+                @match state {
+                    State::Failing(since) => { (failing(app, known, since, now)) },
+                    State::Erring(since) => {
+                        " The first attempt failed " (times::when(since, now)) "; "
+                        (counted(known.open.pending.number(), "delivery waits", "deliveries wait"))
+                        ". We send an email when the first delivery is given up."
+                    },
+                    _ => "",
                 }
             }
         }
-        @if let Some(LastError { at, reason, status_code, detail }) = known.last_error() {
+        @if !endpoint.active {
             p {
-                "Last error: " strong { (error_name(&reason, status_code)) } ", " (times::when(at, now)) ". "
-                (error_meaning(&reason, detail.as_ref()))
+                @if let Some(at) = endpoint.inactive_since { "Disabled " (times::when(at, now)) "." }
+                (kept(app, endpoint, now))
             }
+        }
+        @if let Some(LastError { reason, detail, .. }) = known.last_error() {
+            (last_error(&error_meaning(&reason, detail.as_ref()), more.erring.as_ref(), now))
         }
         @if is_rotating(endpoint, now) && let Some(end) = endpoint.previous_secret_expires_at {
             p {
                 "Secret rotated. The old secret also signs deliveries for another " (times::lasting("until", end, now)) "."
             }
+        }
+    }
+}
+
+/// Since when an endpoint is failing, and when that disables it.
+fn failing(app: &App, known: &Known, since: Timestamp, now: Timestamp) -> Markup {
+    let first = failures(&known.endpoint, known.oldest_failed.as_ref()).first().map(|first| first.at);
+    html! {
+        " First delivery given up " (times::when(since, now)) "."
+        @if let Some(first) = first.filter(|first| *first < since) {
+            " The oldest failed one was first tried " (times::when(first, now)) "."
+        }
+        @if !app.disable_after.is_zero() {
+            @let end = since.after(app.disable_after);
+            " If none succeeds, the endpoint is disabled by the first delivery that fails after " (times::date(end)) "."
+        }
+    }
+}
+
+/// The meaning of the last error, and the response of the receiver. Its name and its time are in the header.
+fn last_error(meaning: &str, erring: Option<&Delivery>, now: Timestamp) -> Markup {
+    let attempt = erring.and_then(|delivery| delivery.last_attempt.as_ref());
+    html! {
+        p {
+            (meaning)
+            @if let (Some(delivery), Some(attempt)) = (erring, attempt) {
+                " Latest failed attempt: " (times::when(attempt.at, now)) ", job "
+                a href={ "/console/deliveries/" (delivery.id) } { bdi .mono { (short(&delivery.job_id)) } }
+                "."
+            }
+        }
+        @if let Some(response) = attempt.and_then(|attempt| attempt.response.as_deref()) {
+            p { "The receiver responded:" }
+            pre tabindex="0" role="group" aria-label="Response" { bdi { (visible(response)) } }
         }
     }
 }
@@ -267,7 +335,11 @@ fn actions(endpoint: &EndpointView) -> Markup {
     html! {
         div .row.actions {
             (Form { button: "Send test event", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
-            (Form { button, is_secondary: true, hidden: &[("action", action)], ..Form::default() })
+            @if is_gone(endpoint) {
+                a .button.secondary href="?confirm=activate" { "Enable endpoint …" }
+            } @else {
+                (Form { button, is_secondary: true, hidden: &[("action", action)], ..Form::default() })
+            }
         }
     }
 }
@@ -278,68 +350,27 @@ fn pulled(endpoint: &EndpointView, waiting: Waiting, now: Timestamp) -> Markup {
     html! {
         p {
             "This is a pull endpoint: your program fetches its deliveries from the API. "
-            strong { (at_most(waiting.due)) " waiting, " (at_most(waiting.leased)) " leased" } "."
+            strong { (at_most(waiting.due)) " to fetch" }
+            @if waiting.leased > 0 { ", " (at_most(waiting.leased)) " fetched and not settled yet" }
+            "."
         }
         p {
             @match taken_at {
-                Some(at) => { "Last delivery received " (times::when(at, now)) ". " },
-                None => "No delivery received yet. ",
+                Some(at) => { "Last delivery fetched " (times::when(at, now)) ". " },
+                None => "No delivery fetched yet. ",
             }
             @match asked_at {
-                Some(at) => { "Last poll " (times::when(at, now)) "." },
-                None => "No client has polled yet.",
+                Some(at) => { "A program last asked for deliveries " (times::when(at, now)) "." },
+                None => "No program has asked for deliveries yet.",
             }
         }
+        (pull::usage(endpoint.id))
     }
 }
 
 /// A number that was counted up to [`MOST_COUNTED`].
 fn at_most(count: usize) -> String {
     if count >= MOST_COUNTED { format!("{MOST_COUNTED} or more") } else { count.to_string() }
-}
-
-/// The missed deliveries, with the button that recovers them.
-fn again(known: &Known) -> Markup {
-    let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
-    let oldest = oldest(failed, held);
-    html! {
-        div .notice.bad {
-            p {
-                strong { (missed(failed, held)) }
-                @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
-                "."
-            }
-            @if let Some(oldest) = oldest {
-                (Form {
-                    button: &resend_button(endpoint.active, failed, held),
-                    hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
-                    ..Form::default()
-                })
-            }
-        }
-    }
-}
-
-/// The progress of the newest recovery: requested, in progress or finished.
-fn recovery(more: &More) -> Markup {
-    let Some(newest) = more.recoveries.first() else { return html! {} };
-    let resent = counted(newest.resent, "delivery", "deliveries");
-    html! {
-        div .notice role=[(!newest.done).then_some("status")] {
-            p {
-                @match (newest.done, newest.resent) {
-                    (true, _) => { "Recovery finished: " strong { (resent) " resent" } " of those missed since " },
-                    (false, 0) => {
-                        strong { "Recovery requested" } ". It starts within 2 minutes and resends up to 100 deliveries per \
-                        second, of those missed since "
-                    },
-                    (false, _) => { "Recovery in progress: " strong { (resent) " resent" } " of those missed since " },
-                }
-                (times::date(newest.since)) "."
-            }
-            @if !newest.done { p { a href="?" { "Refresh" } } }
-        }
-    }
 }
 
 /// The redirect after a form.
@@ -352,10 +383,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentage_is_never_rounded_up() {
+    fn a_percentage_is_rounded_but_never_to_all() {
         let percents =
             [(0, 0), (0, 3), (2, 3), (999, 1000), (9_999, 10_000), (7, 7)].map(|(part, all)| percent(part, all));
-        let expected = [None, Some("0 %"), Some("66.6 %"), Some("99.9 %"), Some("99.9 %"), Some("100 %")];
+        let expected = [None, Some("0 %"), Some("66.7 %"), Some("99.9 %"), Some("99.9 %"), Some("100 %")];
         assert_eq!(percents.each_ref().map(Option::as_deref), expected);
     }
 }

@@ -108,7 +108,7 @@ async fn a_member_sees_and_changes_the_endpoints() {
     let endpoint = world.endpoint(&owner, "http://127.0.0.1:9/hook", "s").await;
     let (browser, path) = (Browser::new(&world, &member.cookie), format!("/console/endpoints/{endpoint}"));
     let page = browser.open(&path).await;
-    says(&browser.press(&path, &page, "Disable endpoint", &[]).await, &["Endpoint disabled", "Inactive"]);
+    says(&browser.press(&path, &page, "Disable endpoint", &[]).await, &["Endpoint disabled", "Disabled by your team"]);
     assert_eq!(world.only_endpoint(&owner).await["active"], json!(false));
 }
 

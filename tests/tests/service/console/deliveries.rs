@@ -34,7 +34,7 @@ async fn a_failed_delivery_shows_its_cause_and_is_resent() {
     says(
         &page,
         &[
-            "job.completed, 20",
+            "job-1 to 127.0.0.1",
             "Failed It won't be retried automatically.",
             "Resend",
             "Destination",
@@ -226,7 +226,7 @@ async fn statuses_have_counts_and_reasons_and_times_filter() {
             "Delivered",
             "Any time",
             "Last hour",
-            "Resend these 4 failed or held",
+            "Resend these 4 failed deliveries",
         ],
     );
     for (query, expected) in [
@@ -301,15 +301,15 @@ async fn the_shown_failures_are_resent_together() {
         }
     };
     let all = browser.open("/console/deliveries").await;
-    says(&all, &["Resend these 3 failed or held deliveries", "3 deliveries of disabled endpoints"]);
+    says(&all, &["Resend these 3 failed deliveries", "3 deliveries of disabled endpoints"]);
     let path = "/console/deliveries?status=failed";
     let sent = browser.press(path, &page, "Resend these 3 failed deliveries", &[]).await;
-    says(&sent, &["Chosen deliveries", "3 chosen deliveries: 3 delivered.", "job-3", "Delivered"]);
+    says(&sent, &["Resent deliveries", "3 resent deliveries: 3 delivered.", "job-3", "Delivered"]);
     assert_eq!(receiver.count().await, 6);
     // Another tenant's deliveries are neither shown nor sent.
     let stranger = Browser::new(&world, &world.tenant("evil").await.cookie);
     let foreign = stranger.press(path, &page, "Resend these 3 failed deliveries", &[]).await;
-    says(&foreign, &["0 chosen deliveries", "No such deliveries."]);
+    says(&foreign, &["0 resent deliveries", "No such deliveries."]);
     assert_eq!(receiver.count().await, 6);
 }
 

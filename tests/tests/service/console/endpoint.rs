@@ -40,7 +40,7 @@ async fn saving_changes_only_changed_fields() {
     let moved = [&[("url", "http://127.0.0.1:9/new"), ("description", "Orders")], &BOTH[..]].concat();
     let refused = edit(&browser, &path, &moved).await;
     assert_eq!(refused.status, 409);
-    says(&refused, &["A new url would get the secret headers"]);
+    says(&refused, &["You changed the URL, and the headers are secret. Enter the headers again"]);
     assert!(refused.page().contains("value=\"http://127.0.0.1:9/new\""), "the input stays");
     let bare = [&moved[..], &[("no_headers", "yes"), ("description", "")]].concat();
     edit(&browser, &path, &bare).await;
@@ -76,7 +76,14 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
     received.verify(&secret(&changed));
     assert_eq!(received.header("webhook-signature").split(' ').count(), 4, "two keys of each secret");
     says(&browser.open("/console").await, &["two secrets"]);
-    says(&browser.open(&path).await, &["Secret rotated. The old secret also signs deliveries for another"]);
+    says(
+        &browser.open(&path).await,
+        &[
+            "Secret rotated. The old secret also signs deliveries for another",
+            "The secret was rotated",
+            "the secret from before that time stops working immediately",
+        ],
+    );
     for (own, refused) in [
         ("  ", "Must not be blank"),
         ("fifteen-letters", "Must have at least 16 visible characters"),
@@ -96,13 +103,13 @@ async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open(&path).await;
     let page = browser.press(&path, &page, "Disable endpoint", &[]).await;
-    says(&page, &["Endpoint disabled", "Inactive", "Enable endpoint"]);
+    says(&page, &["Endpoint disabled", "Disabled by your team", "Enable endpoint"]);
     world.deliver(event(&tenant.id, "job")).await;
     let page = browser.open(&path).await;
     says(&page, &["1 held delivery since", "Enable and resend 1 held delivery", "Held"]);
     assert_eq!(receiver.count().await, 0);
     let page = browser.press(&path, &page, "Enable and resend 1 held delivery", &[]).await;
-    says(&page, &["Recovery requested"]);
+    says(&page, &["Resending 1 delivery : starts within"]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!((receiver.count().await, &world.only_endpoint(&tenant).await["active"]), (1, &json!(true)));
@@ -117,7 +124,16 @@ async fn a_recovery_resends_deliveries_missed_since_a_time() {
     world.deliver(event(&tenant.id, "job")).await;
     world.handle_all().await;
     let page = browser.open(&path).await;
-    says(&page, &["Failing", "Failing for", "Last error: HTTP 500", "1 failed delivery since"]);
+    says(
+        &page,
+        &[
+            "Failing",
+            "HTTP 500",
+            "First delivery given up",
+            "The receiver reported a server error",
+            "1 failed delivery since",
+        ],
+    );
     let form = [("action", "recover"), ("status", "failed")];
     let send = async |since: &str| {
         let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
@@ -226,6 +242,8 @@ async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
         &["The endpoint was changed after you opened this form", "Now saved:", "Description: Orders", "Headers: x-key"],
     );
     assert!(refused.page().contains("value=\"Invoices\""), "the typed text stays");
+    let (above, _) = refused.page().split_once("<h2>").expect("a section");
+    assert!(above.contains("Not saved.") && above.contains(" autofocus"), "the notice is at the top: {above}");
     assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Orders"));
     // The refused form is up to date.
     browser.press(&path, &refused, "Save changes", &typed("Invoices")).await;
@@ -250,7 +268,7 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
     );
     assert!(!text(&confirm).contains("410"), "it is not gone");
     assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false), "nothing has happened yet");
-    says(&browser.press(&path, &confirm, button, &[]).await, &["Recovery requested"]);
+    says(&browser.press(&path, &confirm, button, &[]).await, &["Resending 21 deliveries : starts within"]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 21);

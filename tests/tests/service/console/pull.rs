@@ -26,14 +26,20 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
         world.deliver(event(&tenant.id, job)).await;
     }
     let path = format!("/console/endpoints/{}", listed["webhook_endpoint_id"].as_str().expect("an id"));
-    says(&browser.open(&path).await, &["2 waiting, 0 leased", "No delivery received yet", "No client has polled yet"]);
+    says(
+        &browser.open(&path).await,
+        &["2 to fetch", "No delivery fetched yet", "No program has asked", "fanfare listen --endpoint"],
+    );
     // Waiting events are not a problem.
     let overview = browser.open("/console").await;
     says(&overview, &["none failing or disabled", "A laptop", "pull"]);
     assert!(!overview.page().contains("notice bad"));
     let taken = json!({"webhook_endpoint_id": listed["webhook_endpoint_id"], "limit": 1});
     world.rpc(&tenant.key, "deliveries/receive", taken).await.ok();
-    says(&browser.open(&path).await, &["1 waiting, 1 leased", "Last delivery received", "Last poll"]);
+    says(
+        &browser.open(&path).await,
+        &["1 to fetch , 1 fetched and not settled yet", "Last delivery fetched", "A program last asked"],
+    );
 
     let page = browser.open(&path).await;
     let saved =

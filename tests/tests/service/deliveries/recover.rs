@@ -354,3 +354,47 @@ async fn an_operator_can_store_a_recovery() {
         world.delivery_log().recoveries(&tenant.id.parse().expect("an id"), None).await.expect("they are read");
     assert_eq!((recoveries[0].id.to_string(), recoveries[0].resent, recoveries[0].done), (recovery, 1, true));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_of_pending_ones_makes_their_next_attempts_now() {
+    let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (204, &[]), (500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let since = Timestamp::now();
+    for job in 0..3 {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let book = Book::of(&world);
+    let waiting = async || world.log_of(&tenant.id, Status::Pending).await;
+    // One of them is due anyway: it waits for its turn, or is being attempted.
+    let due = waiting().await.remove(0);
+    world.make_due(&tenant.id, &due, Timestamp::now()).await;
+    recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "failed"})).await;
+    assert!(run(&book).await.is_empty(), "a recovery of failed ones leaves pending ones alone");
+    let id =
+        recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "pending"})).await;
+    // The process dies before it saves its progress.
+    let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
+    let now = Timestamp::now();
+    let (resent, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
+    assert_eq!(resent.len(), 2);
+    assert!(resent.iter().all(|delivery| delivery.id != due.id));
+    assert!(run(&book).await.is_empty(), "none is resent twice");
+    for delivery in &resent {
+        assert_eq!((delivery.next_attempt_at, delivery.tries, delivery.attempts), (Some(now), 0, 1));
+        world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, delivery)).await;
+    }
+    world.handle_all().await;
+    // The message of the scheduled attempt of one of them comes, too: the attempt was made.
+    world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, &resent[0])).await;
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 5);
+    let left = waiting().await;
+    let failed: Vec<_> = left.iter().filter(|delivery| delivery.attempts == 2).collect();
+    assert_eq!((left.len(), failed.len()), (2, 1), "one is delivered, one failed again and waits");
+    assert_eq!(failed[0].last_attempt.as_ref().map(|last| last.trigger), Some(Trigger::Recovery));
+    let stats = read(&world, &tenant, "stats", json!({"since": since})).await;
+    assert_eq!(stats.ok()["recoveries"][0]["recovery_id"], id);
+    assert_eq!(stats.ok()["recoveries"][0]["status"], json!("pending"));
+}

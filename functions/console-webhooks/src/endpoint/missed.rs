@@ -1,0 +1,100 @@
+//! The missed and the pending deliveries of an endpoint, with the buttons that send them, and the progress of that.
+
+use common::{
+    http::page::Form,
+    webhooks::{
+        endpoints::Kind,
+        log::recovery::{Missed, Recovery},
+    },
+};
+use maud::{Markup, html};
+
+use crate::{
+    numbers::{Known, counted, within},
+    overview::{missed, oldest, resend_button, retry_button},
+    times,
+};
+
+/// The missed deliveries, with the button that recovers them.
+pub(super) fn again(known: &Known) -> Markup {
+    let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
+    let oldest = oldest(failed, held);
+    html! {
+        div .notice.bad {
+            p {
+                strong { (missed(failed, held)) }
+                @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
+                "."
+            }
+            @if let Some(oldest) = oldest {
+                (Form {
+                    button: &resend_button(endpoint.active, failed, held),
+                    hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
+                    ..Form::default()
+                })
+            }
+        }
+    }
+}
+
+/// The pending deliveries that wait for their retries, with the button that sends them now.
+pub(super) fn retry(known: &Known) -> Markup {
+    let (endpoint, pending) = (&known.endpoint, &known.open.pending);
+    let has_failed = known.oldest_pending.as_ref().is_some_and(|delivery| delivery.attempts > 0);
+    let Some(oldest) = pending.oldest_at().filter(|_| has_failed && endpoint.active && endpoint.kind == Kind::Push)
+    else {
+        return html! {};
+    };
+    html! {
+        div .notice {
+            p {
+                strong { (counted(pending.number(), "pending delivery", "pending deliveries")) }
+                " since " (times::date(oldest)) " wait for their retries."
+            }
+            (Form {
+                button: &retry_button(pending),
+                is_secondary: true,
+                hidden: &[("action", "recover"), ("status", "pending"), ("since", &oldest.to_string())],
+                ..Form::default()
+            })
+        }
+    }
+}
+
+/// The progress of the newest recovery: requested, in progress or finished. The number of all its deliveries is that of
+/// those that were resent and those that are left.
+pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
+    let Some(newest) = newest else { return html! {} };
+    let (open, time) = (&known.open, newest.since..newest.until);
+    let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, &time));
+    let (kind, left) = match newest.status {
+        Missed::Failed => ("failed ", failed.count),
+        Missed::Held => ("held ", held.count),
+        Missed::Both => ("", failed.count + held.count),
+        Missed::Pending => ("pending ", pending.count),
+    };
+    let resent = usize::try_from(newest.resent).unwrap_or(usize::MAX);
+    let deliveries = |number: usize| counted(number, &format!("{kind}delivery"), &format!("{kind}deliveries"));
+    let now = [(pending.count, "pending"), (failed.count, "failed"), (held.count, "held")];
+    let now: Vec<_> =
+        now.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    html! {
+        div .notice role=[(!newest.done).then_some("status")] {
+            p {
+                @match (newest.done, resent, newest.status) {
+                    (true, ..) => {
+                        strong { (deliveries(resent)) " resent" } " of those since " (times::date(newest.since)) ". "
+                        @if now.is_empty() { "None of that time is pending, failed or held." }
+                        @else { "Of that time, now " (now.join(", ")) "." }
+                    },
+                    (false, 0, _) => {
+                        strong { "Resending " (deliveries(left)) } ": starts within 2 minutes, up to 100 per second."
+                    },
+                    // Those that were resent may be pending again.
+                    (false, _, Missed::Pending) => { strong { "Resending: " (deliveries(resent)) " so far" } "." },
+                    (false, ..) => { strong { "Resending: " (resent) " of " (deliveries(resent + left)) } "." },
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The states of endpoints and their numbers: the first page, the endpoint's page and `stats` agree.
+
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use serde_json::json;
+use tests::{Browser, Receiver, Tenant, World, browser::readable, event, world::log::due_message};
+
+use super::{says, text};
+
+/// The number of delivered deliveries of an endpoint by `stats`, and whether all were counted.
+async fn delivered(world: &World, tenant: &Tenant, endpoint: &str) -> (u64, bool) {
+    let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": endpoint})).await;
+    let stats = stats.ok();
+    (stats["total"]["delivered"].as_u64().expect("a number"), stats["complete"] == json!(true))
+}
+
+/// Makes all pending deliveries due, and handles them.
+async fn retry(world: &World, tenant: &Tenant) {
+    for delivery in world.log_of(&tenant.id, Status::Pending).await {
+        world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
+        world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
+    }
+    world.handle_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_endpoints_leave_their_share_to_a_busy_one() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    let busy = world.endpoint(&tenant, &receiver.url("/busy"), "s").await;
+    for number in 0..9 {
+        let fields = json!({"url": format!("http://127.0.0.1:9/idle{number}"), "events": ["job.failed"]});
+        world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
+    }
+    // The first page reads 300 deliveries, 30 of each endpoint at first: the last number is just that.
+    let mut sent = 0;
+    for all in [30, 31, 60] {
+        while sent < all {
+            world.deliver(event(&tenant.id, format!("job {sent}"))).await;
+            sent += 1;
+        }
+        let browser = Browser::new(&world, &tenant.cookie);
+        let first = text(&browser.open("/console").await);
+        assert!(first.contains(&format!("{all} delivered in 24 hours")), "{all}: {first}");
+        assert!(first.contains(&format!("To all endpoints in 24 hours: {all} delivered.")), "{all}: {first}");
+        let own = text(&browser.open(&format!("/console/endpoints/{busy}")).await);
+        assert!(own.contains(&format!("{all} delivered in 24 hours")), "{all}: {own}");
+        assert!(!own.contains("not read") && !first.contains('+'), "{all}: {own}\n{first}");
+        assert_eq!(delivered(&world, &tenant, &busy).await, (all, true));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_whose_attempts_all_fail_is_failing() {
+    let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(204, &[]), (500, &[]), (500, &[]), (500, &[]), (500, &[]), (204, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    let path = format!("/console/endpoints/{endpoint}");
+    world.deliver(event(&tenant.id, "before")).await;
+    for job in ["a", "b"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    // One failed attempt of a delivery says little.
+    says(&browser.open("/console").await, &["1 endpoint, none failing", "Retrying"]);
+    retry(&world, &tenant).await;
+    assert_eq!(receiver.count().await, 5);
+    let page = browser.open("/console").await;
+    says(&page, &["1 failing or disabled", "all attempts fail since", "2 deliveries wait", "HTTP 500", "Failing"]);
+    let own = browser.open(&path).await;
+    says(&own, &["Failing", "All attempts fail", "2 deliveries wait", "The receiver reported a server error"]);
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "no delivery has been given up");
+    // Any success ends it, also one of a retry.
+    retry(&world, &tenant).await;
+    says(&browser.open("/console").await, &["none failing", "Healthy"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failing_endpoints_are_counted_on_whatever_page_they_are() {
+    let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[] as &[_]); 24]).await;
+    for number in 10..22 {
+        world.endpoint(&tenant, &receiver.url(&format!("/n{number}")), "s").await;
+    }
+    world.deliver(event(&tenant.id, "job")).await;
+    retry(&world, &tenant).await;
+    let browser = Browser::new(&world, &tenant.cookie);
+    for page in 1..=2 {
+        let page = browser.open(&format!("/console?page={page}")).await;
+        says(&page, &["12 endpoints, 12 failing or disabled", "on other pages", "all attempts fail"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_enabled_after_a_410_is_untried_until_a_success() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(204, &[]), (410, &[]), (204, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let path = format!("/console/endpoints/{endpoint}");
+    let browser = Browser::new(&world, &tenant.cookie);
+    for job in ["before", "gone"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let page = browser.open(&path).await;
+    says(&page, &["Disabled: HTTP 410", "Enable endpoint …", "Events are kept for another 7 days"]);
+    // The form of an older page leads to the confirmation, too.
+    let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
+    let asked = world.send(request.header("origin", world.stack.api()).form(&[("action", "activate")])).await;
+    assert_eq!(asked.headers["location"], format!("{path}?confirm=activate"));
+    let confirm = browser.open(&format!("{path}?confirm=activate")).await;
+    says(&confirm, &["Enable endpoint?", "410 Gone", "Cancel"]);
+    assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false));
+    let enabled = browser.press(&path, &confirm, "Enable endpoint", &[]).await;
+    says(&enabled, &["Endpoint enabled", "Enabled, not tried yet"]);
+    says(&browser.open("/console").await, &["none failing", "Enabled, not tried yet"]);
+    world.deliver(event(&tenant.id, "after")).await;
+    for path in ["/console", &path] {
+        let page = text(&browser.open(path).await);
+        assert!(!page.contains("not tried") && page.contains("1 to resend"), "{page}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_are_counted_nowhere() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(204, &[]), (500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    for _ in 0..2 {
+        world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
+        world.handle_all().await;
+    }
+    assert_eq!(receiver.count().await, 2);
+    assert_eq!(delivered(&world, &tenant, &endpoint).await, (0, true));
+    let browser = Browser::new(&world, &tenant.cookie);
+    says(&browser.open("/console").await, &["no deliveries. Tests are not counted", "No recent deliveries"]);
+    let own = browser.open(&format!("/console/endpoints/{endpoint}")).await;
+    says(&own, &["Success rate –", "Failed 0", "No deliveries in the last 24 hours", "webhook.test"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_names_the_deliveries_that_cannot_be_resent() {
+    let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/echo"), "s").await;
+    for job in ["a", "b"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    let browser = Browser::new(&world, &tenant.cookie);
+    let path = format!("/console/endpoints/{endpoint}");
+    let page = browser.open(&path).await;
+    says(
+        &page,
+        &[
+            "First delivery given up",
+            "the endpoint is disabled by the first",
+            "Delete endpoint",
+            "2 failed deliveries can then no longer be resent",
+            "30 days",
+        ],
+    );
+    // The response of the receiver explains the failure.
+    let (_, responded) = page.page().split_once("The receiver responded:").expect("the response");
+    assert!(readable(responded).contains("x-webhook-signature"), "{responded}");
+    browser.press(&path, &page, "Disable endpoint", &[]).await;
+    let page = browser.open("/console").await;
+    says(
+        &page,
+        &[
+            "none failing or disabled",
+            "disabled by your team, 2 failed deliveries",
+            "Events are kept for another 7 days",
+        ],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_deliveries_can_be_retried_now() {
+    let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (204, &[])]).await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/hook"), "s").await;
+    let path = format!("/console/endpoints/{endpoint}");
+    let browser = Browser::new(&world, &tenant.cookie);
+    for job in ["a", "b"] {
+        world.deliver(event(&tenant.id, job)).await;
+    }
+    says(&browser.open("/console/deliveries?status=pending").await, &["Retry these 2 pending deliveries"]);
+    let page = browser.open(&path).await;
+    says(&page, &["2 pending deliveries since", "wait for their retries", "Retry 2 pending deliveries now"]);
+    let page = browser.press(&path, &page, "Retry 2 pending deliveries now", &[]).await;
+    says(&page, &["Resending 2 pending deliveries : starts within 2 minutes"]);
+    assert!(!text(&page).contains("Retry 2"), "the button is not offered twice: {}", text(&page));
+    world.sweep(Timestamp::now()).await;
+    world.handle_all().await;
+    assert_eq!(receiver.count().await, 4);
+    let page = browser.open(&path).await;
+    says(&page, &["Healthy", "2 pending deliveries resent of those since", "None of that time is pending"]);
+}
