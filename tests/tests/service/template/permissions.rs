@@ -462,7 +462,7 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     }
     let browser = Browser::new(world, &tenant.cookie);
     let page = browser.open(&format!("/console/endpoints/{}", text(&created["webhook_endpoint_id"]))).await;
-    assert!(page.page().contains("0 waiting"), "{page:?}");
+    assert!(page.page().contains("0 to fetch"), "{page:?}");
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": created["webhook_endpoint_id"]})).await.ok();
 }
 
