@@ -76,9 +76,8 @@ impl<'a> Table<'a> {
             Some(cells.chain([width_of(column.title)]).max().unwrap_or_default())
         });
         let natural: Vec<_> = natural.collect();
-        let is_empty = |number: usize| {
-            !rows.is_empty() && rows.iter().all(|row| row.get(number).is_none_or(|cell| cell.is_empty()))
-        };
+        let is_empty =
+            |number: usize| !rows.is_empty() && rows.iter().all(|row| row.get(number).is_none_or(String::is_empty));
         // People need no column without content. Programs count on all of them.
         let is_kept = |number: &usize| screen == usize::MAX || !is_empty(*number);
         let mut kept: Vec<usize> = (0..columns.len()).filter(is_kept).collect();

@@ -87,8 +87,12 @@ impl Moves {
         let mut current = user.clone();
         for _ in 0..ATTEMPTS {
             let received = self.invitations.received(&current, id).await?;
-            if received.is_accepted_by(&current) {
-                return self.again(received, &current).await;
+            if received.is_accepted_by(current.id) {
+                // A concurrent call may have moved the user since they were read.
+                current = self.users.find(user.id).await?.ok_or(Error::Unauthorized)?;
+                if current.organization == received.invited.invitation.organization {
+                    return self.again(received, &current).await;
+                }
             }
             received.check_open(now)?;
             let Invited { invitation, .. } = &received.invited;

@@ -19,7 +19,7 @@ use common::{
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::DeliveryId,
+        delivery::{Delivery, DeliveryId},
         endpoints::Endpoints,
         log::{
             Log,
@@ -139,7 +139,7 @@ impl App {
         let mut ids = Vec::new();
         loop {
             let page = self.log.search(tenant, &shards, &filter, cursor.as_ref(), PAGE, now).await?;
-            if page.deliveries.iter().any(|delivery| delivery.needs_payload()) {
+            if page.deliveries.iter().any(Delivery::needs_payload) {
                 return Err(Error::Conflict(Conflict::DeliveryPending));
             }
             ids.extend(page.deliveries.iter().map(|delivery| delivery.id));

@@ -127,7 +127,7 @@ impl Operation {
     }
 
     fn callers(&self) -> String {
-        let scope = elements(&self.operation["security"]).find_map(|scheme| scheme[KEY][0].as_str());
+        let scope = elements(&self.operation["security"]).find_map(|scheme| scheme.pointer("/key/0")?.as_str());
         let names = self.schemes().map(|scheme| match (scheme, scope) {
             (None, _) => "no credential".to_owned(),
             (Some(KEY), Some(scope)) => format!("an API key with the scope {scope}"),

@@ -53,7 +53,7 @@ impl World {
     pub async fn key(&self, cookie: &str, mut fields: Value) -> String {
         fields["name"] = json!("a key");
         let issued = self.cli(cookie, "api-key/create", fields).await;
-        issued.body["key"].as_str().unwrap_or_else(|| panic!("{issued:?}")).to_owned()
+        issued.body["key"].as_str().expect("a key").to_owned()
     }
 
     /// Calls a `GET` of `/api/auth` with a key.

@@ -222,7 +222,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
         "/api/auth/organization/cancel-invitation",
         r#"{"invitationId": "01890f3e-7b5a-7cc0-8000-000000000000"}"#,
     ),
-    ("auth-organization", "GET", "/api/auth/organization/get-invitation?id=01890f3e-7b5a-7cc0-8000-000000000000", ""),
+    ("auth-organization", "GET", "/api/auth/organization/get-invitation", ""),
     ("auth-organization", "GET", "/api/auth/organization/list-user-invitations", ""),
     (
         "auth-organization",

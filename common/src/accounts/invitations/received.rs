@@ -33,12 +33,9 @@ pub struct Received {
 }
 
 impl Received {
-    /// Whether `user` has accepted the invitation, and is still in its organization.
-    pub(in crate::accounts) fn is_accepted_by(&self, user: &User) -> bool {
-        let Invited { invitation, status, .. } = &self.invited;
-        *status == InvitationStatus::Accepted
-            && self.accepted_by == Some(user.id)
-            && invitation.organization == user.organization
+    /// Whether `user` has accepted the invitation. They may have left its organization since.
+    pub(in crate::accounts) fn is_accepted_by(&self, user: UserId) -> bool {
+        self.invited.status == InvitationStatus::Accepted && self.accepted_by == Some(user)
     }
 
     /// Checks that the invitation can be accepted at `now`.

@@ -135,7 +135,7 @@ async fn the_page_of_a_call_has_its_fields_errors_and_example() {
         "<code>signing_secret</code>",
         "<code>kind</code></dt><dd><span class=\"soft\">push or pull</span>",
         "<code>url</code></dt><dd><span class=\"soft\">URL</span>",
-        "<span class=\"soft\">list of job.completed or job.failed or null</span>",
+        "<code>events</code></dt><dd><span class=\"soft\">list of ",
         "<code>webhook_endpoint_id</code>",
         "<dt>409</dt>",
         "/v1/webhooks/create \\\n  -H &quot;x-api-key: $KEY&quot; \\\n  -d '{",

@@ -33,7 +33,7 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
     for link in [&link, &format!("{link}&accept=1")] {
         let page = world.send(world.http.get(link)).await;
         assert_eq!(page.status, 200);
-        for says in ["<dd>Doe &amp; Co</dd>", "<dd>Jo Doe</dd>", "<dd>member</dd>", "<dd>al@example.com</dd>"] {
+        for says in ["<dd>Doe &amp; Co</dd>", "<dd>Jo Doe</dd>", "<dd>Member</dd>", "<dd>al@example.com</dd>"] {
             assert!(page.page().contains(says), "{says}");
         }
         // The page names no client's commands, which change.

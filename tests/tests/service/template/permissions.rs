@@ -132,7 +132,9 @@ fn every_role_has_the_shared_policies() {
         for (name, role) in roles {
             let policies = role["Properties"]["ManagedPolicyArns"].as_array().expect("a list");
             let own = if name == "WebhooksDeliverRole" { vpc } else { 0 };
-            assert_eq!(policies.len(), shared + own, "{name}");
+            // The documentation is in no table, so its function needs no encryption key.
+            let needless = if name == "DocsRole" { shared / 2 } else { 0 };
+            assert_eq!(policies.len(), shared + own - needless, "{name}");
         }
     }
 }
@@ -436,9 +438,7 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     world.sweep(Timestamp::now()).await;
     read("resend", json!({"delivery_id": id})).await;
     world.rpc_once(&tenant.key, "deliveries/resend", "once", json!({"delivery_id": id})).await.ok();
-    for fields in [json!({"delivery_id": listed["deliveries"][1]["delivery_id"]}), json!({"job_id": "no job"})] {
-        world.rpc(&tenant.key, "deliveries/erase", fields).await;
-    }
+    read("erase", json!({"job_id": "no job"})).await;
     // Pending deliveries are found through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
     world.poll("deliveries").await;
@@ -460,6 +460,7 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
             world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": taken["delivery_id"]})).await.ok();
         }
     }
+    world.rpc(&tenant.key, "deliveries/erase", json!({"job_id": "taken"})).await.ok();
     let browser = Browser::new(world, &tenant.cookie);
     let page = browser.open(&format!("/console/endpoints/{}", text(&created["webhook_endpoint_id"]))).await;
     assert!(page.page().contains("0 to fetch"), "{page:?}");
