@@ -12,7 +12,7 @@ fn routes() -> Vec<(String, Option<Scope>)> {
         let scopes = route["security"].as_array()?.iter().find_map(|one| one["key"].as_array())?;
         let scope = scopes.first().map(|scope| scope.as_str().expect("a text").parse());
         // A route that declares neither a scope nor that it needs none is described with a name that is not a scope.
-        Some((name.clone(), scope.map(|scope| scope.unwrap_or_else(|_| panic!("{name} declares no scope")))))
+        Some((name.clone(), scope.map(|scope| scope.expect("a declared scope"))))
     });
     routes.collect()
 }

@@ -41,7 +41,7 @@ async fn organization(world: &World, cookie: &str) -> String {
 /// The addresses of the members, and that of each owner behind a star.
 async fn members(world: &World, cookie: &str) -> Vec<String> {
     let listed = world.cli_get(cookie, "organization/list-members").await;
-    let members = listed.body["members"].as_array().unwrap_or_else(|| panic!("{listed:?}")).clone();
+    let members = listed.body["members"].as_array().expect("members").clone();
     let shown = |member: &Value| {
         let star = if member["role"] == "owner" { "*" } else { "" };
         format!("{star}{}", member["user"]["email"].as_str().expect("an address"))
