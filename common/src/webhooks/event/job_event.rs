@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn samples_have_the_body_of_a_job_event() {
         for sample in [EventName::Test, EventName::Completed, EventName::Failed] {
-            let sent = sample.sample().replace('{', r#"{"tenant_id":"t","#);
+            let sent = sample.sample().replacen('{', r#"{"tenant_id":"t","#, 1);
             assert_eq!(named_in(sample.sample().as_bytes()), Some(sample));
             let as_sent = body(&sent.replace("webhook.test", "job.failed"));
             assert_eq!(as_sent.replace("job.failed", sample.as_str()), sample.sample());

@@ -130,7 +130,16 @@ fn every_request_gets_an_answer_from_the_local_api() {
         let address = world.stack.api().trim_start_matches("http://");
         let cases = seeds.map(async |seed| {
             let request = request(&mut Rng::with_seed(seed), &tenant, world.stack.api());
-            let Some(answer) = exchange(address, &request).await else { return };
+            let mut answer = exchange(address, &request).await;
+            // Calls of one user that change the same session are rightly refused as contended.
+            for _ in 0..4 {
+                let is_contended = answer.as_ref().is_some_and(|answer| answer.starts_with(b"HTTP/1.1 503"));
+                if !is_contended {
+                    break;
+                }
+                answer = exchange(address, &request).await;
+            }
+            let Some(answer) = answer else { return };
             let (answer, request) = (String::from_utf8_lossy(&answer), String::from_utf8_lossy(&request));
             let fine = answer.starts_with("HTTP/1.") && !answer.contains("HTTP/1.1 5");
             assert!(fine, "FUZZ_SEED={seed}: {answer:?} to {request:?}");
