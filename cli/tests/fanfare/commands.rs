@@ -119,7 +119,7 @@ async fn control_characters_of_others_do_not_reach_the_terminal() {
     let json: Value = serde_json::from_str(&machine.run(&["--json", "deliveries", "list"]).await.out).expect("JSON");
     let id = json["deliveries"][0]["delivery_id"].as_str().expect("an id");
     let shown = machine.run(&["deliveries", "get", id]).await;
-    assert!(shown.out.contains("gone") && !shown.out.contains('\u{1b}'), "{shown:?}");
+    assert!(shown.out.contains("HTTP 410") && !shown.out.contains('\u{1b}'), "{shown:?}");
     let raw = machine.run(&["--json", "deliveries", "list"]).await;
     assert!(raw.out.contains("\\u202e") && !raw.out.contains('\u{202e}'), "{raw:?}");
 }
