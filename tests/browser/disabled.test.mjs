@@ -122,6 +122,6 @@ async function seesAllWell(person, owner) {
   await person.presses("link", "Refresh");
   await person.sees("2 deliveries resent");
   assert.equal(await person.standing(), "Healthy");
-  assert.equal(await person.page.getByRole("row").getByText("Delivered").count(), 2);
+  assert.equal(await person.page.getByRole("row").getByText("Delivered", { exact: true }).count(), 2);
   await person.looks("an endpoint that has recovered");
 }
