@@ -9,7 +9,7 @@
 //! - [`log`]: the table of deliveries.
 //! - [`queue`]: the messages that name due attempts.
 //! - [`endpoints`]: the table of endpoints, and the health of their receivers.
-//! - [`failures`]: failed jobs, kept until their organization has been notified.
+//! - [`job_failures`]: failed jobs, kept until their organization has been notified.
 
 pub mod delivery;
 pub mod destination;

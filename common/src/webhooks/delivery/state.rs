@@ -28,7 +28,7 @@ pub struct Delivery {
     pub event: EventName,
     /// The first 1,024 bytes of the id of the job that the event is about.
     pub job_id: String,
-    /// The first [`WORKFLOW_BYTES`] bytes of the name of the job's workflow.
+    /// The first 400 bytes of the name of the job's workflow.
     pub workflow: Option<String>,
     pub status: Status,
     /// The number of attempts so far.
