@@ -80,7 +80,7 @@ impl Alerts {
     /// Tells `user` that they created an API key on `device`. The email has the first characters of the key, as lists do.
     pub async fn key_created(&self, user: &User, key: &IssuedKey, device: &Device, base: &BaseUrl) {
         let (new, now) = (&key.new, key.created_at);
-        let expires = new.expires_at.map_or_else(|| "never".to_owned(), Timestamp::readable);
+        let expires = key.expires_at().map_or_else(|| "never".to_owned(), Timestamp::readable);
         let mut facts = vec![
             ("Name", new.name.as_str().to_owned()),
             ("Key", format!("{}…", key.key.start())),

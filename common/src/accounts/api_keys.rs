@@ -1,6 +1,6 @@
 //! API keys, with which programs act for an organization.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use aws_sdk_dynamodb::Client;
 use zeroize::Zeroizing;
@@ -130,8 +130,8 @@ pub struct NewKey {
     /// The display name.
     pub name: Name,
     pub permissions: Permissions,
-    /// The time from which it is refused; `None` if it does not expire.
-    pub expires_at: Option<Timestamp>,
+    /// How long it works; `None` if it does not expire.
+    pub lifetime: Option<Duration>,
 }
 
 /// A new key, with its secret.
@@ -144,6 +144,14 @@ pub struct IssuedKey {
     /// When the key was issued.
     pub created_at: Timestamp,
     pub new: NewKey,
+}
+
+impl IssuedKey {
+    /// The time from which the key is refused; `None` if it does not expire.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.new.lifetime.map(|lifetime| self.created_at.after(lifetime))
+    }
 }
 
 /// A key in a list, without its secret.
@@ -270,7 +278,7 @@ impl ApiKeys {
             (EPOCH, number(user.key_epoch)),
         ]);
         new.permissions.add_to(&mut key);
-        key.extend(new.expires_at.map(|expires_at| EXPIRES_AT.with(text(expires_at))));
+        key.extend(issued.expires_at().map(|expires_at| EXPIRES_AT.with(text(expires_at))));
         let has_room = KEYS.is_absent().or(KEYS.is_below(number(MAX_KEYS.into())));
         let writes = Transaction::new("storing an API key")
             .update(self.counter(&user.organization, 1).only_if(has_room))

@@ -87,7 +87,6 @@ struct New {
 
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let now = Timestamp::now();
         let name = fields
             .about("A name that distinguishes the key from your other keys.")
             .example("Build server")
@@ -114,9 +113,9 @@ impl New {
         let (kind, scopes) = (kind?.unwrap_or(KeyKind::Personal), scopes?.into_option());
         let permissions = Permissions::new(kind, scopes);
         let permissions = permissions.map_err(|problem| fields.reject(CreateKey::NAMES.scopes, problem));
-        let expires_at = expires_in?.map(|seconds| now.after(Duration::from_secs(seconds.into())));
+        let lifetime = expires_in?.map(|seconds| Duration::from_secs(seconds.into()));
         refused?;
-        Ok(Self { key: NewKey { name: name?, permissions: permissions?, expires_at }, organization: organization? })
+        Ok(Self { key: NewKey { name: name?, permissions: permissions?, lifetime }, organization: organization? })
     }
 }
 
@@ -160,7 +159,8 @@ async fn issue(app: Arc<App>, call: Call<SignedIn>, input: New) -> Result<Issued
     check_own(&user.organization, input.organization.as_ref())?;
     let issued = app.keys.issue(&app.users, user, input.key, Timestamp::now()).await?;
     app.alerts.key_created(user, &issued, &call.device(), &call.base).await;
-    let IssuedKey { id, key, created_at, new: NewKey { name, permissions, expires_at } } = issued;
+    let expires_at = issued.expires_at();
+    let IssuedKey { id, key, created_at, new: NewKey { name, permissions, .. } } = issued;
     Ok(Issued {
         id: id.into(),
         name: name.into(),

@@ -116,8 +116,8 @@ async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> 
         let kind = fields.optional_text("kind", parse_name::<KeyKind>)?.unwrap_or(KeyKind::Personal);
         let permissions = Permissions::new(kind, ticked(form));
         let permissions = permissions.map_err(|problem| fields.reject("scopes", problem));
-        let expires_at = lasts?.map(|seconds| now.after(Duration::from_secs(seconds)));
-        Ok(NewKey { name: name?, permissions: permissions?, expires_at })
+        let lifetime = lasts?.map(Duration::from_secs);
+        Ok(NewKey { name: name?, permissions: permissions?, lifetime })
     })?;
     match app.attempts.count(KEY_FORM, &format!("{} {}", user.id, form.get("form")), now).await {
         Err(Error::TooMany { .. }) => return Ok(go_on(HERE, "known")),
@@ -280,7 +280,7 @@ fn new_key(base: &BaseUrl, issued: &IssuedKey) -> Page {
             dt { "Name" } dd { (visible(new.name.as_str())) }
             dt { "Key" } dd { code #key { (key) } }
             dt { "Scopes" } dd { (new.permissions) }
-            dt { "Expires" } dd { (expiry(new.expires_at, issued.created_at)) }
+            dt { "Expires" } dd { (expiry(issued.expires_at(), issued.created_at)) }
         }
         h2 { "Try it" }
         pre #try { "curl " (base) "/v1/webhooks/list -H 'x-api-key: " (key) "' -d '{}'" }
