@@ -1,4 +1,4 @@
-//! State that the records of a batch share.
+//! The state shared by the records of a batch.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -12,16 +12,16 @@ use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
 use crate::{observe::Tally, plan::Ended, record::Record};
 
 pub(crate) struct Batch {
-    /// The queue of its due attempts; `None` for job events.
+    /// The queue that the batch came from; `None` for job events.
     pub(crate) queue: Option<Queue>,
     /// The batch's number among the batches of the process.
     pub(crate) number: u64,
-    /// No attempt starts after this time, since the function's timeout would cut it off.
+    /// The latest time at which an attempt may start and still end before the function's timeout.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
-    /// Whether events wait for an invocation: a record of the batch has waited too long.
+    /// Whether a record of the batch waited so long that events must be queuing for invocations.
     pub(crate) is_late: bool,
-    /// The number of short attempts in progress that the batch waits for.
+    /// The number of short attempts in progress in this batch.
     pub(crate) in_progress: AtomicUsize,
     /// The failed jobs, each with the number of its record.
     failed: Mutex<Vec<(usize, FailedJob)>>,
@@ -49,12 +49,12 @@ impl Batch {
         }
     }
 
-    /// The queue whose invocations it occupies. Events count as shared.
+    /// The queue whose invocations this batch occupies: the shared one for job events.
     pub(crate) fn queue(&self) -> Queue {
         self.queue.unwrap_or(Queue::Shared)
     }
 
-    /// Keeps the event of a failed job, to be noted after the attempts.
+    /// Keeps the event of a failed job, which is recorded after the attempts.
     pub(crate) fn keep_failed(&self, record: &Record, event: &JobEvent) {
         let failed = FailedJob::of(event, record.is_repeated).map(|failed| (record.index, failed));
         if failed.is_some() {
@@ -75,11 +75,11 @@ impl Batch {
     }
 }
 
-/// Runs all futures to completion and returns their outputs, in any order. Each is polled only when it is woken.
+/// Runs all futures to completion and returns their outputs in any order. A future is polled only when woken.
 ///
-/// Tokio's budget for tasks is disabled, so that all futures begin before any continues: with it, the first responses
-/// would be read, logged and stored while a third of a hundred posts have yet to be sent. Each future is bounded in the
-/// data that it reads and the work that it does.
+/// Tokio's cooperative budget is disabled, so that every future starts before any continues. With the budget, a batch
+/// of a hundred posts would handle its first responses before it has sent the last third of the requests. Each future
+/// reads a bounded amount of data and does a bounded amount of work.
 pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     unconstrained(futures.collect::<FuturesUnordered<_>>().collect()).await
 }

@@ -21,7 +21,7 @@ use crate::{
     stores::Stores,
 };
 
-/// The age from which events are checked against the log: SQS may deliver a copy late, with a receive count of one.
+/// The age from which events are checked against the log: SQS may deliver a late copy with a receive count of one.
 const LATE: Duration = Duration::from_secs(60);
 
 /// Handles an event until its first attempts have ended.
@@ -43,7 +43,7 @@ pub(crate) async fn event(
     let mut firsts = firsts(record, &event, interested);
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
-            // Most late events are new, so they are sent even if the log cannot be read.
+            // Most late events are new, so they are delivered even if the log cannot be read.
             Err(error) if !record.is_repeated => {
                 common::log!("event.unchecked", tenant = %event.tenant, ?error);
             }
@@ -54,7 +54,7 @@ pub(crate) async fn event(
     Ok(())
 }
 
-/// The deliveries of an event to these endpoints of its tenant, or to its callback.
+/// Returns the deliveries of an event, to the given endpoints of its tenant or to its callback.
 fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<Outgoing<'a>> {
     match &event.audience {
         Audience::None => Vec::new(),
@@ -71,9 +71,8 @@ fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item =
     }
 }
 
-/// Leaves out the deliveries that the log already contains, if the event may have arrived before. Completes work that
-/// the process of their first attempts may not have finished: sends the messages of pending deliveries, and records the
-/// consequences of failed deliveries for their endpoints.
+/// Removes the deliveries that the log already contains, and finishes work that an earlier process may have left
+/// undone: sends the messages of pending deliveries, and records failed deliveries on their endpoints.
 async fn leave_out_known(
     record: &Record,
     event: &JobEvent,
@@ -104,8 +103,8 @@ async fn leave_out_known(
     Ok(())
 }
 
-/// The possible ids of the event's deliveries to all endpoints of its tenant. When its record was first received, other
-/// endpoints may have been among the destinations, and may have been deleted or made inactive since.
+/// Returns the possible ids of the event's deliveries to all endpoints of its tenant. The record's first receive may
+/// have sent the event to endpoints that have been deleted or made inactive since.
 async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>, Error> {
     if !matches!(event.audience, Audience::Endpoints) {
         return Ok(Vec::new());
@@ -120,8 +119,8 @@ async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>,
     Ok(ids.collect())
 }
 
-/// The possible ids of a delivery in the log, which may have been spread over more shards since. The number of shards
-/// that a deleted endpoint had is not known.
+/// Returns the possible ids of a delivery in the log: the log of its endpoint may have been spread over more shards
+/// since. The number of shards of a deleted endpoint is unknown.
 fn places(first: &Outgoing<'_>) -> impl Iterator<Item = DeliveryId> + use<> {
     let id = first.due.delivery.id;
     let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.is_none_or(|it| it.log_shards > 1));

@@ -1,4 +1,4 @@
-//! The due attempts that this process is working on: two messages for the same attempt are often in the same batch.
+//! The due attempts that this process is working on. Two messages for the same attempt are often in one batch.
 
 use std::{
     collections::HashSet,
@@ -7,15 +7,15 @@ use std::{
 
 use common::webhooks::delivery::DueAttempt;
 
-/// The attempts in progress. Cloning is cheap, and shares them.
+/// The attempts in progress. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct InProgress(Arc<Mutex<HashSet<DueAttempt>>>);
 
-/// An attempt in progress, until this is dropped.
+/// Keeps an attempt marked as in progress until dropped.
 pub(crate) struct Mark(InProgress, DueAttempt);
 
 impl InProgress {
-    /// Marks an attempt as in progress. `None` if it already is: the other message then represents both.
+    /// Marks an attempt as in progress. Returns `None` if it already is: another message then represents both.
     pub(crate) fn begin(&self, due: DueAttempt) -> Option<Mark> {
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(due.clone());
         is_new.then(|| Mark(self.clone(), due))

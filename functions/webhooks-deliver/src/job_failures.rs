@@ -1,8 +1,8 @@
-//! Notes failed jobs for the emails to their organizations, regardless of the deliveries of their events.
+//! Records failed jobs for the emails to their organizations, whether or not their events are delivered.
 //!
-//! A batch's failures are noted after its attempts, while the results of those are stored, in one write for each
-//! workflow and organization. If a write fails, its records stay in their queue: when they are redelivered, the log is
-//! read first, so that the events are not delivered twice.
+//! The failures of a batch are written after its attempts have ended, while the ledger stores the results, with one
+//! write per workflow and organization. If a write fails, its records stay in their queue. When SQS redelivers them,
+//! the log is read first, so the events are not delivered twice.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,13 +22,13 @@ use common::{
 
 use crate::{batch::all, record::Undone};
 
-/// The number of very often failing workflows that a process remembers.
+/// The maximum number of workflows in a storm that a process remembers.
 const MOST: usize = 10_000;
 
-/// Notes failed jobs.
+/// Records failed jobs.
 pub(crate) struct Notes {
     table: JobFailures,
-    /// The workflows that fail very often.
+    /// The workflows that fail so often that not every failure is written.
     storms: Mutex<HashMap<(TenantId, WorkflowKey), Storm>>,
 }
 
@@ -37,7 +37,7 @@ struct Group {
     tenant: TenantId,
     workflow: Workflow,
     failures: Vec<JobFailure>,
-    /// The numbers of their records.
+    /// The numbers of the failures' records in the batch.
     indexes: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Notes {
         Self { table, storms: Mutex::default() }
     }
 
-    /// Records the failures of a batch. Returns the records that stay in their queue, by their numbers.
+    /// Records the failures of a batch. Returns the numbers of the records that stay in their queue.
     pub(crate) async fn note(&self, failed: Vec<(usize, FailedJob)>) -> Vec<(usize, Undone)> {
         if failed.is_empty() {
             return Vec::new();
@@ -96,7 +96,7 @@ impl Notes {
         if storms.len() >= MOST && !storms.contains_key(&key) {
             storms.clear();
         }
-        // Failures that have been counted since stay counted.
+        // An existing entry already counts failures that arrived during the write.
         storms.entry(key).or_insert(storm);
     }
 
@@ -105,7 +105,7 @@ impl Notes {
     }
 }
 
-/// The failures of a batch by workflow.
+/// Groups the failures of a batch by workflow.
 fn groups(failed: Vec<(usize, FailedJob)>) -> Vec<Group> {
     let mut groups: BTreeMap<(TenantId, WorkflowKey), Group> = BTreeMap::new();
     for (index, failed) in failed {

@@ -2,15 +2,16 @@
 //!
 //! Attempts that end at about the same time are stored together. [`Plan`] decides the writes for each:
 //!
-//! 1. In batched writes: the row of a delivery that succeeded immediately; for the others their due row, and their
-//!    payload or, later, attempts that no longer fit into the state.
-//! 2. The states of those others, each on condition that no other attempt was first.
+//! 1. In batched writes: the row of each delivery that succeeded immediately. For the other deliveries: the due row,
+//!    the payload of a new one, and attempts that no longer fit into the state.
+//! 2. The states of those other deliveries, each on condition that no concurrent attempt was stored first.
 //! 3. A message for each attempt that is due within SQS's longest delay.
 //!
-//! Only then is the record acknowledged. A process that dies before 2 leaves rows to which no state refers, and the
-//! attempt is repeated: the only duplicate that a crash can cause. A process that dies before 3 leaves a pending state:
-//! its record is redelivered and sends the message, regardless of changes to the endpoint; if the state has a due row,
-//! that also wakes the delivery. An immediate success whose row cannot be written is counted, but not sent again.
+//! Only then is the record acknowledged. If a process dies before step 2, it leaves rows without a state, and the
+//! attempt is repeated: the only duplicate that a crash can cause. If it dies before step 3, it leaves a pending state.
+//! The redelivered record then sends the message, even if the endpoint has changed; a due row, if there is one, also
+//! wakes the delivery. If the row of an immediate success cannot be written, the loss is counted and the event is not
+//! sent again.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -47,20 +48,20 @@ use crate::{
     stores::Stores,
 };
 
-/// The number of attempts that are stored together: as many as a batched write accepts.
+/// The number of attempts that are stored together: the limit of a batched write.
 const CHUNK: usize = 25;
-/// The number of chunks that are stored concurrently, and the kilobytes of their bodies together: a write takes several
-/// times the memory of its body, of the 512 MB that the template gives the function.
+/// The maximum number of chunks that are stored concurrently, and the maximum total size of their bodies. A write needs
+/// several times the memory of its body, and the template gives the function 512 MB.
 const CHUNKS: usize = 16;
 const CHUNKS_KB: u32 = 16 * 1024;
-/// The maximum time that an ended attempt waits for others to be stored with. Once all have ended, none waits.
+/// The maximum time that an ended attempt waits for others to be stored with it. The last ones do not wait.
 const LINGER: Duration = Duration::from_millis(50);
 
 pub(crate) struct Ledger {
     pub(crate) stores: Stores,
     /// The delays between attempts.
     pub(crate) schedule: Vec<Duration>,
-    /// The time for which an endpoint may be failing; zero means forever.
+    /// The time after which a failing endpoint is disabled; zero means never.
     pub(crate) disable_after: Duration,
 }
 
@@ -70,12 +71,12 @@ struct Entry {
     /// The delivery after the attempt.
     after: Delivery,
     plan: Plan,
-    /// The result of its writes so far. [`Error::Busy`] means that the partition of its row was throttled.
+    /// The result of this entry's writes so far. [`Error::Busy`] means that the partition of its row was throttled.
     written: Result<(), Error>,
 }
 
 impl Ledger {
-    /// Stores the ended attempts of a batch until its end. Returns the numbers of the records that stay in their queue.
+    /// Stores ended attempts until the batch ends. Returns the numbers of the records that stay in their queue.
     pub(crate) async fn store_all(
         &self,
         inbox: UnboundedReceiver<Ended>,
@@ -104,7 +105,7 @@ impl Ledger {
         stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    /// Stores completed attempts, in the order described above.
+    /// Stores ended attempts, in the order described above.
     async fn store(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let mut entries = self.open(ended, now);
@@ -117,8 +118,8 @@ impl Ledger {
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)
         {
-            // Dropped before the next message is sent, which for a postponed attempt is equal and would look like a
-            // copy.
+            // The message of a postponed attempt equals this one. The mark is dropped before that message is sent, so
+            // that the message does not look like a copy.
             drop(mark);
             match stored {
                 Ok(Some(message)) => {
@@ -138,8 +139,8 @@ impl Ledger {
         undone
     }
 
-    /// Decides the plan of each attempt. SQS and producers may send an event twice. Copies are skipped here: the record
-    /// of the first copy represents them, and is redelivered if it fails.
+    /// Decides the plan of each attempt. SQS and producers may send an event twice; all but the first copy are skipped
+    /// here. The record of the first copy represents the others, and is redelivered if a write fails.
     fn open(&self, ended: Vec<Ended>, now: Timestamp) -> Vec<Entry> {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
@@ -164,7 +165,7 @@ impl Ledger {
         self.put(entries, rows).await;
     }
 
-    /// Writes rows of the entries with these numbers.
+    /// Writes rows, each for the entry with the given number.
     async fn put(&self, entries: &mut [Entry], rows: Vec<(usize, Row)>) {
         let Unwritten { throttled, failed } = self.stores.log.put(rows).await;
         let mut fail = |numbers: Vec<usize>, error: fn() -> Error| {
@@ -176,7 +177,7 @@ impl Ledger {
         fail(failed, || Error::Internal("a row was not written".to_owned()));
     }
 
-    /// The rows to write before the state changes.
+    /// Returns the rows to write before the state of an entry.
     fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let (Entry { ended, after, plan, .. }, log) = (entry, &self.stores.log);
         let Ended { due: Due { tenant, delivery: before, payload, .. }, result, queue, .. } = ended;
@@ -210,15 +211,15 @@ impl Ledger {
         new.iter_mut().zip(begun).for_each(|(entry, begun)| entry.written = begun);
     }
 
-    /// Spreads the log of endpoints whose partition is throttled over more partitions, and writes the successes there.
-    /// The records of other deliveries are redelivered.
+    /// Spreads the log of each endpoint with a throttled partition over more partitions, and writes its immediate
+    /// successes there. The records of its other throttled deliveries are redelivered.
     async fn spread(&self, entries: &mut [Entry], now: Timestamp) {
         let throttled = entries.iter().filter(|entry| matches!(entry.written, Err(Error::Busy)));
         let endpoints: BTreeMap<_, _> =
             throttled.filter_map(|it| Some((it.after.webhook_endpoint_id?, it.ended.due.tenant.clone()))).collect();
         for (endpoint, tenant) in endpoints {
             if let Err(error) = self.stores.endpoints.spread_log(&tenant, endpoint).await {
-                // Reads look only into the shards that the endpoint's item names.
+                // The successes are not moved: reads visit only the shards that the endpoint's item names.
                 common::log!("log.spread_failed", %tenant, %endpoint, ?error);
                 continue;
             }
@@ -237,7 +238,7 @@ impl Ledger {
         }
     }
 
-    /// Stores the state of a delivery that the log contains, and its consequences. Returns the message to send.
+    /// Stores the next state of a delivery that the log contains, and its consequences. Returns the message to send.
     async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
         let Entry { ended, after, plan, written } = entry;
         let Due { tenant, delivery, payload, .. } = &ended.due;
@@ -273,8 +274,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Changes the state to `after`, and returns the new state; `None` if the attempt does not count because another
-    /// one was first.
+    /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so
+    /// that this one does not count.
     async fn advance(&self, ended: &Ended, after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         rounds((delivery.clone(), after), |(before, after)| async move {
@@ -283,13 +284,13 @@ impl Ledger {
             }
             let Some(current) = self.current(tenant, &after).await? else { return Ok(Break(None)) };
             if current.attempts == after.attempts && current.last_attempt == after.last_attempt {
-                // The response to this write was lost.
+                // An earlier round of this loop wrote the state, but its response was lost.
                 return Ok(Break(Some(current)));
             }
             if current.status != Status::Pending || current.attempts != before.attempts {
                 return Ok(Break(None));
             }
-            // The delivery has been resent in the meantime: the attempt counts as the first of the new schedule.
+            // A person has resent the delivery since: the attempt counts as the first of the new schedule.
             let after = self.after(&current, &ended.result, now);
             let due = (after.status == Status::Pending).then(|| log.due_row(tenant, &after, ended.queue, now));
             let unwritten = log.put(due.map(|due| ((), due)).into_iter().collect()).await;

@@ -1,17 +1,17 @@
 //! Delivers job events to webhook endpoints.
 //!
 //! A `JobEvent` from the job events queue is sent to its `Audience`, as one `Delivery` for each destination. The
-//! `Client` makes an attempt once there is a slot for it, and `next_step` decides the next step. The first attempts of
-//! a batch are made immediately and in the same invocation, so an event costs one message and one row of the `Log` if
-//! its deliveries succeed; only a failure costs more. Due attempts are received from the deliveries queues.
+//! `Client` makes each attempt once it has a slot, and `next_step` decides what follows. All first attempts of a batch
+//! are made at once in the same invocation, so a delivery that succeeds costs one row of the `Log`, and no message but
+//! the event's; only failures cost more. Due attempts arrive from the deliveries queues.
 //!
-//! An invocation waits for its slowest attempt, so receivers are separated by their response time: those that answer
-//! quickly share the queue of events and the queue `deliveries`; slow and hanging receivers each have a separate queue.
-//! An attempt that takes longer than its queue allows is cut off, and its delivery is postponed: it is pending in the
-//! log, and its message is in the next queue. `standing` chooses the queue, and `slots` schedules the attempts.
+//! An invocation waits for its slowest attempt, so receivers are separated by their response time: quick receivers
+//! share the queue of events and the queue `deliveries`, and slow and hanging receivers have one queue each. An attempt
+//! that takes longer than its queue allows is cut off, and its delivery is postponed: the log contains it as pending,
+//! and its message goes to a slower queue. `standing` chooses the queue, and `slots` schedules the attempts.
 //!
-//! No record is acknowledged before the results of its attempts are stored; `ledger` defines the order. A crash at any
-//! point repeats work, but loses none. `failures` notes failed jobs for the emails about them.
+//! A record is acknowledged only after the results of its attempts have been stored; `ledger` defines the order. A
+//! crash at any point repeats work, but loses none. `job_failures` records failed jobs for the emails about them.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -75,7 +75,7 @@ mod turn;
 /// The time kept free at the end of an invocation to store the results of the last attempts.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 
-/// The function, ready to be called. Cloning is cheap.
+/// The function, ready to handle batches. Clones share their state.
 #[derive(Clone)]
 pub struct Deliver {
     app: Arc<App>,
@@ -90,13 +90,12 @@ struct App {
 
 /// Builds the function with the settings in `env`.
 ///
-/// # Errors
-/// A setting is missing or does not parse, or the machine trusts no certificate authority.
+/// # Errors A setting is missing or does not parse, or the machine has no trusted certificate authorities.
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     function_over(env, Network::system(), tls()?)
 }
 
-/// Builds the function with the settings in `env`, and with `network` and `tls` for connections to receivers.
+/// Builds the function with the settings in `env`. It connects to receivers with `network` and `tls`.
 pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> Result<Deliver, ConfigError> {
     let aws = Aws::new(env)?;
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
@@ -111,14 +110,14 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     Ok(Deliver { app: Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() }) })
 }
 
-/// The certificate authorities of the machine. Read once per process: a test run starts hundreds of functions.
+/// The machine's certificate authorities, read once per process because a test run starts hundreds of functions.
 static AUTHORITIES: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
     let mut authorities = rustls::RootCertStore::empty();
     authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     Arc::new(authorities)
 });
 
-/// TLS 1.2 and 1.3, trusting [`AUTHORITIES`].
+/// Returns the TLS settings: versions 1.2 and 1.3, trusting [`AUTHORITIES`].
 fn tls() -> Result<rustls::ClientConfig, ConfigError> {
     let broken =
         |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("cannot be used for TLS: {error}"));
@@ -130,10 +129,9 @@ fn tls() -> Result<rustls::ClientConfig, ConfigError> {
 }
 
 impl Deliver {
-    /// Handles a batch. The response lists the records that stay in their queue.
+    /// Handles a batch of records. The response lists the records that stay in their queue.
     ///
-    /// # Errors
-    /// The function's timeout leaves no time for an attempt. No work of the batch has then been done.
+    /// # Errors The function's timeout leaves no time for an attempt. The batch has then not been touched.
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
         let app = &self.app;
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
@@ -148,7 +146,8 @@ impl Deliver {
         let batch = Batch::new(queue, Instant::now() + spare, is_late, finished);
         let gate = stores.gate(batch.queue());
         let attempts = async {
-            // The batch ends with this block, which signals the ledger that no more attempts will follow.
+            // Moved here to be consumed by `end`, which closes the channel: the ledger stops once no more attempts
+            // follow.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
@@ -172,7 +171,8 @@ impl Deliver {
 }
 
 impl App {
-    /// Handles a record until its attempts have ended. Returns its number and the reason if it stays in its queue.
+    /// Handles a record until its attempts have ended. If the record stays in its queue, returns its number and the
+    /// reason.
     async fn record(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Option<(usize, Undone)> {
         let handled = AssertUnwindSafe(self.handle(index, record, batch)).catch_unwind().await;
         let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
@@ -190,9 +190,9 @@ impl App {
         }
         let due = parse_message(body)?;
         match in_progress.begin(due.clone()) {
-            // Boxed, like other rare paths, since the future of every record has the size of the largest path.
+            // Boxed, like other rare paths: the future of every record is as large as its largest path.
             Some(mark) => Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await,
-            // This process already handles the same attempt for another record.
+            // This process is already handling the same attempt for another record.
             None => Ok(()),
         }
     }
@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// A function with a single slot, which panics when it looks up a name. Its queues and tables do not exist.
+    /// A function with a single slot and a resolver that panics. Its queues and tables do not exist.
     fn panicking() -> Deliver {
         let env = Env::new(|name| {
             let is_number = matches!(name, "DELIVERY_RETENTION" | "HOLD_FOR" | "KEPT_PAYLOAD_BYTES");

@@ -1,4 +1,4 @@
-//! Writes the changes that attempts have revealed about receivers to the items of their endpoints.
+//! Writes changes in the health of receivers, as revealed by attempts, to the items of their endpoints.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     standing::Shown,
 };
 
-/// A change to an endpoint's item.
+/// A change in a receiver's health.
 enum News {
     Answered,
     Good { since: Timestamp },
@@ -41,9 +41,9 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
     }
 }
 
-/// Records in the items of endpoints that a receiver accepts deliveries again, no longer answers, or is slow or good
-/// again; and, for the console and `deliveries/stats`, the latest error of each. Each attempt that has ended has its
-/// delivery after it. If a write fails, the next attempt notes the change.
+/// Records on the items of endpoints that their receivers have become responsive, silent, slow, hanging or good, and,
+/// for the console and `deliveries/stats`, the latest error of each endpoint. `ended` pairs each ended attempt with the
+/// state of its delivery after it. If a write fails, the next attempt repeats it.
 pub(crate) async fn note<'a>(
     endpoints: &Endpoints,
     ended: impl Iterator<Item = (&'a Ended, &'a Delivery)>,
@@ -54,7 +54,7 @@ pub(crate) async fn note<'a>(
     for (ended, after) in ended {
         let Ended { due: Due { tenant, delivery, .. }, health: Some(health), .. } = ended else { continue };
         let Some(id) = delivery.webhook_endpoint_id else { continue };
-        // If there are several attempts, a success takes precedence.
+        // Among several attempts, a success takes precedence.
         if let Some(new) = news_of(ended, health)
             && !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. })))
         {

@@ -1,5 +1,5 @@
-//! Logs and metrics: a log line for each attempt and for each delivery that ends without success. Log lines never
-//! contain a body, a secret, or a URL, which may contain a credential.
+//! Logs and metrics of attempts and records. Log lines never contain bodies, secrets or URLs; a URL may contain a
+//! credential.
 
 use std::{
     any::Any,
@@ -21,8 +21,9 @@ use common::{
 
 use crate::{plan::Ended, record::Undone};
 
-/// The results of a batch's attempts. Each attempt is logged immediately, but the metrics are emitted together, since a
-/// document per attempt costs more than its signatures do. If a process dies, the metrics of its batch are lost.
+/// The results of a batch's attempts. Each attempt is logged immediately, but metrics are emitted once per batch,
+/// because one document per attempt costs more than signing its request. If a process dies, the metrics of its batch
+/// are lost.
 #[derive(Default)]
 pub(crate) struct Tally(Mutex<Counts>);
 
@@ -31,7 +32,7 @@ struct Counts {
     latencies: Vec<f64>,
     ages: Vec<f64>,
     delivered: u32,
-    /// The numbers of attempts for slow and for hanging receivers.
+    /// The numbers of attempts in the queues for slow and for hanging receivers.
     slow: u32,
     hanging: u32,
     cut: u32,
@@ -53,7 +54,7 @@ impl Tally {
             Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
             Outcome::Failed(failure) => (failure.reason(), 0),
         };
-        // The detail of a redirect contains a URL.
+        // If the receiver answered, the detail may contain a URL: the target of a redirect.
         let detail = detail.filter(|_| status == 0).map(Detail::as_str);
         let duration_ms = milliseconds_of(took);
         common::log!(
@@ -81,7 +82,8 @@ impl Tally {
         }
     }
 
-    /// Logs and counts an attempt that was cut off: the receiver has the request, and gets it once more with more time.
+    /// Logs and counts an attempt that was cut off. The receiver may have handled the request, and gets it again with
+    /// more time.
     pub(crate) fn cut(&self, tenant: &TenantId, delivery: &Delivery) {
         common::log!(
             "attempt.cut_off",
@@ -107,8 +109,8 @@ impl Tally {
         if latencies.is_empty() {
             return;
         }
-        // The metrics of slow and hanging receivers are part of the total. Without others, avoid paying for an empty
-        // sample.
+        // The samples for slow and hanging receivers are also part of the total. A sample of zero is omitted to save
+        // its cost.
         #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
         let others = latencies.len() as f64 - f64::from(slow) - f64::from(hanging);
         let others = (others > 0.0).then_some(others).into_iter().collect();
@@ -128,7 +130,7 @@ fn counted(name: &'static str, number: f64) -> Metric {
     Metric { name, unit: "Count", values: vec![number] }
 }
 
-/// A time in milliseconds, to the microsecond.
+/// Converts a duration to milliseconds, rounded to microseconds.
 fn milliseconds_of(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
@@ -137,12 +139,12 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// Logs that a change in a receiver's health could not be written to its endpoint's item.
+/// Logs that an endpoint's item could not be updated with the health of its receiver.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error);
 }
 
-/// Counts the postponed attempts by the queue that carries them.
+/// Counts postponed attempts by the queue of their messages.
 pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
     let postponed = ended.filter(|ended| matches!(ended.result, AttemptResult::Postponed(_)));
     let mut counts = BTreeMap::<Queue, u32>::new();

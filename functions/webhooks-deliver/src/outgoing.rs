@@ -20,14 +20,14 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// The first attempt of a delivery.
+    /// Builds the delivery of `event` to `destination`, due for its first attempt.
     pub(crate) fn first(
         record: &Record,
         event: &JobEvent,
         destination: Destination,
         endpoint: Option<&'a Endpoint>,
     ) -> Self {
-        // Reads always include the first shard of a deleted endpoint.
+        // One shard for a deleted endpoint: reads always include the first.
         let shards = match &destination {
             Destination::Endpoint(_) => endpoint.map_or(1, |endpoint| endpoint.log_shards),
             Destination::Callback { .. } => SHARDS,
@@ -43,17 +43,17 @@ impl<'a> Outgoing<'a> {
         Self { due, endpoint }
     }
 
-    /// The endpoint, if it may get this delivery. Tests are also sent to inactive endpoints.
+    /// Returns the endpoint if it may receive this delivery. Inactive endpoints receive only tests.
     pub(crate) fn recipient(&self) -> Option<&'a Endpoint> {
         self.endpoint.filter(|endpoint| endpoint.is_active() || self.is_test())
     }
 
-    /// Whether the delivery is a test, whose result a person waits for.
+    /// Whether the delivery is a test. A person waits for its result.
     pub(crate) fn is_test(&self) -> bool {
         self.due.delivery.trigger == Trigger::Test
     }
 
-    /// The URL, secrets and headers for the attempt. `None` for a deleted, inactive or pull endpoint.
+    /// Returns the URL, secrets and headers for the attempt, or `None` for a deleted, inactive or pull endpoint.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
         match &self.due.payload.destination {
             Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
@@ -61,8 +61,8 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The result of a delivery that cannot be posted: its endpoint has been deleted or made inactive, or its
-    /// organization has to receive it, or has not received it in time.
+    /// Returns the result of a delivery that cannot be posted: its endpoint was deleted or made inactive, or it waits
+    /// for its organization to receive it, or was not received in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
         match (self.target(), self.endpoint) {
             (Some(_), _) => None,
@@ -78,7 +78,7 @@ impl<'a> Outgoing<'a> {
         self.recipient().map(|endpoint| &endpoint.health)
     }
 
-    /// The delivery with its result. `queue` carries the next attempt.
+    /// Combines the delivery with its result. `queue` gets the message of the next attempt.
     pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
         let health = self.health().copied();
         Ended { due: self.due, result, health, shown: None, queue }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use common::timestamp::Timestamp;
 
 /// A receiver lingers if none of its latest responses took less than `QUICK`, or many took longer than `LONG`. While
-/// events wait for an invocation, its attempts go through the queue for slow receivers: at once, or after some seconds
-/// if many responses took long.
+/// events queue for invocations, attempts at such a receiver are moved to the queue for slow receivers: immediately, or
+/// after some seconds if many responses took long.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
-/// The share of late responses at which a receiver begins to linger, and the weight of each response in that share.
+/// The share of long responses from which a receiver lingers, and the weight of each new response in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
-/// The time for which a response counts in deciding whether a receiver lingers.
+/// The time for which a response counts as recent.
 const LATELY: Duration = Duration::from_secs(10);
 
 /// The recent response times of a receiver.
@@ -20,12 +20,12 @@ const LATELY: Duration = Duration::from_secs(10);
 pub(crate) struct Pace {
     answered_at: Option<Timestamp>,
     quick_at: Option<Timestamp>,
-    /// The share of late responses, in which the latest counts most.
+    /// The share of long responses, as a moving average.
     late: f64,
 }
 
 impl Pace {
-    /// Records a response that took the time `took`.
+    /// Records a response that arrived after `took`.
     pub(crate) fn answered(&mut self, took: Duration, now: Timestamp) {
         if took < QUICK {
             self.quick_at = Some(now);
@@ -35,13 +35,13 @@ impl Pace {
         self.late = if is_first { late } else { self.late + WEIGHT * (late - self.late) };
     }
 
-    /// Whether many of its latest responses were late, or none was quick.
+    /// Whether many of the latest responses took long, or none was quick.
     pub(crate) fn lingers(&self, now: Timestamp) -> bool {
         let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
         is_recent(self.answered_at) && (self.is_often_long() || !is_recent(self.quick_at))
     }
 
-    /// Whether many of its latest responses took long.
+    /// Whether many of the latest responses took long.
     pub(crate) fn is_often_long(&self) -> bool {
         self.late >= LINGERING
     }

@@ -1,4 +1,4 @@
-//! Decides the writes for each delivery that was due, in one place and only from values.
+//! Decides which writes the ledger makes for each delivery that was due. Pure functions of values.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use common::{
 
 use crate::{in_progress::Mark, standing::Shown};
 
-/// The maximum delay of an attempt that the log does not note: well below the ten minutes after which the sweep resends
-/// its message.
+/// The maximum delay of an attempt that is not written to the log. It is well below the ten minutes after which the
+/// sweep considers a message lost and sends it again.
 const UNNOTED: Duration = Duration::from_secs(5 * 60);
 
-/// A delivery that is due.
+/// A delivery with an attempt that is due.
 pub(crate) struct Due {
-    /// The number of its record in the batch.
+    /// The number of the delivery's record in the batch.
     pub(crate) index: usize,
     pub(crate) tenant: TenantId,
     /// The delivery before the attempt.
@@ -27,43 +27,44 @@ pub(crate) struct Due {
     pub(crate) payload: Payload,
     /// Whether the log already contains the delivery.
     pub(crate) is_stored: bool,
-    /// Marks the work of a message as in progress until the result is stored.
+    /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
     pub(crate) mark: Option<Mark>,
 }
 
-/// A delivery after it was due: its attempt has ended, or could not be made.
+/// A delivery whose due attempt has ended, or could not be made.
 pub(crate) struct Ended {
     pub(crate) due: Due,
     pub(crate) result: AttemptResult,
     /// The health of the endpoint before the attempt.
     pub(crate) health: Option<Health>,
-    /// The behavior of the receiver that the attempt revealed, if it was made.
+    /// The behavior that the receiver showed, if the attempt was made.
     pub(crate) shown: Option<Shown>,
-    /// The queue that carries the next attempt, if there is one.
+    /// The queue for the message of the next attempt, if there is one.
     pub(crate) queue: Queue,
 }
 
-/// The writes of the ledger.
+/// The writes for one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The delivery succeeded immediately: one row, with its payload.
+    /// The delivery succeeded immediately: writes one row, with its payload.
     LogSuccess,
-    /// The delivery is new, and has not succeeded immediately: its first state.
+    /// The delivery is new and has not succeeded immediately: writes its first state.
     Begin {
         /// Whether the payload is part of the state instead of a separate row.
         payload_in_state: bool,
-        /// Whether a due row lets the sweep wake the next attempt, or replace its message if that is lost. A first
-        /// attempt needs none, because its record is redelivered until its message is sent.
+        /// Whether to write a due row, which lets the sweep wake the next attempt or replace a lost message. A
+        /// postponed first attempt needs none, because its record is redelivered until the message has been sent.
         due_row: bool,
     },
-    /// The log contains the delivery: its next state, and a due row if another attempt follows.
+    /// The log contains the delivery: writes its next state, and a due row if another attempt follows.
     Advance,
-    /// The attempt is postponed for such a short time that only its message is sent again.
+    /// The attempt is postponed so briefly that only its message is sent again.
     Requeue,
 }
 
 impl Plan {
-    /// The plan for a delivery whose new state is `after`. Once delivered, a body of more than `kept` bytes is deleted.
+    /// Returns the plan for a delivery whose new state is `after`. A body of more than `kept` bytes is deleted after
+    /// delivery, so it is never part of the state.
     pub(crate) fn of(ended: &Ended, after: &Delivery, kept: usize) -> Self {
         let Ended { due: Due { delivery: before, payload, is_stored, .. }, result, .. } = ended;
         match (result, is_stored) {
@@ -78,7 +79,7 @@ impl Plan {
                 let in_state = match result {
                     AttemptResult::Inactive => HELD_WITH_STATE.min(kept),
                     AttemptResult::Postponed(_) | AttemptResult::ToBeTaken => CHANGED_WITH_STATE.min(kept),
-                    // A receiver that fails may get many attempts, and each update is charged for the entire state.
+                    // A failing receiver may get many attempts, and DynamoDB charges each update for the entire state.
                     AttemptResult::Made(..) | AttemptResult::NoEndpoint | AttemptResult::Expired => 0,
                 };
                 let is_postponed = matches!(result, AttemptResult::Postponed(_));

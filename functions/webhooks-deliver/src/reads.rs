@@ -1,5 +1,4 @@
-//! Reads of endpoints, shared by concurrent callers: the records of a batch, and in the local runner those of many
-//! batches.
+//! Reads of endpoints, shared by concurrent callers: the records of a batch or, in the local runner, of many batches.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -11,7 +10,7 @@ use common::{
 };
 use futures::future::join_all;
 
-/// The reads of this process. Each begins after the call, to see earlier writes.
+/// The reads of this process. A read begins after the call that it serves, so it sees all earlier writes.
 #[derive(Default)]
 pub(crate) struct Reads {
     all: Gathered<TenantId, Arc<[Endpoint]>>,
@@ -19,11 +18,10 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// The endpoints of a tenant, active or not.
+    /// Reads the endpoints of a tenant, including inactive ones.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, endpoints: &Endpoints) -> Result<Arc<[Endpoint]>> {
         let read = |tenants| {
-            // Boxed, since the SDK's futures have a size of thousands of bytes, which every record of a batch would
-            // reserve.
+            // Boxed, because the SDK's futures take thousands of bytes, which every record of a batch would reserve.
             each(tenants, |tenant: TenantId| async move {
                 let all = Box::pin(endpoints.all(&tenant)).await;
                 all.map(|all| Some(all.into())).inspect_err(|error| unread(&tenant, error))
@@ -32,7 +30,7 @@ impl Reads {
         Ok(self.all.get(vec![tenant.clone()], read).await?.remove(tenant).unwrap_or_default())
     }
 
-    /// An endpoint; `None` if it does not exist.
+    /// Reads an endpoint. Returns `None` if it does not exist.
     pub(crate) async fn endpoint(
         &self,
         tenant: &TenantId,
@@ -50,7 +48,7 @@ impl Reads {
     }
 }
 
-/// Reads the values of all keys at once.
+/// Reads the values of all keys concurrently.
 async fn each<K, V, R>(keys: Vec<K>, read: impl Fn(K) -> R) -> Found<K, V>
 where
     K: Clone + Eq + Hash,

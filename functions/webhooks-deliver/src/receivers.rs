@@ -23,12 +23,12 @@ use crate::{
     trials::{TRIAL, Trials},
 };
 
-/// New origins of a tenant's callbacks count as hanging once slow origins exceed good origins by this number.
+/// New callback origins of a tenant count as hanging once its slow origins outnumber its good ones by this number.
 const DOUBTS: u32 = 3;
-/// The maximum number of doubts. This many good origins make up for any number of slow origins.
+/// The maximum number of doubts, so that new good origins can outweigh any number of slow ones.
 const MOST_DOUBTS: u32 = 20;
 
-/// The destination of a tenant's deliveries: an endpoint, or an origin of its callbacks. Colliding hashes share state.
+/// A receiver of a tenant: an endpoint or a callback origin. Receivers with colliding hashes share state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) tenant: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key that all new origins of the tenant's callbacks share.
+    /// The key shared by all new callback origins of the tenant.
     pub(crate) fn crowd(self) -> Self {
         Self { receiver: self.tenant, ..self }
     }
@@ -45,7 +45,7 @@ impl Key {
         self.receiver == self.tenant
     }
 
-    /// The key that all trials of the tenant share.
+    /// The key shared by all trials of the tenant.
     pub(crate) fn trial(self) -> Self {
         Self { receiver: !self.tenant, ..self }
     }
@@ -57,7 +57,7 @@ impl Key {
 
 /// The receivers that this process has seen.
 pub(crate) struct Receivers {
-    /// Hashed with each receiver, so that an attacker cannot construct collisions.
+    /// Hashed together with each receiver, so that an attacker cannot construct collisions.
     secret: [u8; 16],
     known: Mutex<Known>,
 }
@@ -65,10 +65,10 @@ pub(crate) struct Receivers {
 #[derive(Default)]
 struct Known {
     seen: Recent<Seen>,
-    /// By tenant: the number of callback origins that turned out slow, minus those that turned out good. Without it, a
-    /// tenant with any number of origins would get an attempt at each.
+    /// By tenant: the number of slow callback origins minus the number of good ones. Without this limit, a tenant with
+    /// thousands of hanging origins would get an attempt at each.
     doubts: Recent<u32>,
-    /// The response times of endpoints, and of the callback origins of each tenant together.
+    /// The response times: per endpoint, and per tenant for all its callback origins.
     paces: Recent<Pace>,
     trials: Trials,
 }
@@ -89,7 +89,7 @@ impl Receivers {
         hasher.finish()
     }
 
-    /// The standing of a receiver. A callback has no `health`.
+    /// Returns the standing of a receiver. `health` is that of an endpoint; callbacks have none.
     pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
         let known = self.lock();
         match known.seen.get(key.receiver).unwrap_or(&Seen::default()).standing(health, now) {
@@ -98,7 +98,7 @@ impl Receivers {
         }
     }
 
-    /// Whether the receiver lingers: it answers in time, but rarely quickly.
+    /// Whether the receiver answers in time, but rarely quickly (see `pace`).
     pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
         self.lock().paces.get(pacer(key, health)).is_some_and(|pace| pace.lingers(now))
     }
@@ -108,12 +108,12 @@ impl Receivers {
         self.lock().paces.get(pacer(key, health)).is_some_and(Pace::is_often_long)
     }
 
-    /// The time since which the receiver has been silent, if it does not answer.
+    /// Returns the start of the receiver's silence, if it does not answer.
     pub(crate) fn silent_since(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         self.lock().seen.get(key.receiver).unwrap_or(&Seen::default()).silent_since(health, now)
     }
 
-    /// Whether the origin of a callback has recently answered in time.
+    /// Whether a callback origin has recently answered in time.
     pub(crate) fn has_answered(&self, key: Key, now: Timestamp) -> bool {
         self.lock().seen.get(key.receiver).is_some_and(|seen| seen.has_answered(now))
     }
@@ -126,8 +126,8 @@ impl Receivers {
         self.lock().seen(key).let_probe(until);
     }
 
-    /// Records that an attempt was cut off. Returns whether a trial begins: the first cut-off in the queues that all
-    /// tenants share begins one. An origin of callbacks must have answered, since a tenant may have any number of them.
+    /// Records that an attempt was cut off. Returns whether a trial begins: only for the first cut-off in the shared
+    /// queues and, since a tenant may have any number of callback origins, only for origins that have answered before.
     pub(crate) fn cut(
         &self,
         key: Key,
@@ -147,7 +147,7 @@ impl Receivers {
         is_trial
     }
 
-    /// The end of the receiver's trial, if another delivery may wait for it.
+    /// Returns the end of the receiver's trial, if another delivery may wait for it.
     pub(crate) fn wait_for_trial(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         let mut known = self.lock();
         let began = known.seen(key).suspected_at(health).filter(|at| now < at.after(TRIAL))?;
@@ -160,7 +160,7 @@ impl Receivers {
         self.lock().paces.of(pacer(key, health)).answered(took, now);
     }
 
-    /// Records the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
+    /// Records the outcome of an attempt that began at `began`. Returns the behavior that the receiver showed.
     pub(crate) fn ended(
         &self,
         key: Key,
@@ -177,7 +177,8 @@ impl Receivers {
     }
 }
 
-/// The key under which the pace of a receiver is kept. A tenant may have a callback of another origin for each event.
+/// Returns the key of a receiver's pace. All callback origins of a tenant share one, because each event may have a
+/// different origin.
 fn pacer(key: Key, health: Option<&Health>) -> u64 {
     if health.is_some() { key.receiver } else { key.tenant }
 }
@@ -187,7 +188,7 @@ impl Known {
         self.seen.of(key.receiver)
     }
 
-    /// Changes the state of a receiver and, for the origin of a callback, its tenant's count of doubts.
+    /// Changes the state of a receiver and, for a callback origin, its tenant's number of doubts.
     fn learn<T>(
         &mut self,
         key: Key,
@@ -199,7 +200,7 @@ impl Known {
         let (before, has_been_slow) = (seen.standing(health, now), seen.has_been_slow());
         let result = change(seen);
         let after = seen.standing(health, now);
-        // An origin counts once, even if it is slow again after its slowness was forgotten.
+        // A slow origin counts once, even if it is found slow again after `Seen` has forgotten the first time.
         let is_slow = matches!(after, Standing::Slow | Standing::Suspect | Standing::Hanging);
         if health.is_none() && before != after && !(is_slow && has_been_slow) {
             self.doubt(key.tenant, after);

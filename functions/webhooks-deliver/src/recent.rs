@@ -1,16 +1,16 @@
-//! A map with bounded memory, for the state about receivers and tenants.
+//! A map of bounded size, for the state of receivers and tenants.
 
 use std::{collections::HashMap, mem};
 
-/// The number of entries that a process remembers.
+/// The maximum number of entries.
 const MOST: usize = 10_000;
 
-/// A map that forgets the entries that have not changed for longest. However many receivers a tenant has, those of other
-/// tenants that are in use are not forgotten.
+/// A map that forgets the entries that have not changed for the longest time. A tenant with any number of receivers
+/// does not displace the active receivers of other tenants.
 pub(crate) struct Recent<V> {
-    /// The entries that have changed since the last time that it was full.
+    /// The entries that have changed since this map was last full.
     new: HashMap<u64, V>,
-    /// The entries that changed before then, and are forgotten when it is full again.
+    /// Older entries, which are forgotten when `new` is full again.
     old: HashMap<u64, V>,
 }
 
@@ -25,7 +25,7 @@ impl<V: Default> Recent<V> {
         self.new.get(&key).or_else(|| self.old.get(&key))
     }
 
-    /// The entry, to be changed.
+    /// Returns the entry for a change, with the default value if it is new.
     pub(crate) fn of(&mut self, key: u64) -> &mut V {
         if !self.new.contains_key(&key) {
             let value = self.old.remove(&key).unwrap_or_default();

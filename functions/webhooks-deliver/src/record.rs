@@ -5,14 +5,14 @@ use std::{any::Any, time::Duration};
 use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
 
-/// A job event that has waited longer than this shows that all invocations are busy.
+/// The waiting time of a job event that shows that all invocations are busy.
 const BACKLOG: Duration = Duration::from_millis(500);
 
 /// A record of a batch.
 pub(crate) struct Record {
     /// The number of the record in the batch.
     pub(crate) index: usize,
-    /// Whether it has been received before.
+    /// Whether the record has been received before.
     pub(crate) is_repeated: bool,
 }
 
@@ -20,14 +20,14 @@ pub(crate) struct Record {
 pub(crate) enum Undone {
     /// The record can never succeed. The queue's redrive policy moves it to the dead-letter queue.
     Malformed(Malformed),
-    /// The service failed, and can try again.
+    /// The service failed. A retry may succeed.
     Failed(Error),
-    /// Handling it panicked. The other records of the batch are not affected.
+    /// The handling of the record panicked. The other records of the batch are not affected.
     Panicked(Box<dyn Any + Send>),
 }
 
-/// Whether a job event has waited so long that events wait for an invocation. Repeated records and messages with a
-/// delay do not count, since the time at which they became ready is not known.
+/// Whether a job event has waited so long that events must be queuing for invocations. Repeated records do not count,
+/// because the time at which they became visible again is unknown.
 pub(crate) fn has_waited(record: &SqsMessage) -> bool {
     let (record, sent_at) = Record::of(0, record);
     !record.is_repeated && Timestamp::now().since(sent_at) > BACKLOG
@@ -38,7 +38,7 @@ fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
 }
 
 impl Record {
-    /// The record with this number in its batch, and the time at which it was sent.
+    /// Returns the record with this number in its batch, and the time at which its message was sent.
     pub(crate) fn of(index: usize, record: &SqsMessage) -> (Self, Timestamp) {
         let is_repeated = attribute(record, "ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);

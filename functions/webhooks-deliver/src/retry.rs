@@ -1,4 +1,4 @@
-//! Due attempts: retries, resends, and first attempts that were postponed.
+//! Due attempts: retries, resends and postponed first attempts.
 
 use std::time::Duration;
 
@@ -22,24 +22,24 @@ use crate::{
     stores::Stores,
 };
 
-/// SQS may deliver a message slightly early. An attempt that is early by at most this is made immediately.
+/// The time by which an attempt may be early and still be made immediately: SQS may deliver messages slightly early.
 const EARLY: Duration = Duration::from_secs(1);
 
-/// The step to take for the message of an attempt.
+/// The action for a message about a due attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Drop it: the delivery has passed the attempt because of another message, or has ended.
+    /// Drop the message: the delivery has ended, or another message has already made the attempt.
     Drop,
-    /// Note the consequence for the endpoint: this record made the last attempt, but may not have noted it.
+    /// Update the endpoint: this record made the last attempt, but may have died before the update.
     NoteFailed,
-    /// Send a message: the one for the next attempt if this record made its attempt and was redelivered before sending
-    /// it, or the same message if it is early because the attempt was postponed.
+    /// Send a message: the next one if an earlier receive of this record made the attempt but may not have sent it, or
+    /// the same one if this record is early because the attempt was postponed.
     SendOn,
     /// Make the attempt.
     Attempt,
 }
 
-/// Decides the step for a message about `due`, given the current state of its delivery. `is_repeated` says whether the
+/// Decides the step for a message about `due`, given the current state of its delivery. `is_repeated` means that the
 /// record has been received before.
 fn step(delivery: &Delivery, due: &DueAttempt, is_repeated: bool, now: Timestamp) -> Step {
     if is_repeated && delivery.failed_with(due.attempt) {
@@ -67,7 +67,7 @@ pub(crate) async fn attempt(
     let Stores { endpoints, reads, log, queues, .. } = &ledger.stores;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
-        // The delivery has expired.
+        // The log's retention has deleted the delivery.
         return Ok(());
     };
     match step(&delivery, &due, record.is_repeated, now) {
@@ -83,13 +83,13 @@ pub(crate) async fn attempt(
         }
         Step::SendOn => {
             if delivery.pull.is_some() {
-                // If the delivery is leased, the end of its lease has no due row yet.
+                // Receiving a delivery moves its due time without writing a due row for the end of the lease.
                 let row = log.due_row(&due.tenant, &delivery, batch.queue(), now);
                 if !log.put(vec![((), row)]).await.is_empty() {
                     return Err(Error::Busy.into());
                 }
             }
-            // A wait that exceeds the longest delay of a message ends by its due row.
+            // `None` if the wait exceeds SQS's longest delay: the due row then wakes the delivery.
             let message = DueAttempt::soon(&due.tenant, &delivery, now);
             let sent = queues.send(batch.queue(), message.as_slice(), now).await;
             return Ok(sent.into_iter().collect::<Result<(), _>>()?);

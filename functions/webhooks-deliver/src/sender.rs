@@ -1,12 +1,13 @@
 //! Makes attempts once they get a slot.
 //!
-//! An attempt waits for a slot for two seconds at most, with at most 20 of its tenant in a process. It is then postponed
-//! for one to two times its wait or its receiver's silence, the time since the receiver last answered: two hours at most,
-//! and never beyond the delivery's deadline. Long waits therefore cost few tries and end at different times.
+//! An attempt waits up to two seconds for a slot, and at most 20 attempts of a tenant wait in a process. An attempt
+//! without a slot is postponed for one to two times the longer of its wait so far and its receiver's silence (the time
+//! since the receiver last answered), for up to two hours and never beyond the delivery's deadline. Long waits
+//! therefore cost few tries and end at different times.
 //!
-//! A silent receiver that hangs gets **probes**: up to four attempts from one process at a time, then a pause of the
-//! maximum duration of an attempt or, if longer, a tenth of the silence, up to five minutes. After a success, its rate
-//! grows again.
+//! A hanging receiver that is silent gets **probes**: up to four attempts, from one process at a time, and then a
+//! pause. The pause is the maximum duration of an attempt or a tenth of the silence, whichever is longer, up to five
+//! minutes. After a success, the rate grows again.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -33,11 +34,11 @@ use crate::{
     turn::{LATER, SHORTLY, Turn, longest, postponed, rest},
 };
 
-/// The time that an attempt waits if there is no file descriptor for it, so that other attempts can end.
+/// The time that an attempt waits for a file descriptor to become free.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time for which an attempt keeps its slot. Nearly every attempt has finished its CPU work by then.
+/// The time for which an attempt keeps its slot. By then, nearly every attempt has finished its CPU work.
 const BRIEFLY: Duration = Duration::from_millis(20);
-/// The time that an attempt outside the shared queues waits for a slot, while its invocation waits with it.
+/// The maximum time that an attempt outside the shared queues, and with it its invocation, waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the attempts of a process.
@@ -61,7 +62,7 @@ impl Sender {
         self.receivers.standing(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// The lane of an attempt. New origins of an organization's callbacks share one lane, and so do its trials.
+    /// Returns the lane of an attempt. All new callback origins of a tenant share one lane, and all its trials another.
     fn lane(&self, outgoing: &Outgoing<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
         let key = self.key(outgoing);
         let is_new = outgoing.endpoint.is_none() && !self.receivers.has_answered(key, now);
@@ -73,7 +74,7 @@ impl Sender {
         Lane { key, queue }
     }
 
-    /// Makes an attempt if the batch permits it; otherwise chooses the queue that carries it.
+    /// Makes an attempt if it gets a slot. Otherwise postpones it and chooses its next queue.
     pub(crate) async fn send(&self, outgoing: Outgoing<'_>, batch: &Batch) -> Ended {
         let from = batch.queue();
         if let Some(missed) = outgoing.missed() {
@@ -81,7 +82,7 @@ impl Sender {
         }
         let now = Timestamp::now();
         let standing = match (from, self.standing(&outgoing, now)) {
-            // There may be many new origins of callbacks, so those that have already been postponed are probed
+            // A tenant may have many new callback origins, so the ones that have already been postponed are probed
             // together.
             (Queue::Hanging, Standing::Unknown) if outgoing.endpoint.is_none() => Standing::Hanging,
             (_, standing) => standing,
@@ -90,7 +91,7 @@ impl Sender {
         let turn = Turn::of(from, standing, lingers, outgoing.is_test());
         let slot = match turn {
             Turn::Elsewhere(queue) => {
-                // A receiver that lingers only a little takes little time from slow ones, so it does not wait.
+                // A receiver that lingers only a little barely delays slow receivers, so its attempt is not delayed.
                 let lingers_little =
                     queue == Queue::Slow && !self.receivers.is_often_long(self.key(&outgoing), outgoing.health());
                 let is_urgent =
@@ -116,7 +117,7 @@ impl Sender {
         match slot {
             Ok(slot) if turn == Turn::Soon => {
                 batch.in_progress.fetch_add(1, Ordering::Relaxed);
-                // Boxed, since the future has a size of thousands of bytes, which waiting attempts would reserve.
+                // Boxed, because the future takes thousands of bytes, which waiting attempts would reserve.
                 let ended = Box::pin(self.attempt(outgoing, slot, batch)).await;
                 batch.in_progress.fetch_sub(1, Ordering::Relaxed);
                 ended
@@ -126,7 +127,8 @@ impl Sender {
         }
     }
 
-    /// Postpones a delivery until its receiver's trial has ended, unless too many are already waiting.
+    /// Postpones a delivery until its receiver's trial ends. If too many already wait for the trial, or there is none,
+    /// moves the delivery to the queue for hanging receivers.
     fn after_trial(&self, outgoing: Outgoing<'_>, now: Timestamp) -> Ended {
         match self.receivers.wait_for_trial(self.key(&outgoing), outgoing.health(), now) {
             Some(until) => outgoing.ended(AttemptResult::Postponed(until), Queue::Slow),
@@ -139,7 +141,7 @@ impl Sender {
         let now = Timestamp::now();
         let queue = match self.standing(&outgoing, now) {
             Standing::Good | Standing::Slow => Queue::Slow,
-            // Its first attempt is in progress, and will show whether it answers.
+            // The receiver's first attempt is in progress, and will show whether it answers.
             Standing::Unknown if outgoing.endpoint.is_some() => Queue::Slow,
             Standing::Unknown | Standing::Hanging => Queue::Hanging,
             Standing::Suspect => return self.after_trial(outgoing, now),
@@ -151,14 +153,14 @@ impl Sender {
                 outgoing.ended(AttemptResult::Expired, queue)
             }
             NoSlot::Full if from != Queue::Shared => {
-                // A person waits for the result of a test, or may have fixed the receiver before a resend.
+                // A person waits for the result of a test, or may have fixed the receiver before asking for a resend.
                 let is_asked_for = matches!(delivery.trigger, Trigger::Test | Trigger::Resend);
                 let silent_since = self.silent_since(&outgoing, now).filter(|_| !is_asked_for);
                 let waits_since = delivery.next_attempt_at.unwrap_or(delivery.created_at);
                 let waits_since = if is_asked_for { now } else { waits_since };
                 let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
                 let until = postponed(silent_since.map_or(waits_since, |since| since.min(waits_since)), least, now);
-                // The delivery expires at the end.
+                // At this time, the delivery expires.
                 let until = until.min(delivery.fails_at);
                 outgoing.ended(AttemptResult::Postponed(until), queue)
             }
@@ -170,8 +172,8 @@ impl Sender {
         self.receivers.silent_since(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// Takes a slot for a hanging receiver. One process at a time probes an endpoint that has not answered, for at most
-    /// the duration of an attempt, so that the receiver does not hold up all processes.
+    /// Takes a slot for a hanging receiver. Only one process at a time probes a silent endpoint, for at most the
+    /// duration of an attempt, so that the receiver does not occupy all processes.
     async fn probe(&self, outgoing: &Outgoing<'_>, now: Timestamp, batch: &Batch) -> Result<Slot, NoSlot> {
         let key = self.key(outgoing);
         if let (Some(since), Some(Endpoint { id, health, .. })) =
@@ -184,7 +186,7 @@ impl Sender {
             if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
-            // Set before the write, since the other attempts of this process share the probe.
+            // Set before the write, because other attempts of this process may join the probe.
             self.receivers.let_probe(key, now.after(self.client.timeout()));
             if !self.begin_probe(&outgoing.due.tenant, *id, now.before(turn), now).await {
                 self.receivers.let_probe(key, now);
@@ -263,11 +265,12 @@ impl Sender {
         Ended { shown: Some(shown), ..ended }
     }
 
-    /// Postpones a delivery whose attempt was cut off. The receiver hangs until it answers, and no other attempt waits
-    /// for it, unless it gets a trial.
+    /// Postpones a delivery whose attempt was cut off. Unless the receiver gets a trial, it counts as hanging until it
+    /// answers, and no other attempt waits for it.
     async fn cut(&self, outgoing: Outgoing<'_>, slot: Slot, began: Timestamp) -> Ended {
         let (now, health, queue) = (Timestamp::now(), outgoing.health(), slot.queue());
-        // A response to another attempt shows that the receiver is merely slow, if this one had little time.
+        // An attempt in the shared queues has little time, so a response to a concurrent attempt shows that the
+        // receiver is merely slow.
         let since = if queue == Queue::Shared { began } else { now };
         let is_news = !matches!(self.standing(&outgoing, now), Standing::Suspect | Standing::Hanging);
         let mut is_trial = self.receivers.cut(self.key(&outgoing), health, queue, (since, now));
@@ -278,7 +281,7 @@ impl Sender {
         if let (Some(Endpoint { id, .. }), true) = (outgoing.recipient(), is_news) {
             let (tenant, suspected_at) = (&outgoing.due.tenant, is_trial.then_some(now));
             let noted = Box::pin(self.endpoints.note_hangs(tenant, *id, since, suspected_at)).await;
-            // Another process may have been faster, and makes the trial.
+            // If another process was faster, it makes the trial.
             is_trial &= noted.inspect_err(|error| observe::not_noted(tenant, *id, error)).unwrap_or(false);
         }
         if is_trial || self.standing(&outgoing, now) == Standing::Slow {
@@ -287,14 +290,14 @@ impl Sender {
         self.after_trial(outgoing, now)
     }
 
-    /// Posts, and measures the duration. `None` if the attempt was cut off.
+    /// Posts, and measures the duration. Returns `None` if the attempt was cut off.
     async fn post(&self, post: Post<'_>, slot: &mut Slot) -> Result<Option<Timed>, NoDescriptor> {
         let started = Instant::now();
         let mut posting = std::pin::pin!(self.client.post(post, Timestamp::now()));
         if let Ok(posted) = timeout(BRIEFLY, &mut posting).await {
             return Ok(Some(Timed { posted: posted?, took: started.elapsed(), lagged: false }));
         }
-        // If even the timer is late, the process lacks CPU time, and the delay is not the receiver's.
+        // If even the timer is late, the process lacks CPU time, and the receiver did not cause the delay.
         let lagged = started.elapsed() > BRIEFLY * 2;
         slot.step_aside();
         let longest = if slot.is_trial() { Some(LONGEST_TRIAL) } else { longest(slot.queue()) };

@@ -1,17 +1,18 @@
-//! Scheduling attempts: slots bound the attempts that start at the same time, and places bound those in progress.
+//! Schedules attempts: slots limit how many start at the same time, and places limit how many are in progress.
 //!
-//! Connecting, signing and writing takes CPU, so an attempt begins in one of `MAX_CONCURRENT_ATTEMPTS` slots. An
+//! Connecting, signing and writing take CPU time, so an attempt begins in one of `MAX_CONCURRENT_ATTEMPTS` slots. An
 //! attempt that only waits for its response needs just a socket and a few kilobytes: after 20 ms it returns the slot
-//! and keeps its place. There are four times as many places as slots, 800 at most.
+//! and keeps its place. There are four times as many places as slots, up to 800.
 //!
-//! If slots or places are scarce, the tenant with the fewest gets the next one, in its lane with the fewest. A tenant
-//! never gets more than it leaves to others. Receivers not known to be good have at most half of the slots; slow
-//! receivers have at most half of the places, and hanging ones no more places than there are slots.
+//! If slots or places are scarce, the next one goes to the tenant with the fewest, and in it to the lane with the
+//! fewest. A tenant never holds more than it leaves free for others. Receivers that are not known to be good get at
+//! most half of the slots. Slow receivers get at most half of the places, and hanging receivers at most as many places
+//! as there are slots.
 //!
-//! Each receiver has a lane, whose width is the number of concurrent attempts that it has proved to handle: it begins
-//! with one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens it by one, as slow
-//! start does with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten: recovered
-//! receivers are not flooded. New callback origins of a tenant share one lane, the crowd.
+//! Each receiver has a lane. Its width is the number of concurrent attempts that the receiver has proved to handle: at
+//! first one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens the lane by
+//! one, like slow start with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten, so
+//! that a recovering receiver is not flooded. New callback origins of a tenant share one lane, the crowd.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -30,7 +31,7 @@ use crate::standing::{SOON, Standing};
 
 mod shares;
 
-/// The slots of a process. Cloning is cheap, and shares them.
+/// The slots of a process. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Slots {
     state: Arc<Mutex<State<Waiting>>>,
@@ -39,18 +40,18 @@ pub(crate) struct Slots {
 /// An attempt that waits for its turn.
 type Waiting = oneshot::Sender<Slot>;
 
-/// A slot and a place, held until this is dropped.
+/// A slot and a place, held until dropped.
 pub(crate) struct Slot {
     slots: Slots,
     lane: Lane,
     share: Share,
-    /// Whether it has returned the slot and only keeps the place.
+    /// Whether the attempt has returned the slot and keeps only its place.
     is_aside: bool,
-    /// The batch that waits for it, if it is a probe.
+    /// The batch that waits for the attempt, if it is a probe.
     probes_in: Option<u64>,
 }
 
-/// Permission for an attempt to wait, held until this is dropped.
+/// Permission for an attempt to wait, held until dropped.
 struct Patient {
     slots: Slots,
     tenant: u64,
@@ -62,12 +63,12 @@ impl Drop for Patient {
     }
 }
 
-/// The reason why there is no slot.
+/// The reason why an attempt gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
     /// The receiver, or its tenant, has its maximum number of attempts in progress.
     Full,
-    /// The time for starting an attempt is over.
+    /// It is too late to start an attempt.
     Late,
 }
 
@@ -76,21 +77,21 @@ impl Slots {
         Self { state: Arc::new(Mutex::new(State::new(total))) }
     }
 
-    /// Waits for a slot until `last_start`. Only a few attempts of a tenant may wait, since an invocation waits with
-    /// each.
+    /// Waits for a slot until `last_start`. Only a few attempts of a tenant may wait, because each keeps its invocation
+    /// waiting.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
         let Some(_patient) = self.wait_for(lane) else { return Err(NoSlot::Full) };
         match self.queue(lane, standing) {
-            // A free slot would be given even after the time is up.
+            // `queue` returns a free slot even after the deadline.
             _ if Instant::now() >= last_start => Err(NoSlot::Late),
             Ok(slot) => Ok(slot),
             Err(turn) => in_time(turn, last_start).await.unwrap_or(Err(NoSlot::Late)),
         }
     }
 
-    /// Waits for a slot for an attempt that must be short. If the receiver or its tenant has its maximum in progress,
-    /// the attempt waits only while the receiver keeps answering, or while its batch has to wait for other attempts
-    /// anyway (`in_progress` is their number), and never longer than an attempt may take.
+    /// Waits for a slot for a short attempt. If the receiver or its tenant has its maximum number in progress, the
+    /// attempt waits only while the receiver keeps answering, or while its batch waits for other attempts anyway
+    /// (`in_progress` is their number), and no longer than an attempt may take.
     pub(crate) async fn take_soon(
         &self,
         lane: Lane,
@@ -104,7 +105,7 @@ impl Slots {
             Ok(slot) => return Ok(slot),
             Err(turn) => turn,
         };
-        // The pauses grow, since thousands of attempts may wait for a tenant whose receivers have all begun to hang.
+        // The pauses grow, because thousands of attempts may wait for a tenant whose receivers have all begun to hang.
         let mut pause = PATIENCE;
         let at_most = began + SOON;
         while Instant::now() < last_start {
@@ -122,9 +123,9 @@ impl Slots {
         Err(NoSlot::Late)
     }
 
-    /// Takes a slot for a hanging receiver, if it has not reached its limit. All hanging receivers together get no more
-    /// places than there are slots. One tenant's probes get no more places, and hold no more batches, than they leave
-    /// to others.
+    /// Takes a slot for a probe of a hanging receiver, unless the receiver has reached its limit. All hanging receivers
+    /// together get at most as many places as there are slots. The probes of one tenant never occupy more places or
+    /// batches than they leave free for others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
         let probe = self.lock().probe(lane, batch);
         match probe {
@@ -156,12 +157,13 @@ impl Slots {
         Err(turn)
     }
 
-    /// Gives all free slots to the attempts whose turn it is.
+    /// Gives the free slots to waiting attempts, in turn.
     fn pass_on(&self) {
         let mut state = self.lock();
         while let Some((lane, share, waiting)) = state.next(|waiting| !waiting.is_closed()) {
             drop(state);
-            // Without the lock, since the slot is returned immediately if the attempt no longer waits.
+            // Without the lock: if the attempt no longer waits, the slot is dropped here, and its destructor takes the
+            // lock.
             waiting.send(self.slot(lane, share)).ok();
             state = self.lock();
         }
@@ -177,7 +179,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// The queue whose invocations the attempt occupies.
+    /// Returns the queue whose invocations the attempt occupies.
     pub(crate) fn queue(&self) -> Queue {
         self.lane.queue
     }
@@ -187,7 +189,7 @@ impl Slot {
         self.lane.key.is_trial()
     }
 
-    /// Returns the slot and keeps the place, since the attempt only waits.
+    /// Returns the slot and keeps the place: the attempt only waits for its response now.
     pub(crate) fn step_aside(&mut self) {
         if !std::mem::replace(&mut self.is_aside, true) {
             self.slots.lock().take_slot_back(self.lane.key.tenant, self.share);
@@ -195,17 +197,17 @@ impl Slot {
         }
     }
 
-    /// Allows the receiver more concurrent attempts, since it has succeeded.
+    /// Allows the receiver more concurrent attempts, after a success.
     pub(crate) fn widen(&self) {
         self.slots.lock().widen(self.lane);
     }
 
-    /// Allows the receiver half as many concurrent attempts, since it has answered with an error.
+    /// Allows the receiver half as many concurrent attempts, after an error.
     pub(crate) fn halve(&self) {
         self.slots.lock().halve(self.lane);
     }
 
-    /// Allows the receiver only a few concurrent attempts, and lets no attempt wait for it.
+    /// Allows the receiver only a few concurrent attempts, and rejects those that wait for it.
     pub(crate) fn narrow(&self) {
         self.slots.lock().narrow(self.lane);
     }
@@ -260,17 +262,17 @@ mod tests {
         slots.take(lane, Standing::Good, soon()).await.expect("a slot")
     }
 
-    /// Takes a slot, if there is one immediately.
+    /// Takes a slot if one is free immediately.
     fn at_once(slots: &Slots, lane: Lane, standing: Standing) -> Option<Slot> {
         slots.queue(lane, standing).ok()
     }
 
-    /// Takes a slot for a receiver that does not answer, if one is available immediately.
+    /// Takes a slot for a probe if one is free immediately.
     fn probe(slots: &Slots, lane: Lane) -> Result<Slot, NoSlot> {
         slots.probe(lane, 0, soon()).now_or_never().expect("no wait")
     }
 
-    /// Attempts that wait for slots.
+    /// Starts attempts that have to wait for slots.
     fn waiting(slots: &Slots, lane: Lane, number: usize) -> Vec<impl Future<Output = Slot>> {
         let mut waiting: Vec<_> = (0..number).map(|_| Box::pin(take(slots, lane))).collect();
         for attempt in &mut waiting {

@@ -1,15 +1,15 @@
 //! The standing of a receiver: good, unknown, slow or hanging. It decides the queue and the slots of attempts.
 //!
 //! - **Good**: it answers within `SOON`, even with errors.
-//! - **Unknown**: this process has seen no response for `MEMORY_OF_GOOD`. It gets one attempt, and more once that is
-//!   answered.
+//! - **Unknown**: this process has seen no response for `MEMORY_OF_GOOD`. The receiver gets one attempt, and more after
+//!   a response.
 //! - **Slow**: it answers later, or refuses connections.
-//! - **Hanging**: an attempt was cut off, timed out or took longer than `ANSWERS`. It hangs until it answers sooner, and
-//!   is a suspect while its trial may show that it is merely slow.
+//! - **Hanging**: an attempt was cut off, timed out or took longer than `ANSWERS`. The receiver hangs until it answers
+//!   sooner. During its trial, which may show that it is merely slow, it is suspect.
 //!
-//! Only `SUCCESSES` quick successes in a row over a `PROBATION` make it good again: a receiver that alternates
-//! between answering and hanging stays slow. An endpoint's item stores the standing and is written when it changes; the
-//! standing of callbacks is kept by each process alone. This module only decides, from values, and has no side effects.
+//! Only `SUCCESSES` quick successes in a row over `PROBATION` make a slow receiver good again, so one that alternates
+//! between answering and hanging stays slow. The standing of an endpoint is written to its item when it changes; the
+//! standing of callback origins is known only within a process. This module consists of pure functions of values.
 
 use std::time::Duration;
 
@@ -23,31 +23,31 @@ use common::{
 
 use crate::trials::TRIAL;
 
-/// The response time from which a receiver is slow. In the queues that all tenants share, an attempt is cut off at this
-/// time, since an invocation waits for its slowest attempt, and others wait for an invocation.
+/// The response time from which a receiver is slow. The shared queues cut an attempt off at this time, because each
+/// invocation waits for its slowest attempt.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
-/// The response time from which a receiver is hanging. Attempts in the queue for slow receivers are cut off at this
-/// time, so that their invocations end within seconds.
+/// The response time from which a receiver hangs. The queue for slow receivers cuts an attempt off at this time, so
+/// that its invocations end within seconds.
 pub(crate) const ANSWERS: Duration = Duration::from_secs(3);
-/// The number of quick successes in a row, and the time that they must span, to make a slow receiver good again.
+/// The number of quick successes in a row that make a slow receiver good again, and the time that they must span.
 const SUCCESSES: u32 = 5;
 const PROBATION: Duration = Duration::from_secs(60);
 /// The time for which a receiver that answered quickly is considered good.
 const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
-/// The time for which this process trusts its own view of a slow or silent endpoint. After that, only the endpoint's
-/// item counts, which another process may have changed.
+/// The time for which this process trusts its own view of a slow or silent endpoint. Later, only the endpoint's item
+/// counts, which other processes may have updated.
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same time for callbacks, which have no item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
 
-/// The standing of a receiver, which decides the capacity that its attempts share with others.
+/// The standing of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It answers quickly.
     Good,
-    /// It has not been seen recently.
+    /// It has not answered this process recently.
     Unknown,
-    /// It answers, but late, or refuses connections.
+    /// It answers late, or refuses connections.
     Slow,
     /// An attempt has just been cut off, and a trial may show that it is slow.
     Suspect,
@@ -56,7 +56,7 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    /// The queue for its attempts.
+    /// The queue for attempts at such a receiver.
     pub(crate) fn queue(self) -> Queue {
         match self {
             Self::Good | Self::Unknown => Queue::Shared,
@@ -66,54 +66,54 @@ impl Standing {
     }
 }
 
-/// The behavior of a receiver that an attempt revealed.
+/// The behavior that a receiver showed during an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// It accepts deliveries.
+    /// It accepted the delivery.
     Success,
-    /// It is good again: since `since`, it has answered many attempts in a row quickly.
+    /// It is good again: it has answered several attempts in a row quickly.
     Good {
-        /// The time of the first of these successes.
+        /// The time of the first of these responses.
         since: Timestamp,
     },
-    /// It timed out, could not be reached or was slow to fail, and no other attempt has succeeded in the meantime.
+    /// It timed out, could not be reached or failed late, and no other attempt has succeeded since this one began.
     NoAnswer {
         /// Whether the failure took long.
         hangs: bool,
     },
-    /// It answers with errors, or fails otherwise within seconds.
+    /// It answered with an error, or failed otherwise within seconds.
     Error,
-    /// Nothing: it was slow to fail, but other attempts have succeeded.
+    /// Nothing: it failed late, but another attempt has succeeded since this one began.
     Nothing,
 }
 
-/// The observations of this process about a receiver.
+/// The observations of this process about one receiver. The fields are about the receiver.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// The time of its last quick response, unless it has been slow since.
+    /// The time of the last quick response, unless a slow one followed.
     soon_at: Option<Timestamp>,
-    /// The times at which this process last found it slow, and last found it good again.
+    /// The times at which this process last found the receiver slow, and last found it good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
-    /// The time of its last late or missing response or cut-off attempt, and of its last response in time.
+    /// The time of the last attempt that was cut off or got a late or no response, and of the last response in time.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
-    /// The time at which its last trial in this process began.
+    /// The start of the last trial that this process knows of.
     suspected_at: Option<Timestamp>,
-    /// The time of the first of its quick successes in a row, and their number.
+    /// The current series of quick successes: the time of the first, and their number.
     streak: Option<(Timestamp, u32)>,
-    /// The time of the last success, and of the last attempt without a response since.
+    /// The time of the last success, and of the last attempt without a response since that success.
     answered_at: Option<Timestamp>,
     unanswered_at: Option<Timestamp>,
-    /// The end of its first attempt without a response since the last success.
+    /// The end of the first attempt without a response since the last success.
     silent_since: Option<Timestamp>,
     /// The time until which this process may probe a receiver that does not answer.
     probing_until: Option<Timestamp>,
 }
 
 impl Seen {
-    /// The standing of the receiver, by the newer of this process's view and the endpoint's item. Callbacks have no
-    /// `health`.
+    /// Returns the standing of the receiver, from the newer of this process's view and the endpoint's item. Callbacks
+    /// have no `health`.
     pub(crate) fn standing(&self, health: Option<&Health>, now: Timestamp) -> Standing {
         let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));
         let slow_at = remembered.max(health.and_then(|health| health.slow_at));
@@ -130,37 +130,37 @@ impl Seen {
         }
     }
 
-    /// Whether it has not answered in time since its last late response, by the newer of both sources.
+    /// Whether the receiver has not answered in time since its last late response, from the newer of both sources.
     fn hangs(&self, health: Option<&Health>, now: Timestamp) -> bool {
         let remembered = self.late_at.filter(|at| now.since(*at) < memory(health));
         let recorded =
             health.filter(|health| health.hangs).and_then(|health| health.slow_at.or(health.unanswered_since));
-        // Another process may have had a response since this one cut off its attempt.
+        // Another process may have received a response since this process cut its attempt off.
         remembered.max(recorded) > self.replied_at.max(health.and_then(|health| health.replied_at))
     }
 
-    /// The start of its last trial, by the newer of both sources.
+    /// Returns the start of the last trial, from the newer of both sources.
     pub(crate) fn suspected_at(&self, health: Option<&Health>) -> Option<Timestamp> {
         self.suspected_at.max(health.filter(|health| health.hangs).and_then(|health| health.suspected_at))
     }
 
-    /// Whether it has answered in time and not been late since. For callbacks, which have no item.
+    /// Whether a callback origin has answered in time, without a late response since.
     pub(crate) fn has_answered(&self, now: Timestamp) -> bool {
         let replied_at = self.replied_at.filter(|at| now.since(*at) < MEMORY_OF_CALLBACKS);
         replied_at.is_some() && replied_at >= self.late_at
     }
 
-    /// The time since which the receiver has been silent, if it does not answer, by the newer of both sources.
+    /// Returns the start of the receiver's silence, from the newer of both sources, or `None` if it answers.
     pub(crate) fn silent_since(&self, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory(health));
         let recorded = health.and_then(|health| health.unanswered_since);
-        // After a later silence, this process's own success no longer outweighs the item.
+        // Once an attempt of this process has gone unanswered, its earlier successes no longer outweigh the item.
         let answered = self.answered_at.filter(|_| self.unanswered_at.is_none());
         let answered = answered.max(health.and_then(|health| health.healthy_at));
         (remembered.max(recorded) > answered).then(|| recorded.or(self.silent_since).unwrap_or(now))
     }
 
-    /// Whether this process has found it slow, and not good since.
+    /// Whether this process has found the receiver slow, and not good since.
     pub(crate) fn has_been_slow(&self) -> bool {
         self.slow_at > self.good_at
     }
@@ -180,8 +180,8 @@ impl Seen {
         self.suspected_at = self.suspected_at.max(Some(at));
     }
 
-    /// Records that an attempt was cut off because it took too long for its queue. A response after `since` shows that
-    /// the receiver does not hang.
+    /// Records that an attempt was cut off because it took too long for its queue. A response after `since` disproves
+    /// that the receiver hangs.
     pub(crate) fn cut(&mut self, since: Timestamp, now: Timestamp) {
         self.slow(now);
         self.late_at = self.late_at.max(Some(since));
@@ -191,7 +191,7 @@ impl Seen {
         (self.slow_at, self.soon_at, self.streak) = (Some(now), None, None);
     }
 
-    /// Records the outcome of an attempt that began at `began`. Returns the behavior that it revealed.
+    /// Records the outcome of an attempt that began at `began`. Returns the behavior that the receiver showed.
     pub(crate) fn ended(
         &mut self,
         outcome: Outcome,
@@ -235,7 +235,7 @@ impl Seen {
         let recorded = health.and_then(|health| health.slow_at);
         if !is_slow {
             self.soon_at = Some(now);
-            // The endpoint's item may still mark it as slow.
+            // The endpoint's item may still mark the receiver as slow.
             return if recorded.is_some() { Shown::Good { since } } else { Shown::Success };
         }
         if successes < SUCCESSES || now.since(since) < PROBATION || recorded >= Some(since) {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     impl Seen {
-        /// The standing after an attempt to a callback that ends immediately, at `second`.
+        /// Returns the standing of a callback origin after an attempt that ends immediately, at `second`.
         fn soon(&mut self, outcome: Outcome, second: i64) -> Standing {
             self.ended(outcome, None, at(second), at(second));
             self.standing(None, at(second))
@@ -324,7 +324,7 @@ mod tests {
         }
         let shown = seen.ended(DELIVERED, None, at(61), at(61));
         assert_eq!((shown, seen.standing(None, at(61))), (Shown::Good { since: at(1) }, Standing::Good));
-        // Nine of ten attempts succeed: it stays slow.
+        // Nine of ten attempts succeed: the receiver stays slow.
         seen.cut(at(100), at(100));
         for second in 101..400 {
             let hangs = second % 10 == 0;
@@ -388,10 +388,10 @@ mod tests {
         };
         assert_eq!(silent_since(&seen, None, at(100)), None);
         assert_eq!(silent_since(&seen, Some((Some(50), Some(40))), at(100)), Some(50));
-        // It has answered this process since its item was read.
+        // The receiver has answered this process since its item was read.
         seen.ended(DELIVERED, None, at(99), at(100));
         assert_eq!(silent_since(&seen, Some((Some(50), None)), at(100)), None);
-        // It no longer answers. An endpoint's item may then be newer than this process's observations.
+        // The receiver no longer answers. An endpoint's item may be newer than this process's observations.
         seen.ended(HANGS, None, at(101), at(103));
         assert_eq!(silent_since(&seen, Some((None, Some(102))), at(104)), Some(103));
         assert_eq!(silent_since(&seen, Some((None, Some(104))), at(104)), None);

@@ -1,4 +1,4 @@
-//! The stores that a delivery touches.
+//! The stores that deliveries read and write.
 
 use common::{
     aws::clients::Aws,
@@ -14,14 +14,15 @@ use tokio::sync::Semaphore;
 
 use crate::reads::Reads;
 
-/// The number of concurrent writes for each queue that is not shared. More could delay the shared queues at busy tables.
+/// The number of concurrent writes for each queue that is not shared. More writes could delay the shared queues if a
+/// table is busy.
 const WRITES: usize = 4;
 
-/// The endpoints, the log, and the queues that bring deliveries back.
+/// The endpoints, the log, and the queues for due attempts.
 pub(crate) struct Stores {
     pub(crate) endpoints: Endpoints,
     pub(crate) reads: Reads,
-    /// The time for which inactive endpoints collect held deliveries.
+    /// The time for which events of an inactive endpoint are held.
     pub(crate) hold_for: HoldFor,
     pub(crate) log: Log,
     pub(crate) queues: Queues,
@@ -42,7 +43,7 @@ impl Stores {
         })
     }
 
-    /// Bounds the concurrent writes for records of `queue`, if they are bounded.
+    /// Returns the limit of concurrent writes for records of `queue`, if there is one.
     pub(crate) fn gate(&self, queue: Queue) -> Option<&Semaphore> {
         match queue {
             Queue::Shared => None,

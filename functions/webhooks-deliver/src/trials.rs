@@ -1,13 +1,13 @@
-//! Trials: the second attempts at receivers that have just become too slow for the queues that all tenants share.
+//! Trials: second attempts at receivers that have just become too slow for the shared queues.
 //!
 //! An attempt that was cut off after half a second does not show whether its receiver is slow or hangs. An endpoint, or
-//! a callback origin that has answered before, is then a suspect for two seconds (`TRIAL`). The attempt is repeated at
-//! once through `slow-deliveries`, for at most `LONGEST_TRIAL`, and up to `WAITING` other deliveries of the tenant wait
-//! for the result instead of waiting behind those to hanging receivers. If the receiver has answered by then, it is
-//! slow; otherwise it hangs.
+//! a callback origin that has answered before, is then suspect for two seconds (`TRIAL`). The attempt is repeated
+//! immediately through `slow-deliveries`, for at most `LONGEST_TRIAL`. Up to `WAITING` other deliveries of the tenant
+//! wait for the result instead of joining the queue for hanging receivers. If the receiver answers within that time, it
+//! is slow; otherwise it hangs.
 //!
-//! The write that notes the cut-off decides which process makes the trial. A tenant has one trial at a time in a process,
-//! since trials take invocations that slow receivers share.
+//! The write that records the cut-off decides which process makes the trial. A process makes one trial of a tenant at a
+//! time, because trials take capacity from slow receivers.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,7 +18,7 @@ pub(crate) const TRIAL: Duration = Duration::from_secs(2);
 pub(crate) const LONGEST_TRIAL: Duration = Duration::from_millis(1500);
 /// The maximum number of a tenant's deliveries that wait for a trial: two batches.
 const WAITING: u32 = 20;
-/// The number of tenants whose trials a process remembers.
+/// The maximum number of tenants whose trials a process remembers.
 const MOST: usize = 10_000;
 
 /// The trials that this process knows of, by tenant.
@@ -43,7 +43,7 @@ impl Trials {
         true
     }
 
-    /// Whether another delivery of the tenant may wait for a trial until `until`. Another process may have begun it.
+    /// Whether another delivery of the tenant may wait until `until` for a trial, which another process may have begun.
     pub(crate) fn wait(&mut self, tenant: u64, until: Timestamp, now: Timestamp) -> bool {
         self.begin(tenant, now);
         let Some(trial) = self.0.get_mut(&tenant).filter(|trial| trial.waiting < WAITING) else { return false };

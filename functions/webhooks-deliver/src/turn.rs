@@ -1,5 +1,5 @@
-//! The turn of an attempt: the queue and the lanes in which it gets its slot, its maximum duration, and the time of the
-//! next try if it gets none. This module only decides, from values.
+//! The turn of an attempt: the queue and lane in which it gets a slot, its maximum duration, and the time of the next
+//! try if it gets none. Pure functions of values.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use common::{random, timestamp::Timestamp, webhooks::delivery::Queue};
 
 use crate::standing::{ANSWERS, SOON, Standing};
 
-/// The minimum postponement of an attempt that got no slot; and of an attempt whose receiver hangs (which may hold its
-/// slots for long), or is often just in time while others wait for invocations.
+/// The minimum postponement of an attempt that got no slot. `LATER` applies if the receiver hangs, since it may hold
+/// its slots for long, or if it often answers just in time while events queue for invocations.
 pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
 pub(crate) const LATER: Duration = Duration::from_secs(3);
 /// The maximum postponement, before the random part is added.
@@ -16,24 +16,24 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// The maximum time between probes of a hanging receiver.
 const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
 
-/// The way in which an attempt gets its slot.
+/// The way in which an attempt gets a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Immediately, or as soon as its batch allows, since it is short.
+    /// Without a long wait, because the attempt is short.
     Soon,
-    /// After waiting for its turn, in the lanes of this queue.
+    /// After waiting in a lane of this queue.
     Waits(Queue),
-    /// As a probe, if its hanging receiver has one available.
+    /// As a probe, if the hanging receiver may get one.
     Probes,
     /// In an invocation of another queue.
     Elsewhere(Queue),
-    /// After the trial of its receiver.
+    /// After the trial of the receiver.
     AfterTrial,
 }
 
 impl Turn {
-    /// The turn of an attempt from the queue `from`. A hanging receiver never occupies an invocation that serves
-    /// others.
+    /// Returns the turn of an attempt from the queue `from`. Known hanging receivers are attempted only by invocations
+    /// of their own queue.
     pub(crate) fn of(from: Queue, standing: Standing, lingers: bool, is_test: bool) -> Self {
         match (from, standing) {
             (Queue::Shared, Standing::Good | Standing::Unknown) if lingers => Self::Elsewhere(Queue::Slow),
@@ -41,10 +41,10 @@ impl Turn {
             (Queue::Shared, Standing::Slow) => Self::Elsewhere(Queue::Slow),
             (Queue::Shared, Standing::Suspect) => Self::AfterTrial,
             (Queue::Shared | Queue::Slow, Standing::Hanging) => Self::Elsewhere(Queue::Hanging),
-            // One attempt is made, even if the others have been sent on.
+            // One attempt is made here, even if the others were moved to another queue.
             (Queue::Slow | Queue::Hanging, Standing::Unknown) => Self::Waits(Queue::Shared),
             (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
-            // The trial.
+            // This attempt is the trial.
             (Queue::Slow, Standing::Suspect) => Self::Waits(Queue::Slow),
             // A person waits for the result of a test.
             (Queue::Hanging, Standing::Suspect | Standing::Hanging) if is_test => Self::Waits(Queue::Hanging),
@@ -53,7 +53,7 @@ impl Turn {
     }
 }
 
-/// The time after which an attempt of this queue is cut off; `None` if only the delivery timeout applies.
+/// Returns the time after which an attempt of this queue is cut off, or `None` if only the delivery timeout applies.
 pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     match queue {
         Queue::Shared => Some(SOON),
@@ -62,16 +62,16 @@ pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     }
 }
 
-/// The time to ask for a slot again, for an attempt that has waited since `since`, or whose receiver has been silent
-/// since then: after the same time again, up to twice that. So a long wait costs few tries, and a receiver that
-/// recovers does not get all deliveries at once.
+/// Returns the time of the next try for a slot, for an attempt that has waited, or whose receiver has been silent,
+/// since `since`: after one to two times as long again. A long wait thus costs few tries, and a recovering receiver
+/// does not get all deliveries at once.
 pub(crate) fn postponed(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
     let wait = now.since(since).clamp(least, LONGEST_WAIT);
     now.after(wait.mul_f64(1.0 + random::fraction()))
 }
 
-/// The time between probes of a receiver that has been silent since `since`: a tenth of its silence, so that a long
-/// silence does not keep invocations waiting, but at least the duration of an attempt.
+/// Returns the time between probes of a receiver that has been silent since `since`: a tenth of its silence, so that
+/// long-silent receivers occupy few invocations, but at least the duration of an attempt.
 pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Duration {
     (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
 }

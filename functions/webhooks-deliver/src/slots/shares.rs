@@ -1,4 +1,4 @@
-//! Shares: decide whose turn it is, from the slots and places in use. None of this code waits or has side effects.
+//! Decides whose turn it is, from the slots and places in use. This code does not wait and has no side effects.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, btree_map::Entry},
@@ -14,24 +14,27 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// The width of a lane after its first response, and of a slow receiver's lane: the number of records in a batch.
+/// The width of a lane after its first response, and of a new lane of a slow receiver: the number of records in a
+/// batch.
 pub(super) const NEW: usize = 10;
-/// The number of concurrent attempts to a hanging receiver. A higher number saves little invocation time; with a lower
-/// one, deliveries pile up.
+/// The number of concurrent attempts at a hanging receiver. A higher number would save little invocation time; with a
+/// lower one, deliveries pile up.
 pub(super) const HANGING: usize = 4;
 /// The maximum time for which a short attempt waits for a receiver that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
-/// The maximum number of a tenant's attempts that wait for a slot, as do their invocations: two batches.
+/// The maximum number of a tenant's attempts that may keep their invocations waiting for a slot: two batches.
 const PATIENT: usize = 20;
-/// The number of batches of a queue that a process handles concurrently: one on Lambda, this many in the local runner.
+/// The maximum number of batches of a queue that a process handles concurrently, in the local runner. Lambda hands a
+/// process one at a time.
 const BATCHES: usize = 32;
-/// The number of lanes that a process remembers.
+/// The number of lanes above which a process forgets idle ones.
 const LANES: usize = 10_000;
-/// The places per slot, and their maximum: Lambda allows 1,024 file descriptors, and calls to AWS need some of them.
+/// The number of places per slot, and the maximum of all places: Lambda allows 1,024 file descriptors, and calls to AWS
+/// need some of them.
 const PLACES: usize = 4;
 const MOST_PLACES: usize = 800;
 
-/// The attempts at a receiver that share its width: all attempts from one queue.
+/// The attempts at a receiver that share a width: those of one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub(crate) key: Key,
@@ -48,13 +51,13 @@ pub(super) enum Share {
 /// The response to a request for a probe.
 pub(super) enum Probe {
     Given(Share),
-    /// All slots are taken. The attempt waits for its turn, since the receiver would otherwise never be tried.
+    /// All slots are taken. The attempt waits for its turn; otherwise the receiver might never be tried.
     Waits,
     /// The receiver, or its tenant, has its maximum number of attempts in progress.
     Full,
 }
 
-/// The slots and places of a process, and their holders. `W` represents an attempt that waits for its turn.
+/// The slots and places of a process, and their holders. `W` is an attempt that waits for its turn.
 pub(super) struct State<W> {
     total: usize,
     /// The numbers of free slots and places.
@@ -66,28 +69,28 @@ pub(super) struct State<W> {
     half: usize,
     /// The numbers of places in use for slow and for hanging receivers.
     apart: Apart,
-    /// The number of batches that wait for probes, counted once for each tenant with probes in the batch.
+    /// The number of batches with probes, counted once for each tenant with probes in the batch.
     probed: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
-    /// The number of lanes at which idle ones are forgotten.
+    /// The number of lanes at which idle ones are next forgotten.
     most_lanes: usize,
-    /// The number of times that a lane has begun to wait.
+    /// The number of attempts that have ever waited, which serves as a clock.
     waits: u64,
 }
 
 #[derive(Default)]
 struct TenantState {
-    /// The slots and places in use by all receivers, and the places of slow and hanging ones.
+    /// The slots and places in use for good receivers and for all others, and the places by queue.
     good: Taken,
     others: Taken,
     apart: Apart,
-    /// The number of its attempts that have permission to wait.
+    /// The number of the tenant's attempts that have permission to wait.
     patient: usize,
-    /// The number of its probes in each batch.
+    /// The number of the tenant's probes in each batch.
     probes: BTreeMap<u64, usize>,
-    /// The lanes in which attempts wait and the width allows one, by the attributes that decide whether they may have a
-    /// slot. Thousands of lanes may wait for each slot, so a turn looks at the first of each group only.
+    /// The lanes with waiting attempts and room in their width, grouped by the attributes that decide whether they may
+    /// get a slot. Thousands of lanes may wait for each slot, so a turn looks only at the first lane of each group.
     ready: BTreeMap<(Share, Queue), BTreeMap<Place, Lane>>,
 }
 
@@ -100,7 +103,7 @@ struct Taken {
     places: usize,
 }
 
-/// Places by the queue of their attempts. Places of the shared queues are not counted.
+/// Places in use by queue. Those of the shared queues are not counted.
 #[derive(Clone, Copy, Default)]
 struct Apart {
     slow: usize,
@@ -132,9 +135,9 @@ struct LaneState<W> {
     /// The time of the receiver's last quick response, or else of the start of its first attempt.
     answered_at: Instant,
     waiting: VecDeque<W>,
-    /// The start of its wait, as a number.
+    /// The value of `waits` when the lane began to wait.
     waits_since: u64,
-    /// Its place among the ready lanes of its tenant.
+    /// The position among the ready lanes of the tenant.
     ready: Option<(Share, Place)>,
 }
 
@@ -155,9 +158,9 @@ impl TenantState {
 }
 
 impl Lane {
-    /// The initial width in a process with `total` slots. If attempts must be short, a first attempt is made alone: a
-    /// slow receiver then gets only that delivery twice. Many new origins of callbacks may hang, and the others wait
-    /// for them, so their shared lane is wider. Trials are made one by one.
+    /// Returns the initial width in a process with `total` slots. In the shared queues, the first attempt at a receiver
+    /// is made alone: if the receiver is slow, it gets only that delivery twice. New callback origins share one lane,
+    /// where hanging ones delay the others, so that lane is wider. Trials are made one by one.
     fn first_width(self, total: usize) -> usize {
         match self.queue {
             Queue::Shared => 1,
@@ -194,7 +197,7 @@ impl<W> State<W> {
         self.give(lane)
     }
 
-    /// Takes a slot and a place for a hanging receiver, in this batch.
+    /// Takes a slot and a place for a probe in this batch.
     pub(super) fn probe(&mut self, lane: Lane, batch: u64) -> Probe {
         let left = BATCHES.saturating_sub(self.probed);
         let is_held = self.tenants.get(&lane.key.tenant).is_some_and(|tenant| {
@@ -231,7 +234,7 @@ impl<W> State<W> {
         self.forget_idle(tenant);
     }
 
-    /// Lets an attempt wait for its turn.
+    /// Appends an attempt to the waiting attempts of its lane.
     pub(super) fn wait(&mut self, lane: Lane, attempt: W) {
         self.waits += 1;
         let waits = self.waits;
@@ -243,8 +246,8 @@ impl<W> State<W> {
         self.line_up(lane);
     }
 
-    /// Widens a lane after a success. A lane that is less than half full has not shown that its receiver can handle
-    /// more.
+    /// Widens a lane after a success. A lane that is less than half full stays as it is: its receiver has not shown
+    /// that it can handle more.
     pub(super) fn widen(&mut self, lane: Lane) {
         let total = self.total;
         let (first, known) = self.answered(lane);
@@ -261,7 +264,7 @@ impl<W> State<W> {
         self.line_up(lane);
     }
 
-    /// Records a quick response. Returns the width of the lane after its first one, and its state.
+    /// Records a quick response. Returns the width of the lane after its first response, and its state.
     fn answered(&mut self, lane: Lane) -> (usize, &mut LaneState<W>) {
         let first = if lane.queue == Queue::Shared { NEW.min(self.total) } else { lane.first_width(self.total) };
         let known = self.lane(lane);
@@ -269,7 +272,7 @@ impl<W> State<W> {
         (first, known)
     }
 
-    /// Makes a lane as narrow as a new lane, and lets no attempt wait in it.
+    /// Makes a lane as narrow as a new one, and drops its waiting attempts.
     pub(super) fn narrow(&mut self, lane: Lane) {
         let width = lane.first_width(self.total);
         let known = self.lane(lane);
@@ -278,7 +281,7 @@ impl<W> State<W> {
         self.line_up(lane);
     }
 
-    /// Gives a lane its place among the ready lanes of its tenant, or none, after a change.
+    /// Updates the position of a lane among the ready lanes of its tenant after a change.
     fn line_up(&mut self, lane: Lane) {
         let Some(known) = self.lanes.get_mut(&lane) else { return };
         let is_ready = !known.waiting.is_empty() && known.in_progress < known.width;
@@ -304,7 +307,7 @@ impl<W> State<W> {
     fn lane(&mut self, lane: Lane) -> &mut LaneState<W> {
         if self.lanes.len() >= self.most_lanes && !self.lanes.contains_key(&lane) {
             self.lanes.retain(|_, known| known.in_progress > 0 || !known.waiting.is_empty());
-            // If most are in use, it is too soon to look through all of them at the next lane.
+            // If most are in use, the next new lane must not search all of them again.
             self.most_lanes = LANES.max(self.lanes.len() * 2);
         }
         let (width, share) = (lane.first_width(self.total), Share::Half);
@@ -327,7 +330,7 @@ impl<W> State<W> {
         self.lanes.get(&lane).is_some_and(|known| known.in_progress >= known.width)
     }
 
-    /// Whether the receiver or the tenant has reached its share, even if slots are free.
+    /// Whether the receiver or the tenant has reached its limit, even if slots are free.
     fn has_its_share(&self, lane: Lane) -> bool {
         let tenant = self.tenants.get(&lane.key.tenant);
         self.is_full(lane) || tenant.is_some_and(|tenant| self.is_greedy(tenant, self.share(lane), lane.queue))
@@ -340,8 +343,8 @@ impl<W> State<W> {
         is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places) || is_greedy(apart, self.left(queue))
     }
 
-    /// The number of places left for attempts of this queue. Slow receivers together get half of all places, and
-    /// hanging receivers no more than there are slots.
+    /// Returns the number of places left for attempts of this queue. Slow receivers together get half of all places,
+    /// and hanging receivers as many as there are slots.
     fn left(&self, queue: Queue) -> usize {
         let most = match queue {
             Queue::Shared => return self.places,
@@ -351,7 +354,7 @@ impl<W> State<W> {
         most.saturating_sub(self.apart.of(queue))
     }
 
-    /// Gives an attempt of the tenant permission to wait, if only a few others have it.
+    /// Gives an attempt of the tenant permission to wait, unless too many others have it.
     pub(super) fn begin_wait(&mut self, tenant: u64) -> bool {
         let tenant = self.tenants.entry(tenant).or_default();
         let may_wait = tenant.patient < PATIENT;
@@ -366,15 +369,15 @@ impl<W> State<W> {
         self.forget_idle(tenant);
     }
 
-    /// Whether an attempt that waits since `began` should stop waiting: its receiver does not answer, or other
-    /// attempts of its tenant take too long.
+    /// Whether an attempt that has waited since `began` should give up: its receiver does not answer, or other attempts
+    /// of its tenant take too long.
     pub(super) fn is_stuck(&self, lane: Lane, began: Instant) -> bool {
         let known = self.lanes.get(&lane).filter(|known| known.in_progress > 0);
         let since = known.map_or(began, |known| known.answered_at);
         (since.elapsed() >= PATIENCE && self.is_full(lane)) || (began.elapsed() >= SOON && self.has_its_share(lane))
     }
 
-    /// Whether the lane may take a slot and a place now.
+    /// Whether the lane may take a slot and a place.
     fn is_free(&self, lane: Lane) -> bool {
         self.has_room(self.share(lane), lane.queue) && !self.has_its_share(lane)
     }
@@ -440,7 +443,7 @@ impl<W> State<W> {
         }
     }
 
-    /// Gives a free slot, if there is one, to the next attempt, if there is one.
+    /// Gives a free slot to the attempt whose turn it is. Returns `None` without either.
     pub(super) fn next(&mut self, is_waiting: impl Fn(&W) -> bool) -> Option<(Lane, Share, W)> {
         while self.slots > 0 && self.places > 0 {
             let lane = self.turn()?;
@@ -455,8 +458,8 @@ impl<W> State<W> {
         None
     }
 
-    /// Finds the tenant with the fewest slots and places among those that wait for a share they may have, and its
-    /// waiting lane with the fewest attempts.
+    /// Finds the lane whose turn it is: of the tenants with a lane that may take a slot, the one with the fewest slots
+    /// and places, and of its lanes the one with the fewest attempts.
     pub(super) fn turn(&self) -> Option<Lane> {
         let first = |tenant: &TenantState| {
             let is_free = |share, queue| self.has_room(share, queue) && !self.is_greedy(tenant, share, queue);
@@ -472,7 +475,7 @@ impl<W> State<W> {
         tenants.min_by_key(|(taken, _)| *taken).map(|(_, lane)| lane)
     }
 
-    /// The numbers of free slots, of free places, and of slots in use for receivers that are not known to be good.
+    /// The free slots, the free places, and the slots in use for receivers that are not known to be good.
     #[cfg(test)]
     pub(super) fn free(&self) -> (usize, usize, usize) {
         (self.slots, self.places, self.half)
@@ -483,7 +486,7 @@ impl<W> State<W> {
         self.lanes.get(&lane).map_or(lane.first_width(self.total), |known| known.width)
     }
 
-    /// The lane whose turn it is, by a search of all.
+    /// The lane whose turn it is, found by a search through all lanes.
     #[cfg(test)]
     pub(super) fn searched(&self) -> Option<Lane> {
         let waiting = self.lanes.iter().filter(|(lane, known)| !known.waiting.is_empty() && self.is_free(**lane));
