@@ -1,7 +1,7 @@
-//! The clock and the randomness of a function. The machine provides them, unless a simulation, or a caller that invokes
-//! a function in the past, supplies others.
+//! The clock and the random bytes of a function. Both come from the machine, unless a simulation or the demo, which
+//! runs functions at past times, replaces them.
 //!
-//! They are task-local, so that two functions on one thread can have different clocks.
+//! Both are task-local, so two functions on the same thread can have different clocks.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -31,7 +31,7 @@ impl Ambient {
         Self { now, fill: Arc::new(machine_fill) }
     }
 
-    /// The clock and the random bytes of this task, if they differ from the machine's.
+    /// Returns the clock and the random bytes of this task if they replace the machine's.
     #[must_use]
     pub fn current() -> Option<Self> {
         AMBIENT.try_with(Clone::clone).ok()
@@ -44,24 +44,25 @@ impl Ambient {
     }
 }
 
-/// The current time.
+/// Returns the current time of this task's clock.
 pub(crate) fn now() -> SystemTime {
     AMBIENT.try_with(|ambient| (ambient.now)()).unwrap_or_else(|_machine| SystemTime::now())
 }
 
 /// Fills `bytes` with random bytes.
 ///
-/// # Panics The operating system provides no randomness. Without randomness, no secret is safe.
+/// # Panics
+/// The operating system provides no randomness. Without randomness, no secret is safe.
 pub(crate) fn fill(bytes: &mut [u8]) {
     AMBIENT.try_with(|ambient| (ambient.fill)(bytes)).unwrap_or_else(|_machine| machine_fill(bytes));
 }
 
-#[expect(clippy::expect_used, reason = "no secret may be made without randomness")]
+#[expect(clippy::expect_used, reason = "secrets must not be generated without randomness")]
 fn machine_fill(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the operating system gives random bytes");
+    getrandom::fill(bytes).expect("the operating system provides random bytes");
 }
 
-/// A version 7 UUID (RFC 9562). With the machine's clock, it sorts after all earlier ones of this process.
+/// Generates a version 7 UUID (RFC 9562). With the machine's clock, it sorts after all earlier ones of this process.
 pub(crate) fn uuid() -> Uuid {
     let other = AMBIENT.try_with(|ambient| {
         let time = (ambient.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The use cases and stores that belong to neither accounts nor webhooks alone. They know nothing of HTTP.
+//! The use cases and stores that span accounts and webhooks. None of them depends on HTTP.
 
 pub mod deletion;
 pub mod idempotency;

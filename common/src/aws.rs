@@ -17,7 +17,7 @@ pub(crate) mod transaction;
 
 pub use self::rounds::rounds;
 
-/// Turns a failed call into an [`Error`] that names the operation (`doing`, such as "reading the user"). Throttling
+/// Converts a failed call to an [`Error`] that names the operation (`doing`, such as "reading the user"). Throttling
 /// becomes [`Error::Busy`], every other failure [`Error::Internal`].
 pub fn failure<E, R>(doing: &'static str) -> impl FnOnce(SdkError<E, R>) -> Error
 where

@@ -11,12 +11,11 @@ use crate::config::{ConfigError, Env};
 pub struct BaseUrl(String);
 
 impl BaseUrl {
-    /// Reads `BASE_URL`. `None` if the deployment does not set it; then each request's own domain is the base.
-    /// (CloudFormation cannot give a function the address of the API that it is part of: each would depend on the
-    /// other.)
+    /// Reads `BASE_URL`. Returns `None` if it is not set; each request's own domain is then the base. (CloudFormation
+    /// cannot pass the API's address to a function of that API: the dependency would be circular.)
     ///
     /// # Errors
-    /// It is set, but is not an absolute http or https URL without a path.
+    /// The variable is set to a value other than an absolute http or https URL without a path.
     pub fn from_env(env: &Env) -> Result<Option<Self>, ConfigError> {
         env.optional("BASE_URL").map(|_| env.parsed("BASE_URL")).transpose()
     }
@@ -58,12 +57,16 @@ impl FromStr for BaseUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| error.to_string())?;
-        // A wildcard would be read as a host name here, but as any host in the CORS settings of API Gateway.
+        // `Url` parses a wildcard as a host name, but in API Gateway's CORS settings it matches any host.
         let bare = matches!(url.scheme(), "http" | "https")
             && url.path() == "/"
             && url.query().is_none()
             && !text.contains(['@', '*']);
-        if bare { Ok(Self(url.origin().ascii_serialization())) } else { Err("it must be scheme and host only".into()) }
+        if bare {
+            Ok(Self(url.origin().ascii_serialization()))
+        } else {
+            Err("it must consist of a scheme and a host only".into())
+        }
     }
 }
 

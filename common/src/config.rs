@@ -4,8 +4,8 @@ use std::{fmt, ops::RangeInclusive, str::FromStr};
 
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 
-/// The source of a function's settings: in Lambda the process environment; in the local runner and the tests exactly
-/// the variables that the template gives that function.
+/// The source of a function's settings: in Lambda, the process environment; in the local runner and the tests, exactly
+/// the variables that the template sets for the function.
 pub struct Env {
     lookup: Lookup,
     aws: Option<SharedHttpClient>,
@@ -25,7 +25,7 @@ impl Env {
         Self { lookup: Box::new(lookup), aws: None }
     }
 
-    /// Makes AWS clients use `client` instead of separate HTTP clients.
+    /// Makes all AWS clients share the HTTP client `client`.
     #[must_use]
     pub fn over(self, client: SharedHttpClient) -> Self {
         Self { aws: Some(client), ..self }
@@ -45,7 +45,7 @@ impl Env {
     /// The variable `name`.
     ///
     /// # Errors
-    /// It is unset or empty.
+    /// The variable is unset or empty.
     pub fn required(&self, name: &'static str) -> Result<String, ConfigError> {
         self.optional(name).ok_or_else(|| ConfigError::new(name, "is not set"))
     }
@@ -53,7 +53,7 @@ impl Env {
     /// The variable `name`, parsed.
     ///
     /// # Errors
-    /// It is unset, or does not parse.
+    /// The variable is unset or does not parse.
     pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<T, ConfigError> {
         self.required(name)?.trim().parse().map_err(|error| ConfigError::new(name, format!("does not parse: {error}")))
     }
@@ -61,7 +61,7 @@ impl Env {
     /// The number in the variable `name`, which must be within `range`.
     ///
     /// # Errors
-    /// It is unset, does not parse, or is out of range.
+    /// The variable is unset, does not parse, or is out of range.
     pub fn number<T>(&self, name: &'static str, range: RangeInclusive<T>) -> Result<T, ConfigError>
     where
         T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
@@ -73,7 +73,7 @@ impl Env {
     /// The comma-separated numbers in the variable `name`, at most `most`, each within `range`.
     ///
     /// # Errors
-    /// It is unset, a number does not parse or is out of range, or there are too many.
+    /// The variable is unset, a number does not parse or is out of range, or there are too many numbers.
     pub fn numbers<T>(&self, name: &'static str, range: &RangeInclusive<T>, most: usize) -> Result<Vec<T>, ConfigError>
     where
         T: FromStr<Err: fmt::Display> + PartialOrd + fmt::Display,
@@ -88,11 +88,11 @@ impl Env {
         }
     }
 
-    /// The comma-separated list in the variable `name`. It may be empty, but must be set, so that it is chosen
-    /// explicitly.
+    /// The comma-separated list in the variable `name`. The variable must be set even for an empty list, which is then
+    /// an explicit choice.
     ///
     /// # Errors
-    /// It is unset, or an element does not parse.
+    /// The variable is unset, or an element does not parse.
     pub fn list<T: FromStr<Err: fmt::Display>>(&self, name: &'static str) -> Result<Vec<T>, ConfigError> {
         let value = (self.lookup)(name).ok_or_else(|| ConfigError::new(name, "is not set"))?;
         value
@@ -116,8 +116,8 @@ fn out_of_range<T: fmt::Display>(name: &'static str, number: &T, range: &RangeIn
     ConfigError::new(name, format!("is {number} and must be from {} to {}", range.start(), range.end()))
 }
 
-/// A setting is missing or does not parse, which stops the function at its start. Functions that return this error have
-/// no other failure, so they have no `# Errors` section.
+/// A missing or invalid setting, which stops the function at startup. Constructors that fail with nothing else have no
+/// `# Errors` section.
 #[derive(Debug)]
 pub struct ConfigError {
     variable: &'static str,
@@ -125,7 +125,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Reports `problem` with `variable`. `problem` completes the sentence "environment variable `VARIABLE` ...".
+    /// Describes a problem with `variable`. `problem` completes the sentence "environment variable `VARIABLE` ...".
     pub fn new(variable: &'static str, problem: impl Into<String>) -> Self {
         Self { variable, problem: problem.into() }
     }

@@ -9,18 +9,19 @@ use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 /// The result of a requested operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reason why a request failed. The caller does not see the cause inside [`Error::Internal`], which is logged.
+/// The reason why a request failed. The cause inside [`Error::Internal`] is logged and not sent to the caller.
 ///
-/// All functions that call AWS can fail with [`Error::Internal`] or [`Error::Busy`], which `# Errors` leaves out.
+/// Every function that calls AWS can fail with [`Error::Internal`] or [`Error::Busy`], so `# Errors` sections do not
+/// list these two.
 #[derive(Debug)]
 pub enum Error {
     /// The body does not have the form that the route expects.
     Malformed,
-    /// The body is well-formed but its content is invalid: every issue found.
+    /// The body is well-formed, but its content is invalid. Contains every issue found.
     Invalid(Vec<Issue>),
     /// A missing, wrong or expired credential.
     Unauthorized,
-    /// An API key, where only a session is accepted.
+    /// An API key was used for a call that accepts only a session.
     SessionRequired,
     /// A sign-in with a wrong email or password.
     WrongPassword,
@@ -35,7 +36,7 @@ pub enum Error {
     },
     /// The credential is valid but does not permit this, for the given reason.
     Forbidden(Refusal),
-    /// The requested object does not exist, or not for this caller. The message names it.
+    /// The requested object does not exist or does not belong to the caller's organization. The text names the object.
     NotFound(&'static str),
     /// The request conflicts with stored data.
     Conflict(Conflict),
@@ -44,18 +45,18 @@ pub enum Error {
         /// The seconds until a retry can succeed.
         retry_after_seconds: i64,
     },
-    /// Contention or throttling that outlasted the retries: the same request may succeed later.
+    /// Contention or throttling outlasted the retries. The same request may succeed later.
     Busy,
-    /// A failure of the service: the operation, and the chain of causes.
+    /// The service failed. The text is the operation with the chain of causes.
     Internal(String),
 }
 
-/// A conflict with stored data, as `data.reason` names it.
+/// A conflict with stored data. Becomes `data.reason` in the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Another organization has the slug.
     SlugTaken(Slug),
-    /// An account has the email.
+    /// An account with this email address exists.
     EmailTaken,
     /// The invitation has expired.
     InvitationExpired,
@@ -65,7 +66,7 @@ pub enum Conflict {
     LastOwner,
     /// The user is the last member of their organization, which would be deleted without their consent.
     LastMember,
-    /// The user is a member of the organization already.
+    /// The user is already a member of the organization.
     AlreadyAMember,
     /// The user has moved to another organization since the call began.
     OrganizationChanged,
@@ -75,7 +76,7 @@ pub enum Conflict {
     KeyLimit(u32),
     /// The payload of the delivery was erased or not kept, so the delivery cannot be resent.
     PayloadNotKept,
-    /// The delivery waits for an attempt, which needs its payload.
+    /// The payload cannot be erased, because a pending attempt needs it.
     DeliveryPending,
     /// The endpoint is inactive, so its deliveries are held.
     EndpointInactive,
@@ -83,7 +84,7 @@ pub enum Conflict {
     NotAPullEndpoint,
     /// The endpoint is a pull endpoint, which has no URL.
     PullEndpoint,
-    /// The endpoint has custom headers, which would be sent to a new URL.
+    /// The new URL would receive the endpoint's custom headers, which the change neither confirms nor replaces.
     HeadersNeeded,
     /// The organization has the maximum number of unfinished recoveries.
     RecoveryLimit(usize),
@@ -102,7 +103,7 @@ pub enum Refusal {
     OwnerByKey,
     /// The caller used an API key without this scope.
     ScopeMissing(Scope),
-    /// The caller used an organization key, which acts for no user, where a user is needed.
+    /// The call needs a user, but an organization key does not act for one.
     NotAUser,
     /// The caller is not a member of the organization that the request names.
     NotAMember,
@@ -116,20 +117,20 @@ pub enum Refusal {
 }
 
 impl Error {
-    /// Whether the failure is the service's, so that the caller can only try again.
+    /// Whether the service is at fault. The caller can only retry.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Busy | Self::Internal(_))
     }
 
-    /// Turns another error into an [`Error::Internal`] that names the operation ("reading the user").
+    /// Converts another error to an [`Error::Internal`] that names the operation ("reading the user").
     pub fn internal<E: StdError>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Internal(chain(doing, &error))
     }
 }
 
-/// Formats the operation, the error and its causes on one line, with `Display`: the `Debug` form of an SDK error
-/// includes the entire response.
+/// Formats the operation, the error and its causes on one line. Uses `Display`, because the `Debug` form of an SDK
+/// error includes the entire response.
 pub(crate) fn chain(doing: &str, error: &dyn StdError) -> String {
     let mut line = format!("{doing}: {error}");
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Identifiers. Generated ones are lower-case, hyphenated version 7 UUIDs (RFC 9562), which sort by creation time.
+//! Identifiers. Generated ids are lower-case, hyphenated version 7 UUIDs (RFC 9562), which sort by creation time.
 
 use std::{fmt, str::FromStr};
 
@@ -24,7 +24,7 @@ macro_rules! uuid_id {
             /// Parses the hyphenated form, upper or lower case.
             ///
             /// # Errors
-            /// The text has another form.
+            /// The text is not a hyphenated UUID.
             pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
                 text.parse().map_err(|NotAnId| vec![Problem::format("Must be a UUID")])
             }
@@ -93,9 +93,9 @@ impl fmt::Display for NotAnId {
 
 impl std::error::Error for NotAnId {}
 
-/// Identifies a tenant, that is, an organization as the owner of its data. Generated ids are UUIDs like all others. Job
-/// producers send them back, so any token that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII characters)
-/// is accepted. An id that was never generated owns no data.
+/// Identifies a tenant: an organization as the owner of its data. Generated ids are UUIDs. Job events, which producers
+/// write, may contain any text that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII characters). An id that
+/// was never generated owns no data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct TenantId(String);

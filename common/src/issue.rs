@@ -12,10 +12,10 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Parses a name of a closed set.
+/// Parses the name of a value of a closed set.
 ///
 /// # Errors
-/// There is no such name.
+/// The set has no value of this name.
 pub fn parse_name<T: ClosedSet>(text: &str) -> Result<T, Vec<Problem>> {
     T::ALL.iter().find(|name| name.as_str() == text).copied().ok_or_else(|| {
         let names: Vec<_> = T::ALL.iter().map(|name| name.as_str()).collect();
@@ -30,25 +30,25 @@ impl Problem {
         Self { code: IssueCode::InvalidFormat, message: message.into() }
     }
 
-    /// The problem of a missing required field.
+    /// A missing required field.
     #[must_use]
     pub fn missing() -> Self {
         Self { code: IssueCode::InvalidType, message: "Required".to_owned() }
     }
 
-    /// The problem with a text of `length` characters, if it must have `min` to `max`.
+    /// Returns a problem if a text of `length` characters is shorter than `min` or longer than `max`.
     #[must_use]
     pub fn length(length: usize, min: usize, max: usize) -> Option<Self> {
         Self::amount("character", length, min, max)
     }
 
-    /// The problem with a list of `count` elements, if it must have `min` to `max`.
+    /// Returns a problem if a list of `count` elements has fewer than `min` or more than `max`.
     #[must_use]
     pub fn count(count: usize, min: usize, max: usize) -> Option<Self> {
         Self::amount("element", count, min, max)
     }
 
-    /// The problem with an object of `count` members, if it may have up to `most`.
+    /// Returns a problem if an object of `count` members has more than `most`.
     #[must_use]
     pub fn members(count: usize, most: usize) -> Option<Self> {
         Self::amount("member", count, 0, most)

@@ -1,7 +1,7 @@
 //! The members of a JSON object, before their values are read.
 //!
-//! JSON allows texts with half of a surrogate pair, and numbers of any size. A parser that reads every value would fail
-//! on them, without naming the member. This one checks the syntax only, so members that no code reads can have any
+//! JSON allows strings with unpaired surrogates, and numbers of any size. A parser that converts every value would fail
+//! on these without naming the member. This parser only checks the syntax, so members that no code reads can have any
 //! value.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The members in their order, with duplicates. Members whose names are not Unicode are omitted.
+/// The members in order, including duplicates. Members with a name that is not valid Unicode are omitted.
 #[derive(Debug)]
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 

@@ -1,11 +1,11 @@
-//! The functions' shared code, in layers: each module imports only from the layers below it, which a test enforces.
+//! The functions' shared code, in layers. Each module imports only from the layers below it; a test enforces this.
 //!
 //! - [`presentation`]: the parts of routes and pages that several functions share.
-//! - [`http`]: turns requests into handler calls, and results into responses. Only this module knows HTTP and its
-//!   status codes.
+//! - [`http`]: turns requests into handler calls, and results into responses. Only this module uses HTTP and its status
+//!   codes.
 //! - [`application`]: the use cases and stores that belong to neither accounts nor webhooks alone.
 //! - [`accounts`] and [`webhooks`]: the domain. Values are parsed at the edge into types that guarantee their validity;
-//!   a store is a struct with domain verbs, each of them one DynamoDB call or one transaction. `webhooks` does not
+//!   the methods of a store are domain verbs, and each makes one DynamoDB call or one transaction. `webhooks` does not
 //!   depend on `accounts`.
 //! - [`aws`]: clients, items and transactions.
 //! - [`telemetry`]: the log and the metrics.

@@ -1,4 +1,4 @@
-//! The texts that people choose: names, slugs and descriptions.
+//! Texts chosen by users and operators: names, slugs and descriptions.
 
 use std::{fmt, str::FromStr};
 
@@ -77,7 +77,7 @@ impl FromStr for ServiceName {
         if is_name && !text.contains(['"', '\\', '<', '>']) {
             Ok(Self(text.to_owned()))
         } else {
-            Err("it must be a name of 1 to 60 characters, without quotes, backslashes and angle brackets")
+            Err("it must be a name of 1 to 60 characters, without quotes, backslashes or angle brackets")
         }
     }
 }
@@ -88,13 +88,14 @@ impl fmt::Display for ServiceName {
     }
 }
 
-/// The unique name of an organization in URLs and commands: 2 to 60 of `a-z 0-9 -`, not starting or ending with `-`.
+/// The unique name of an organization in URLs and commands: 2 to 60 of the characters `a-z`, `0-9` and `-`, not
+/// starting or ending with `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Slug(String);
 
 impl Slug {
-    /// Validates `text`. Upper-case letters are refused instead of being changed silently.
+    /// Validates `text`. Upper-case letters are rejected rather than silently changed.
     ///
     /// # Errors
     /// One problem for each rule that `text` breaks.

@@ -18,7 +18,7 @@ impl Paging {
         Self { limit, offset: 0 }
     }
 
-    /// Takes this part of `entries`.
+    /// Returns this part of `entries`.
     #[must_use]
     pub fn of<T>(self, entries: Vec<T>) -> Vec<T> {
         entries.into_iter().skip(self.offset).take(self.limit).collect()

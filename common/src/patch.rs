@@ -1,4 +1,4 @@
-//! Changes to optional values, in which absent and `null` differ.
+//! Changes to optional values: an absent field keeps the value, `null` removes it.
 
 /// A change to an optional value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Patch<T> {
 }
 
 impl<T> Patch<T> {
-    /// The value after the change of an unset value.
+    /// Applies the change to an unset value.
     #[must_use]
     pub fn into_option(self) -> Option<T> {
         match self {

@@ -4,7 +4,8 @@ use crate::ambient;
 
 /// Returns `N` random bytes.
 ///
-/// # Panics The operating system provides no randomness. Without randomness, no secret is safe.
+/// # Panics
+/// The operating system provides no randomness. Without randomness, no secret is safe.
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

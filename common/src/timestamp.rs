@@ -1,4 +1,4 @@
-//! Times, in the form in which they are stored and sent.
+//! Times, as they are stored and sent.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_
 
 use crate::{ambient, issue::Problem};
 
-/// A moment in UTC in whole milliseconds, so that storing and reading it does not change it. Written in RFC 3339:
+/// A time in UTC, in whole milliseconds, so a stored time is read back unchanged. Its text form is RFC 3339:
 /// `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(OffsetDateTime);
@@ -26,7 +26,7 @@ impl Timestamp {
     /// The moment `seconds` after the Unix epoch.
     ///
     /// # Errors
-    /// It is beyond the year 9999.
+    /// The time is after the year 9999.
     pub fn from_second(seconds: i64) -> Result<Self, ComponentRange> {
         OffsetDateTime::from_unix_timestamp(seconds).map(Self)
     }
@@ -42,7 +42,7 @@ impl Timestamp {
     /// Parses a time from a request, in any form of RFC 3339.
     ///
     /// # Errors
-    /// The text has another form.
+    /// The text is not an RFC 3339 time.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|_not_a_time| vec![Problem::format("Must be an RFC 3339 time")])
     }
@@ -55,7 +55,7 @@ impl Timestamp {
         format!("{date} {} UTC", time.split('.').next().unwrap_or_default())
     }
 
-    /// The beginning of its day, in UTC.
+    /// Midnight UTC at the start of this day.
     #[must_use]
     pub fn day(self) -> Self {
         Self(self.0.replace_time(Time::MIDNIGHT))

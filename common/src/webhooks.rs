@@ -1,6 +1,6 @@
 //! Webhooks: the endpoints that tenants register, and every part of a delivery.
 //!
-//! Each module uses only the modules before it, which a test enforces:
+//! Each module uses only the modules above it in this list; a test enforces this:
 //!
 //! - [`destination`]: the allowed URLs of receivers, and the signatures and headers of a delivery.
 //! - [`event`]: the events that producers send.

@@ -132,7 +132,8 @@ impl Organizations {
 
     /// Reads a user's own organization, which exists as long as the user does.
     ///
-    /// # Errors It was deleted in the meantime, together with the user: [`Error::Unauthorized`]; or the read fails.
+    /// # Errors
+    /// It was deleted in the meantime, together with the user: [`Error::Unauthorized`]; or the read fails.
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
         self.find(id).await?.ok_or(Error::Unauthorized)
     }

@@ -101,7 +101,8 @@ impl PasswordResets {
     ///
     /// A concurrent change to the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
     ///
-    /// # Errors Another reset preceded it, or the token has expired: [`Error::InvalidToken`]; or the write fails.
+    /// # Errors
+    /// Another reset preceded it, or the token has expired: [`Error::InvalidToken`]; or the write fails.
     pub async fn reset(
         &self,
         user: &User,

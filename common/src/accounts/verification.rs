@@ -143,7 +143,8 @@ impl Verifications {
     /// calls one succeeds. A pending address replaces the old one: the transaction moves the guard, and the organization's
     /// notifications if the old address got them. Returns the state of the link before.
     ///
-    /// # Errors Another account now has the pending address; or a read or the write fails.
+    /// # Errors
+    /// Another account now has the pending address; or a read or the write fails.
     pub async fn verify(&self, token: &Token, organizations: &Organizations, now: Timestamp) -> Result<Link> {
         let user = match self.link(token, now).await? {
             Link::Valid(user) => user,

@@ -40,12 +40,12 @@ impl Deletions {
         })
     }
 
-    /// Deletes the account of `user`, who confirms it with their password, and with the last account the organization.
-    /// Data of the organization that this call does not delete is unreachable anyway, and `accounts-purge` deletes it.
+    /// Deletes the account of `user`, who confirms with their password. Deleting the last account also deletes the
+    /// organization. Data that this call leaves behind is already unreachable, and `accounts-purge` deletes it.
     ///
     /// # Errors
-    /// The password is wrong, or was tried too often; other members would be left without an owner:
-    /// [`Conflict::LastOwner`]; the account was deleted: [`Error::Unauthorized`]; or a call fails.
+    /// The password is wrong, or was tried too often. [`Conflict::LastOwner`]: the other members would be left without
+    /// an owner. [`Error::Unauthorized`]: the account was deleted.
     pub async fn delete(&self, user: &User, password: Guess, now: Timestamp) -> Result<()> {
         self.sign_ins.confirm(user, password, now).await?;
         let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {

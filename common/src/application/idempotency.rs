@@ -3,7 +3,7 @@
 //!
 //! The response is stored in the same transaction as the writes of the call, so a crash leaves both or neither, and
 //! only one of several concurrent calls takes effect. Only successes are remembered, because a refused call changes
-//! nothing. A call without a key costs no more than it would without this module.
+//! nothing. A call without a key has no extra cost.
 
 use std::fmt;
 
@@ -72,7 +72,7 @@ impl IdempotencyKey {
     /// Parses the key in a header. `fields` is the hash of the call's fields.
     ///
     /// # Errors
-    /// Every rule that the header breaks.
+    /// One problem for each rule that the header breaks.
     pub fn parse(header: &[u8], fields: Hash) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(header.len(), 1, 255));
         if !header.iter().all(u8::is_ascii_graphic) {
@@ -115,9 +115,11 @@ impl Calls {
 }
 
 impl Once<'_> {
-    /// The item that stores the response, for the transaction of the call. `None` if the call has no key.
+    /// Builds the item that stores the response, for the transaction of the call. Returns `None` if the call has no
+    /// key.
     ///
-    /// # Errors The response cannot be serialized.
+    /// # Errors
+    /// The response cannot be serialized.
     pub fn marker(&self, answer: &impl Serialize) -> Result<Option<Marker>> {
         let Some(key) = self.key else { return Ok(None) };
         let answer = serde_json::to_string(answer).map_err(Error::internal("writing an answer"))?;
@@ -132,7 +134,7 @@ impl Once<'_> {
     /// Returns the stored response if the call was made before, or else runs `act` and returns its response.
     ///
     /// # Errors
-    /// The key was used with other fields; `act` fails; or a read fails.
+    /// The key was used with other fields, `act` failed, or a read failed.
     pub async fn answer<T>(&self, act: impl Future<Output = Result<T>>) -> Result<Answer<T>> {
         if let Some(answer) = self.known().await? {
             return Ok(Answer::Known(answer));
@@ -141,7 +143,7 @@ impl Once<'_> {
             Ok(answer) => return Ok(Answer::New(answer)),
             Err(error) => error,
         };
-        // A concurrent call may have been first, or only the response to this transaction was lost.
+        // A concurrent call may have been first, or this transaction succeeded and only its response was lost.
         match self.known().await {
             Ok(known) => known.map(Answer::Known).ok_or(error),
             Err(unknown) => {

@@ -1,6 +1,5 @@
-//! Accepts an invitation with an existing account, for both the page and the API. If the user was the last member of the
-//! organization that they leave, it is deleted as with the last account: the endpoints before the response, the rest by
-//! `accounts-purge`.
+//! Accepts an invitation with an existing account, for both the page and the API. If the user was the last member of
+//! their previous organization, it is deleted: the endpoints before the response, the rest by `accounts-purge`.
 
 use crate::{
     accounts::{
@@ -44,11 +43,11 @@ impl Moving {
         })
     }
 
-    /// Moves `user` to the organization that the invitation `id` is from, and tells them by email. Items that this call
-    /// does not delete are without effect anyway.
+    /// Moves `user` to the organization of the invitation `id`, and notifies them by email. Items that this call leaves
+    /// behind have no effect.
     ///
     /// # Errors
-    /// As [`Moves::accept`].
+    /// Those of [`Moves::accept`].
     pub async fn accept(
         &self,
         user: &User,

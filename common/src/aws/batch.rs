@@ -1,7 +1,7 @@
 //! Batched reads and writes of a table.
 //!
-//! DynamoDB leaves out the items of throttled partitions. They are resent with growing delays, and items that are never
-//! accepted are returned with the reason.
+//! DynamoDB leaves items of throttled partitions unprocessed. This module resends them with growing delays, and returns
+//! those that still fail, with the reason.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -21,9 +21,9 @@ use crate::{
 pub(crate) const WRITES: usize = 25;
 /// The number of items that `BatchGetItem` accepts.
 const READS: usize = 100;
-/// The number of calls that a caller may have in progress.
+/// The maximum number of concurrent calls per caller.
 pub(crate) const CONCURRENCY: usize = 16;
-/// The number of times that a batch is resent for items that DynamoDB leaves unprocessed.
+/// The maximum number of tries per batch while DynamoDB leaves items unprocessed.
 pub(crate) const ROUNDS: u32 = 4;
 
 /// The part of a batch that was not written or read.
@@ -43,21 +43,21 @@ impl<T> Left<T> {
     }
 }
 
-/// The write of an item, which replaces any item with the same key.
+/// Builds a write that replaces any item with the same key.
 pub(crate) fn put_request(item: Item) -> WriteRequest {
-    #[expect(clippy::expect_used, reason = "the item is given")]
+    #[expect(clippy::expect_used, reason = "the item is set")]
     let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
     WriteRequest::builder().put_request(put).build()
 }
 
-/// The deletion of the item with this key, if there is one.
+/// Builds the deletion of the item with this key, if it exists.
 pub(crate) fn delete_request(key: Item) -> WriteRequest {
-    #[expect(clippy::expect_used, reason = "the key is given")]
+    #[expect(clippy::expect_used, reason = "the key is set")]
     let delete = DeleteRequest::builder().set_key(Some(key)).build().expect("a complete deletion");
     WriteRequest::builder().delete_request(delete).build()
 }
 
-/// Makes any number of writes that can be repeated, in any order. Each must be of a different item.
+/// Makes any number of repeatable writes, in any order. No two may write the same item.
 pub(crate) async fn batch_write(
     dynamodb: &Client,
     table: &str,
@@ -69,8 +69,8 @@ pub(crate) async fn batch_write(
     written.map_err(|left| left.into_error(doing)).try_collect().await
 }
 
-/// Like [`batch_write`], with a label for each write. Returns the results of each batch. `is_of` returns whether a
-/// label belongs to a write that DynamoDB left out.
+/// Like [`batch_write`], with a label for each write. Returns the result of each batch. `is_of` reports whether a label
+/// belongs to a write that DynamoDB left unprocessed.
 pub(crate) fn write_all<L>(
     dynamodb: &Client,
     table: &str,
@@ -157,7 +157,7 @@ pub(crate) async fn get_both(
         return Err(Error::Busy);
     }
     let mut items = answer.responses.unwrap_or_default();
-    // The answer has no order.
+    // The response is unordered.
     Ok(wanted.map(|(table, key)| {
         let found = items.get_mut(table)?;
         let is_wanted = |item: &Item| key.iter().all(|(name, value)| item.get(name) == Some(value));
@@ -167,11 +167,11 @@ pub(crate) async fn get_both(
 }
 
 fn keys_and_attributes(keys: Vec<Item>, is_consistent: bool) -> KeysAndAttributes {
-    #[expect(clippy::expect_used, reason = "the keys are given")]
+    #[expect(clippy::expect_used, reason = "the keys are set")]
     KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(is_consistent).build().expect("complete keys")
 }
 
-/// Waits for a throttled partition: 50 ms on average in the first round, twice as long in each further one.
+/// Waits for a throttled partition: on average 50 ms in the first round, and twice as long in each later round.
 async fn pause(round: u32) {
     tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }

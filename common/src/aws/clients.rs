@@ -1,5 +1,6 @@
-//! The AWS clients, built to start fast: region and credentials from the environment that Lambda itself sets, rustls
-//! with ring, no default features, and no certificates read before the first connection.
+//! The AWS clients, built for a fast cold start: region and credentials come from the environment variables that Lambda
+//! sets, TLS is rustls with ring, default features are off, and certificates are read only when the first connection is
+//! made.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -19,7 +20,7 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// The parts shared by all AWS clients. A function builds only the clients that it uses, each of them once.
+/// The parts shared by all AWS clients. A function builds only the clients that it uses, and each only once.
 pub struct Aws<'env> {
     env: &'env Env,
     region: String,
@@ -38,8 +39,8 @@ macro_rules! config {
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
             .retry_config(retries())
-            // Each client has its own retry budget, with the SDK's usual costs. Otherwise all functions in one process,
-            // as in the local runner, would share one budget.
+            // Each client has its own retry budget, with the SDK's default costs. Otherwise all functions in one
+            // process, as in the local runner, would share a budget.
             .retry_partition($sdk::config::retry::RetryPartition::custom("function").build())
             // The attempt timeout, which is shorter, also covers reading the response body.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
@@ -96,7 +97,8 @@ impl<'env> Aws<'env> {
         self.env.optional(service_variable).or_else(|| self.env.optional("AWS_ENDPOINT_URL"))
     }
 
-    /// One client for all services, which reads the certificates once. Plain HTTP endpoints need none.
+    /// Returns the client that all services share, so that the certificates are read once. Plain HTTP endpoints need no
+    /// certificates.
     fn http_client(&self, endpoint: Option<&str>) -> SharedHttpClient {
         self.env.aws().unwrap_or_else(|| match endpoint {
             Some(plain) if plain.starts_with("http://") => plain_http(),
@@ -111,8 +113,8 @@ pub fn plain_http() -> SharedHttpClient {
     SharedHttpClient::new(Https::plain())
 }
 
-/// Retries a write of one item that a concurrent transaction on the same item refused. The write did nothing and the
-/// transaction ends in milliseconds, but the SDK does not retry this error by itself.
+/// Retries single-item writes that conflicted with a transaction on the same item. The write had no effect and the
+/// transaction ends within milliseconds, but the SDK does not retry this error itself.
 #[derive(Debug)]
 struct MetTransaction;
 
@@ -136,13 +138,13 @@ impl ClassifyRetry for MetTransaction {
 /// The maximum duration of one AWS call, including its retries.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A first pause of at most 50 ms. The SDK's default is up to a second, which is long for a waiting caller and for a
-/// process that may be stopped in the meantime.
+/// Waits at most 50 ms before the first retry. The SDK's default of up to a second is too long for a waiting caller,
+/// and for a process that may be stopped in the meantime.
 fn retries() -> RetryConfig {
     RetryConfig::standard().with_initial_backoff(Duration::from_millis(50))
 }
 
-/// A hanging attempt ends early enough for another one.
+/// Ends a hanging attempt early enough for another attempt.
 fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))

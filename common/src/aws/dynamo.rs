@@ -32,7 +32,7 @@ impl Attribute {
         self.0
     }
 
-    /// The attribute with this value, for an item.
+    /// Pairs the attribute with a value, for an item.
     pub(crate) fn with(self, value: AttributeValue) -> (String, AttributeValue) {
         (self.0.to_owned(), value)
     }
@@ -94,7 +94,7 @@ impl<'a> Record<'a> {
         self.item.get(name.0)?.as_n().ok()?.parse().ok()
     }
 
-    /// A time, stored in milliseconds of Unix time.
+    /// A time, stored as Unix time in milliseconds.
     pub(crate) fn time(&self, name: Attribute) -> Result<Timestamp> {
         self.number(name).map(Timestamp::from_millisecond)
     }
@@ -103,7 +103,7 @@ impl<'a> Record<'a> {
         self.text(name)?.parse().map_err(|error| self.broken(name, error))
     }
 
-    /// As above, for an attribute that may be missing.
+    /// Like [`Self::parsed`], for an attribute that may be missing.
     pub(crate) fn optional_parsed<T: FromStr<Err: fmt::Display>>(&self, name: Attribute) -> Result<Option<T>> {
         if self.item.contains_key(name.0) { self.parsed(name).map(Some) } else { Ok(None) }
     }
@@ -113,7 +113,7 @@ impl<'a> Record<'a> {
         parse(self.text(name)?).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
-    /// As above, for an attribute that may be missing.
+    /// Like [`Self::checked`], for an attribute that may be missing.
     pub(crate) fn optional_checked<T>(
         &self,
         name: Attribute,
@@ -122,7 +122,7 @@ impl<'a> Record<'a> {
         if self.item.contains_key(name.0) { self.checked(name, parse).map(Some) } else { Ok(None) }
     }
 
-    /// A set of texts that `parse` validated before it was stored, and that may be missing.
+    /// Like [`Self::checked`], for a set of texts that may be missing.
     pub(crate) fn optional_set<T, S: FromIterator<T>>(
         &self,
         name: Attribute,
@@ -142,7 +142,7 @@ impl<'a> Record<'a> {
         texts.collect::<Option<_>>().map(Some).ok_or_else(|| self.broken(name, "not a map of texts"))
     }
 
-    /// An error about the attribute `name`. It leaves out the value, which may be a secret.
+    /// An error about the attribute `name`. The message omits the value, which may be a secret.
     pub(crate) fn broken(&self, name: Attribute, problem: impl fmt::Display) -> Error {
         Error::Internal(format!("the stored {}'s {}: {problem}", self.kind, name.0))
     }

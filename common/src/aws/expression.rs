@@ -1,7 +1,7 @@
 //! DynamoDB expressions, composed of attributes and values: conditions, updates and projections.
 //!
-//! Attributes and values have different types, and an expression gets its placeholders last. So the expression contains
-//! neither a reserved word nor a value, and an attribute that no store declares does not compile.
+//! Attributes and values have different types, and placeholders are inserted last. An expression therefore contains
+//! neither reserved words nor values, and an undeclared attribute does not compile.
 
 use std::{collections::HashMap, error::Error as StdError, fmt, mem};
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Attribute {
-    /// The attribute as it appears in an expression: with the prefix `#` if it may be a reserved word. None of
+    /// Returns the attribute as it appears in an expression: prefixed with `#` if it may be a reserved word. None of
     /// DynamoDB's 573 reserved words contains an underscore
     /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html>).
     fn parts(self) -> impl Iterator<Item = &'static str> {
@@ -37,7 +37,7 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// A part of a call with a `?` for each of its values.
+/// A part of a call, with a `?` for each value.
 #[derive(Clone, Default)]
 pub(crate) struct Expression {
     text: String,
@@ -81,7 +81,7 @@ impl Attribute {
         Expression::new(format!("{self} >= ?"), [value])
     }
 
-    /// Both ends are included.
+    /// Holds for values from `first` to `last`, both included.
     pub(crate) fn is_between(self, first: AttributeValue, last: AttributeValue) -> Condition {
         Expression::new(format!("{self} BETWEEN ? AND ?"), [first, last])
     }
@@ -90,7 +90,7 @@ impl Attribute {
         Expression::new(format!("begins_with({self}, ?)"), [prefix])
     }
 
-    /// The size is in bytes. The condition does not hold for a missing attribute.
+    /// Holds for values of more than `size` bytes, and never for a missing attribute.
     pub(crate) fn is_larger_than(self, size: AttributeValue) -> Condition {
         Expression::new(format!("size({self}) > ?"), [size])
     }
@@ -109,7 +109,8 @@ impl Expression {
         Self { is_choice: true, ..self.joined("", " OR ", other) }
     }
 
-    /// The condition as an operand of AND, which binds more tightly than OR. DynamoDB refuses redundant parentheses.
+    /// Returns the condition as an operand of AND, which binds more tightly than OR. DynamoDB rejects redundant
+    /// parentheses.
     fn operand(self) -> Self {
         if self.is_choice { Self { text: format!("({})", self.text), is_choice: false, ..self } } else { self }
     }
@@ -131,7 +132,8 @@ pub(crate) struct Placeholders {
 }
 
 impl Placeholders {
-    /// The final text of an expression, with numbered values. Records its names and values. `None` if it is empty.
+    /// Returns the final text of an expression, with numbered values, and records its names and values. Returns `None`
+    /// if the expression is empty.
     pub(crate) fn place(&mut self, Expression { text: template, values, .. }: Expression) -> Option<String> {
         let mut parts = template.split('?');
         let mut text = parts.next().unwrap_or_default().to_owned();
@@ -148,18 +150,18 @@ impl Placeholders {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// The names, once. `None` if there are none: DynamoDB refuses an empty map.
+    /// Takes the names. Returns `None` if there are none, because DynamoDB rejects an empty map.
     pub(crate) fn names(&mut self) -> Option<HashMap<String, String>> {
         Some(mem::take(&mut self.names)).filter(|names| !names.is_empty())
     }
 
-    /// The values, likewise.
+    /// Takes the values, like [`Self::names`].
     pub(crate) fn values(&mut self) -> Option<HashMap<String, AttributeValue>> {
         Some(mem::take(&mut self.values)).filter(|values| !values.is_empty())
     }
 }
 
-/// Adds a condition, its names and its values. A macro because the SDK's builders are unrelated types.
+/// Adds a condition, its names and its values to a call. A macro because the SDK's builders are unrelated types.
 macro_rules! conditional {
     ($builder:expr, $condition:expr) => {{
         let mut placeholders = $crate::aws::expression::Placeholders::default();
@@ -172,7 +174,7 @@ macro_rules! conditional {
 
 pub(crate) use conditional;
 
-/// A projection of these attributes, with its names.
+/// Returns a projection of these attributes, with its names.
 pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<HashMap<String, String>>) {
     let mut placeholders = Placeholders::default();
     let mut text = String::new();
@@ -213,7 +215,7 @@ impl Update {
         values.into_iter().fold(self, |update, (attribute, value)| update.set(attribute, value))
     }
 
-    /// Sets the attributes of `values`, and removes the others of `all`.
+    /// Sets the attributes in `values`, and removes all others in `all`.
     pub(crate) fn replace(self, all: &[Attribute], values: Vec<(Attribute, AttributeValue)>) -> Self {
         let is_set = |attribute: &Attribute| values.iter().any(|(set, _)| set == attribute);
         let update = self.remove(all.iter().copied().filter(|attribute| !is_set(attribute)));
@@ -230,7 +232,7 @@ impl Update {
         self.assign(format!("{to} = {from}"), [])
     }
 
-    /// Like [`Self::copy`], but sets `to` to `value` if there is no `from`.
+    /// Like [`Self::copy`], but sets `to` to `value` if `from` does not exist.
     pub(crate) fn copy_or(self, to: Attribute, from: Attribute, value: AttributeValue) -> Self {
         self.assign(format!("{to} = if_not_exists({from}, ?)"), [value])
     }
@@ -276,7 +278,7 @@ impl Update {
             .set_condition_expression(placeholders.place(self.condition))
             .set_expression_attribute_names(placeholders.names())
             .set_expression_attribute_values(placeholders.values());
-        #[expect(clippy::expect_used, reason = "table, key and expression are given")]
+        #[expect(clippy::expect_used, reason = "table, key and expression are set")]
         update.build().expect("a complete update")
     }
 
@@ -330,7 +332,7 @@ pub(crate) async fn put_if(
     Ok(unless_refused(Box::pin(put.send()).await, doing)?.is_some())
 }
 
-/// The response to a write, or `None` if its condition did not hold.
+/// Returns the response to a write, or `None` if its condition did not hold.
 fn unless_refused<T, E, R>(answer: Result<T, SdkError<E, R>>, doing: &'static str) -> Result<Option<T>>
 where
     E: StdError + ProvideErrorMetadata + 'static,
@@ -342,14 +344,14 @@ where
     }
 }
 
-/// A query of the items whose keys meet a condition.
+/// Builds a query for the items whose keys meet a condition.
 pub(crate) fn query(dynamodb: &Client, table: &str, keys: Condition) -> QueryFluentBuilder {
     let mut placeholders = Placeholders::default();
     let query = dynamodb.query().table_name(table).set_key_condition_expression(placeholders.place(keys));
     query.set_expression_attribute_names(placeholders.names()).set_expression_attribute_values(placeholders.values())
 }
 
-/// Restricts a query to the items that meet a condition. DynamoDB reads the others, too.
+/// Restricts a query to the items that meet a condition. DynamoDB still reads all of them.
 pub(crate) fn filter(query: QueryFluentBuilder, condition: Condition) -> QueryFluentBuilder {
     let mut placeholders = Placeholders {
         names: query.get_expression_attribute_names().clone().unwrap_or_default(),
@@ -408,7 +410,7 @@ mod tests {
         }
     }
 
-    /// DynamoDB refuses an expression with redundant parentheses.
+    /// DynamoDB rejects an expression with redundant parentheses.
     #[test]
     fn alternatives_have_parentheses_only_next_to_an_and() {
         let [a, b, c] = [A, B, STATUS].map(|attribute| move || attribute.exists());

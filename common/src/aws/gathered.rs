@@ -1,4 +1,4 @@
-//! Gathered reads: keys that several callers request at about the same time are read in one call.
+//! Gathered reads: one call reads the keys that several callers request at about the same time.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::error::{Error, Result};
 
-/// The reads of a process. Only one is in progress at a time; the next one reads all keys requested in the meantime.
+/// The reads of a process. Only one read is in progress at a time; the next reads all keys requested in the meantime.
 pub struct Gathered<K, V> {
     asked: Mutex<Vec<Asked<K, V>>>,
     turn: sync::Mutex<()>,
@@ -65,7 +65,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
                 biased;
                 found = &mut answer => match found {
                     Ok(found) => return found,
-                    // The caller that read for this one was stopped.
+                    // The caller that was reading for this caller was stopped.
                     Err(_) => continue,
                 },
                 turn = self.turn.lock() => turn,

@@ -1,5 +1,5 @@
 //! The HTTP client of the AWS clients: `hyper` with HTTP/1.1, the protocol of the AWS APIs used here. The SDK's own
-//! client adds HTTP/2, proxies and more, which would be an eighth of a function's binary.
+//! client adds HTTP/2, proxies and more, which would make up an eighth of a function's binary.
 
 use std::{error::Error, io, sync::OnceLock};
 
@@ -21,8 +21,8 @@ use hyper_util::{
 };
 use rustls::{ClientConfig, RootCertStore};
 
-/// One pool of connections, for all clients that share it. The machine's root certificates are read before the first
-/// request, so that a cold start does not pay for them.
+/// A connection pool that several clients can share. It reads the machine's root certificates at the first request
+/// rather than during the cold start.
 #[derive(Debug)]
 pub(super) struct Https {
     has_tls: bool,
@@ -34,14 +34,14 @@ impl Https {
         Self { has_tls: true, connector: OnceLock::new() }
     }
 
-    /// For services without TLS, which need no certificates.
+    /// A client for services without TLS, which needs no certificates.
     pub(super) fn plain() -> Self {
         Self { has_tls: false, connector: OnceLock::new() }
     }
 }
 
 impl HttpClient for Https {
-    /// Uses the settings of the first call, because all clients have the same settings (see `clients`).
+    /// Uses the settings of the first call for all clients, which have the same settings (see `clients`).
     fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         let connector = self.connector.get_or_init(|| {
             let pool = Pool::new(settings, self.has_tls).map_err(|error| error.to_string())?;

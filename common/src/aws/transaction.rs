@@ -18,8 +18,8 @@ use crate::{
     random,
 };
 
-/// An item that a transaction also writes, on condition that it is new, so that the transaction takes effect only once.
-/// It may hold a secret, so it has no `Debug`.
+/// An item that a transaction writes on condition that it does not exist yet, so that the transaction takes effect only
+/// once. The item may contain a secret, so there is no `Debug`.
 pub struct Marker {
     pub(crate) table: String,
     pub(crate) item: Item,
@@ -30,7 +30,7 @@ pub struct Marker {
 pub(crate) struct Transaction {
     doing: &'static str,
     writes: Vec<TransactWriteItem>,
-    /// One for each write; `None` if its condition cannot fail.
+    /// One for each write; `None` if the write has no condition that can fail.
     refusals: Vec<Option<Error>>,
 }
 
@@ -52,7 +52,7 @@ impl Transaction {
 
     pub(crate) fn put_if(self, table: &str, item: Item, condition: Condition) -> Self {
         let put = conditional!(Put::builder().table_name(table).set_item(Some(item)), condition);
-        #[expect(clippy::expect_used, reason = "table and item are given")]
+        #[expect(clippy::expect_used, reason = "table and item are set")]
         self.write(TransactWriteItem::builder().put(put.build().expect("a complete put")).build())
     }
 
@@ -60,25 +60,25 @@ impl Transaction {
         self.write(TransactWriteItem::builder().update(update.into_write()).build())
     }
 
-    /// Deletes the item with this key, if there is one.
+    /// Deletes the item with this key, if it exists.
     pub(crate) fn delete(self, table: &str, key: Item) -> Self {
         self.delete_if(table, key, Condition::default())
     }
 
     pub(crate) fn delete_if(self, table: &str, key: Item, condition: Condition) -> Self {
         let delete = conditional!(Delete::builder().table_name(table).set_key(Some(key)), condition);
-        #[expect(clippy::expect_used, reason = "table and key are given")]
+        #[expect(clippy::expect_used, reason = "table and key are set")]
         self.write(TransactWriteItem::builder().delete(delete.build().expect("a complete deletion")).build())
     }
 
     /// Checks an item that the transaction does not write.
     pub(crate) fn check(self, table: &str, key: Item, condition: Condition) -> Self {
         let check = conditional!(ConditionCheck::builder().table_name(table).set_key(Some(key)), condition);
-        #[expect(clippy::expect_used, reason = "table, key and condition are given")]
+        #[expect(clippy::expect_used, reason = "table, key and condition are set")]
         self.write(TransactWriteItem::builder().condition_check(check.build().expect("a complete check")).build())
     }
 
-    /// Makes the transaction take effect only once, by writing this marker. A marker that exists already gives
+    /// Makes the transaction take effect only once, by writing this marker. If the marker already exists, the error is
     /// [`Error::Busy`]: an earlier try may have succeeded.
     pub(crate) fn once(self, marker: Option<&Marker>) -> Self {
         match marker {
@@ -104,7 +104,7 @@ impl Transaction {
     /// Commits the transaction.
     ///
     /// # Errors
-    /// A condition failed: the error of the first such write; or the call fails.
+    /// The error of the first write whose condition failed, or a failure of the call.
     pub(crate) async fn commit(self, dynamodb: &Client) -> Result<()> {
         let Self { doing, writes, mut refusals } = self;
         let refused = commit(dynamodb, &writes, doing).await?;
@@ -130,8 +130,8 @@ const ATTEMPTS: u32 = 10;
 /// Retries while there is contention. Returns the indexes of the writes whose conditions failed, if any.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
     for attempt in 0..ATTEMPTS {
-        // The SDK creates one idempotency token per call and keeps it over its own retries, so that a lost response
-        // does not make a committed transaction conflict with itself.
+        // The SDK creates one idempotency token per call and keeps it over its own retries, so a retry after a lost
+        // response does not conflict with the committed transaction.
         let sent = dynamodb.transact_write_items().set_transact_items(Some(writes.to_vec())).send().await;
         let Err(error) = sent else { return Ok(Vec::new()) };
         let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
@@ -149,7 +149,7 @@ async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static
     Err(Error::Busy)
 }
 
-/// The reason why DynamoDB canceled a transaction.
+/// The reason for which DynamoDB canceled a transaction.
 #[derive(Debug, PartialEq, Eq)]
 enum Cancelled {
     /// The conditions of the writes with these indexes failed.

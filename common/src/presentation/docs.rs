@@ -18,7 +18,7 @@ impl Docs {
     /// Reads `DOCS_URL`. The default is [`INDEX`].
     ///
     /// # Errors
-    /// It is neither a URL nor a path.
+    /// The variable is neither a URL nor a path.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         if env.optional("DOCS_URL").is_some() { env.parsed("DOCS_URL") } else { Ok(Self(INDEX.to_owned())) }
     }
@@ -28,7 +28,7 @@ impl Docs {
         &self.0
     }
 
-    /// The address, if the deployment has documentation of its own.
+    /// Returns the address if the documentation is not served by this API.
     #[must_use]
     pub fn elsewhere(&self) -> Option<&str> {
         (self.0 != INDEX).then_some(&self.0)

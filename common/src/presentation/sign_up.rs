@@ -66,8 +66,8 @@ pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
     let password = fields.about("The password that you sign in with.").text("password", Password::parse);
     let token = fields
         .about(
-            "The token from the same link. With it, your email address is verified. Without it, or with a wrong one, you \
-             get a verification email.",
+            "The token from the same link, which verifies your email address. Without a valid token, you get a \
+             verification email.",
         )
         .example("_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs")
         .optional_text("token", |text| Ok(text.to_owned()));
@@ -93,7 +93,7 @@ pub struct SignedUp {
     /// The `Set-Cookie` values of the session, which are also sent as response headers.
     #[schemars(extend("examples" = [["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure"]]))]
     set_cookie: Vec<String>,
-    /// Whether the email address is verified. It is verified after an invitation that was accepted with its `token`.
+    /// Whether the email address is verified, as after a sign-up with the `token` of an invitation.
     email_verified: bool,
 }
 

@@ -1,20 +1,19 @@
-//! The lines of the service's log. A line is a stable dotted name with fields: operators' filters, queries and alarms
-//! refer to names, and would break if a sentence changed. [`log!`](crate::log) writes a line, and accepts only names in
-//! this list. The table in docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service --
-//! docs::operating`.
+//! The lines of the service's log. A line is a stable dotted name with fields, because operators' filters, queries and
+//! alarms refer to names. [`log!`](crate::log) writes a line, and accepts only names in this list. The table in
+//! docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service -- docs::operating`.
 
 use tracing::Level;
 
 /// A kind of line in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// The subject and the event, such as `delivery.failed`. It is the `message` of the line's JSON.
+    /// The subject and the event, such as `delivery.failed`. The name is the `message` of the JSON line.
     pub name: &'static str,
     /// The level of every line of this name.
     pub level: Level,
-    /// The names of its fields. A line lacks a field that has no value.
+    /// The names of its fields. A line omits fields without a value.
     pub fields: &'static [&'static str],
-    /// The meaning for an operator, and the remedy where there is one, in Markdown for docs/operating.md.
+    /// An explanation for operators, with the remedy if there is one, in Markdown for docs/operating.md.
     pub about: &'static str,
 }
 
@@ -79,9 +78,9 @@ pub const LINES: &[Line] = &[
         "attempt.completed",
         INFO,
         &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "detail", "duration_ms", "traceparent"],
-        "An attempt ended. `outcome` is `delivered` or the reason for the failure, whose cause is `detail`, such as an \
-         expired certificate. It is absent if the receiver sent a status. `traceparent` is that of the job's event. Clients of pull endpoints make \
-         their own attempts, which have no log line.",
+        "An attempt ended. `outcome` is `delivered` or the reason for the failure. `detail` is the cause, such as an \
+         expired certificate; it is absent if the receiver sent a status. `traceparent` is that of the job's event. \
+         Attempts by clients of pull endpoints are not logged.",
     ),
     line(
         "attempt.cut_off",
@@ -106,7 +105,7 @@ pub const LINES: &[Line] = &[
         "descriptors.exhausted",
         ERROR,
         &["tenant", "delivery_id"],
-        "No file descriptor was available for an attempt, which stays in its queue. [Lower \
+        "No file descriptor was available for an attempt. The attempt stays in its queue. [Lower \
          `MAX_CONCURRENT_ATTEMPTS`](#limits).",
     ),
     line(
@@ -236,7 +235,7 @@ pub const LINES: &[Line] = &[
         "event.unchecked",
         WARN,
         &["tenant", "error"],
-        "A late event is delivered although the delivery log could not confirm that it had not been delivered before.",
+        "A late event was delivered although the delivery log could not confirm that it was new.",
     ),
     line(
         "log.state_refused",
@@ -415,8 +414,8 @@ pub const LINES: &[Line] = &[
     ),
 ];
 
-/// The level of the lines of this name. A name that is not in the list does not compile: [`log!`](crate::log) evaluates
-/// this at compile time.
+/// Returns the level of the lines of this name. [`log!`](crate::log) evaluates this function at compile time, so a name
+/// that is not in the list does not compile.
 #[must_use]
 #[expect(clippy::indexing_slicing, clippy::panic, reason = "it is evaluated at compile time")]
 pub const fn level(name: &str) -> Level {
@@ -427,7 +426,7 @@ pub const fn level(name: &str) -> Level {
         }
         index += 1;
     }
-    panic!("common::telemetry::line::LINES has no log line of this name")
+    panic!("common::telemetry::line::LINES has no line of this name")
 }
 
 /// `==`, which is not `const`.

@@ -30,7 +30,7 @@ pub fn count(name: &'static str) {
     emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
 }
 
-/// Logs and counts a failure of secondary work done `with` a call, which succeeds anyway.
+/// Logs and counts the failure of a secondary write. The call that made the write, named by `with`, succeeds anyway.
 pub fn upkeep(with: &'static str, outcome: Result<()>) {
     if let Err(error) = outcome {
         crate::log!("upkeep.failed", with, ?error);

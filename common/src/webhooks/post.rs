@@ -142,7 +142,8 @@ impl Client {
 
     /// Makes an attempt. `now` is the time in the signature.
     ///
-    /// # Errors The process has run out of file descriptors.
+    /// # Errors
+    /// The process has run out of file descriptors.
     pub async fn post(&self, post: Post<'_>, now: Timestamp) -> Result<Posted, NoDescriptor> {
         if !self.dialer.permits(post.target.url.url()) {
             return Ok(Outcome::Failed(Failure::Blocked).into());

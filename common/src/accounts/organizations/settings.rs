@@ -66,7 +66,8 @@ impl Organizations {
     /// Changes at least one setting of a user's own organization. Returns the organization as it was immediately
     /// before, so each of several concurrent changes sees the result of the previous one.
     ///
-    /// # Errors The organization and the user were deleted in the meantime: [`Error::Unauthorized`]; or the write
+    /// # Errors
+    /// The organization and the user were deleted in the meantime: [`Error::Unauthorized`]; or the write
     /// fails.
     pub async fn change_settings(&self, id: &TenantId, settings: &SettingsChange) -> Result<Organization> {
         let address = settings.debug_notification_email.as_ref();

@@ -21,7 +21,8 @@ pub struct EndpointUrl {
 impl EndpointUrl {
     /// Parses a URL to deliver to, without applying a policy.
     ///
-    /// # Errors Every rule that `text` breaks.
+    /// # Errors
+    /// Every rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         Self::parse_and(text, |_| Vec::new())
     }
@@ -29,7 +30,8 @@ impl EndpointUrl {
     /// Parses a URL to store, and refuses every URL that `policy` would refuse at each delivery, or whose host cannot
     /// exist.
     ///
-    /// # Errors Every rule that `text` breaks.
+    /// # Errors
+    /// Every rule that `text` breaks.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         let problem = |refused: Refused| Problem::format(refused.to_string());
         Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).collect())

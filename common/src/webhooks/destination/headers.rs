@@ -39,7 +39,8 @@ const MASK: &str = "[secret]";
 impl Headers {
     /// Validates the headers that a tenant chooses. The value is `None` if it is not a string.
     ///
-    /// # Errors Every rule that they break. Problems contain neither a value nor an invalid name, which may be a value.
+    /// # Errors
+    /// Every rule that they break. Problems contain neither a value nor an invalid name, which may be a value.
     pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
         let mut problems: Vec<_> =
             Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();

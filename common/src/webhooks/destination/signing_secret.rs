@@ -31,7 +31,8 @@ pub struct SigningSecret(Zeroizing<String>);
 impl SigningSecret {
     /// Validates a secret that is stored or part of a job event.
     ///
-    /// # Errors Every rule that `text` breaks.
+    /// # Errors
+    /// Every rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, 256));
         if !text.is_empty() && text.trim().is_empty() {
@@ -50,7 +51,8 @@ impl SigningSecret {
     ///
     /// A secret that is stored or part of a job event is only parsed, so that these rules lose no delivery.
     ///
-    /// # Errors Every rule that `text` breaks.
+    /// # Errors
+    /// Every rule that `text` breaks.
     pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
         let mut problems = Vec::new();

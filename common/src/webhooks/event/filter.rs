@@ -51,7 +51,8 @@ const LONGEST: usize = 100;
 impl WorkflowFilter {
     /// Checks that `text` has 1 to 100 characters, none of which is a control character.
     ///
-    /// # Errors Every rule that `text` breaks.
+    /// # Errors
+    /// Every rule that `text` breaks.
     pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
         if text.chars().any(char::is_control) {
