@@ -1,7 +1,7 @@
-//! Emails that notify users of changes to their account, in case another person made them.
+//! Emails that notify users of changes to their account, which an intruder may have made.
 //!
-//! They are sent after the change is stored, and a failure is only logged. They go only to verified addresses, since an
-//! unverified one may be a stranger's.
+//! An email is sent after its change is stored, and a failure is only logged. Only verified addresses get one, because
+//! an unverified address may be a stranger's.
 
 use crate::{
     accounts::{
@@ -31,7 +31,6 @@ pub struct Alerts {
 const WHY: &str = "You get this email because it concerns the security of your account.";
 
 impl Alerts {
-    /// The counters over the table that `env` names, and the mailer.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { attempts: Attempts::from_env(env, aws)?, mailer: Mailer::from_env(env, aws)? })
     }
@@ -47,7 +46,7 @@ impl Alerts {
                 ),
                 Part::Facts(from(&device.address.to_string(), agent, now)),
                 Part::text(
-                    "If you did not change it, choose a new password. This also ends all sessions and API keys.",
+                    "If you did not change it, choose a new password. This also ends all sessions and revokes all API keys.",
                 ),
                 Part::Button("Reset password", format!("{base}/reset-password")),
             ],
@@ -56,7 +55,8 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Notifies `user` that a link from an email was used to choose a new password. The link has proved the address.
+    /// Notifies `user` that a link from an email was used to choose a new password. The link proves that the address is
+    /// theirs.
     pub(crate) async fn password_reset(&self, user: &User, base: &BaseUrl, now: Timestamp) {
         let mail = Mail::new(
             "Your password was changed",
@@ -77,7 +77,8 @@ impl Alerts {
         self.tell(&verified, mail, now).await;
     }
 
-    /// Tells `user` that they created an API key on `device`. The email has the first characters of the key, as lists do.
+    /// Notifies `user` that they created an API key on `device`. Like lists, the email shows the first characters of
+    /// the key.
     pub async fn key_created(&self, user: &User, key: &IssuedKey, device: &Device, base: &BaseUrl) {
         let (new, now) = (&key.new, key.created_at);
         let expires = key.expires_at().map_or_else(|| "never".to_owned(), Timestamp::readable);
@@ -90,11 +91,11 @@ impl Alerts {
         facts.extend(from(&device.address.to_string(), device.agent.as_deref(), now));
         let what = match new.permissions.kind() {
             KeyKind::Personal => {
-                "An API key was created in your account. Programs that have it act with your permissions, within its \
+                "An API key was created in your account. Programs with this key act with your permissions, within its \
                  scopes."
             }
             KeyKind::Organization => {
-                "You created an API key of your organization. Programs that have it act for the organization, within its \
+                "You created an API key for your organization. Programs with this key act for the organization, within its \
                  scopes, even after you leave."
             }
         };
@@ -145,7 +146,9 @@ impl Alerts {
                      organization no longer work.",
                 ),
                 Part::Facts(facts),
-                Part::text("If you did not accept it, change your password, which ends all other sessions."),
+                Part::text(
+                    "If you did not accept this invitation, change your password, which ends all other sessions.",
+                ),
                 Part::Button("View account", format!("{base}/console/account")),
             ],
             &[Part::text(WHY)],
@@ -191,7 +194,7 @@ impl Alerts {
     }
 }
 
-/// The time and the source of a change. A client's description of itself is untrusted text.
+/// Returns the time and the source of a change. `agent` is untrusted text from the client.
 fn from(address: &str, agent: Option<&str>, now: Timestamp) -> Vec<(&'static str, String)> {
     let agent = agent.unwrap_or("unknown").to_owned();
     vec![("Time", now.readable()), ("IP address", address.to_owned()), ("Client", agent)]

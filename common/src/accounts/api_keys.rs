@@ -1,4 +1,4 @@
-//! API keys, with which programs act for an organization.
+//! API keys, which let programs act for an organization.
 
 use std::{fmt, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The prefix of every key, by which people and secret scanners recognize it.
+/// The prefix of every key. People and secret scanners recognize keys by it.
 pub const PREFIX: &str = "ak_";
 /// The number of characters of a key that stay visible after its creation.
 const START_LENGTH: usize = 9;
@@ -35,7 +35,7 @@ const START_LENGTH: usize = 9;
 const DIGITS: usize = 43;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The secret: `ak_` and 43 random base-62 digits. It is shown once: the table stores only its hash.
+/// The secret: `ak_` and 43 random base-62 digits. It is shown only once, because the table stores only its hash.
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
@@ -55,7 +55,7 @@ impl ApiKey {
         Self(key)
     }
 
-    /// Accepts any text of the right form. The table decides whether such a key exists.
+    /// Accepts any text of the right form, whether or not such a key exists.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
@@ -63,7 +63,7 @@ impl ApiKey {
         well_formed.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret, for the response to its issuer. It must not be logged or stored.
+    /// The secret, for the response to the issuer. Must not be logged or stored.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -82,17 +82,17 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// A valid API key as authentication sees it: its permissions, and the user and organization that it acts for.
+/// A valid API key, for authentication: its permissions, and the user and organization that it acts for.
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
     /// The key's id.
     pub key: KeyId,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
-    /// The user who issued it. A personal key acts for this user.
+    /// The user who issued the key. A personal key acts for this user.
     pub user: UserId,
     pub permissions: Permissions,
-    /// The UTC day on which it was last used; `None` if it has not been used.
+    /// The UTC day of the last use; `None` if the key has not been used.
     pub last_request: Option<Timestamp>,
     /// The user's epoch in which the key was issued. Keys of earlier epochs have ended.
     epoch: i64,
@@ -100,7 +100,7 @@ pub struct KeyHolder {
 }
 
 impl KeyHolder {
-    /// Reads the item of a key. Returns `None` if the key has expired by `now`.
+    /// Parses the item of a key. Returns `None` if the key has expired by `now`.
     pub(super) fn from_item(item: &Item, hash: &SecretHash, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("API key", item);
         if record.optional_parsed(EXPIRES_AT)?.is_some_and(|expires_at: Timestamp| expires_at <= now) {
@@ -117,7 +117,7 @@ impl KeyHolder {
         }))
     }
 
-    /// Whether the personal key still belongs to `user`, who may have left its organization or reset their password since.
+    /// Whether the personal key still works for `user`, who may have left its organization or reset their password.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.tenant == user.organization && self.epoch == user.key_epoch
@@ -130,7 +130,7 @@ pub struct NewKey {
     /// The display name.
     pub name: Name,
     pub permissions: Permissions,
-    /// How long it works; `None` if it does not expire.
+    /// The time until it expires; `None` if it does not expire.
     pub lifetime: Option<Duration>,
 }
 
@@ -139,9 +139,9 @@ pub struct NewKey {
 pub struct IssuedKey {
     /// The key's id.
     pub id: KeyId,
-    /// The secret, which is shown this one time.
+    /// The secret, which is shown only this once.
     pub key: ApiKey,
-    /// When the key was issued.
+    /// The time at which the key was issued.
     pub created_at: Timestamp,
     pub new: NewKey,
 }
@@ -163,14 +163,14 @@ pub struct KeyRecord {
     pub name: Name,
     /// The first 9 characters of the key.
     pub start: String,
-    /// The user who issued it. A personal key acts for this user.
+    /// The user who issued the key. A personal key acts for this user.
     pub user: UserId,
     pub permissions: Permissions,
-    /// When the key was issued.
+    /// The time at which the key was issued.
     pub created_at: Timestamp,
-    /// The time from which it is refused; `None` if it does not expire.
+    /// The time from which the key is refused; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// The UTC day on which it was last used; `None` if it has not been used.
+    /// The UTC day of the last use; `None` if the key has not been used.
     pub last_request: Option<Timestamp>,
     /// The address of the first call on that day, if it is known.
     pub last_address: Option<String>,
@@ -184,7 +184,7 @@ const BY_ORGANIZATION: &str = "by-organization";
 /// The key does not exist or belongs to another organization.
 const NOT_FOUND: Error = Error::NotFound("API key not found");
 attributes! {
-    // The table's key: the hash of an API key, or the key of a pointer or of a counter.
+    // The table's primary key: the hash of an API key, or the key of a pointer or a counter.
     KEY_HASH = "key_hash",
     // The attribute of a pointer with the hash of its API key.
     HASH = "hash",
@@ -193,15 +193,16 @@ attributes! {
     KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request", LAST_ADDRESS = "last_address",
 }
 
-/// The maximum number of keys of an organization: one response lists all, and people have to keep track of each.
+/// The maximum number of keys of an organization. One response lists all of them, and people have to keep track of
+/// each.
 pub const MAX_KEYS: u32 = 100;
 
-/// The table of keys. Each key has a second item, a pointer, through which consistent reads find it by id. The pointer
-/// has none of the index's attributes, so the index does not include it.
+/// The table of keys. Each key has a second item, a pointer, for consistent reads by id. The pointer has none of the
+/// index's attributes, so the index does not include it.
 ///
-/// The counter of an organization's keys also tells whether the organization exists: the transaction that deletes the
-/// organization deletes it, and no key is issued without its user. So a call with an organization key reads two items, as
-/// one with a personal key, which reads its user.
+/// The counter of an organization's keys also shows whether the organization exists, because the transaction that
+/// deletes an organization also deletes the counter. A call with an organization key therefore reads two items, the key
+/// and the counter, and a call with a personal key reads the key and its user.
 #[derive(Clone)]
 pub struct ApiKeys {
     dynamodb: Client,
@@ -209,13 +210,12 @@ pub struct ApiKeys {
 }
 
 impl ApiKeys {
-    /// The store over the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("API_KEYS_TABLE")? })
     }
 
-    /// Finds the key with this hash and its holder. Returns `None` if the key was never issued, has been revoked, or
-    /// has expired by `now`. The read is strongly consistent, so a revoked key stops working at once.
+    /// Finds the key with this hash. Returns `None` if the key was never issued, has been revoked, or has expired by
+    /// `now`. The read is strongly consistent, so a revoked key stops working at once.
     pub(super) async fn holder(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<KeyHolder>> {
         let Some(found) = self.read(hash.as_str()).await? else { return Ok(None) };
         KeyHolder::from_item(&found, hash, now)
@@ -226,17 +226,18 @@ impl ApiKeys {
         (&self.table, key(hash.as_str()))
     }
 
-    /// The table and the key of the item that exists as long as `organization`, once it has a key.
+    /// The table and the item key of the key counter of `organization`. An organization with a key has a counter until
+    /// it is deleted.
     pub(super) fn organization_item(&self, organization: &TenantId) -> (&String, Item) {
         (&self.table, key(count_key(organization)))
     }
 
-    /// Whether `organization` exists, which has a key. The read is strongly consistent.
+    /// Whether `organization`, which has issued a key, still exists. The read is strongly consistent.
     pub(super) async fn organization_exists(&self, organization: &TenantId) -> Result<bool> {
         Ok(self.read(&count_key(organization)).await?.is_some())
     }
 
-    /// Adds the end of all keys of `organization`, which the transaction deletes.
+    /// Adds the write that ends all organization keys of `organization`, to the transaction that deletes it.
     pub(super) fn end_with(&self, organization: &TenantId, writes: Transaction) -> Transaction {
         writes.delete(&self.table, key(count_key(organization)))
     }
@@ -246,7 +247,7 @@ impl ApiKeys {
         if holder.last_request >= Some(now.day()) {
             return Ok(());
         }
-        // The key may have been deleted in the meantime.
+        // The key may have been deleted since it was read.
         let update = Update::of(&self.table, key(holder.hash.as_str()))
             .set(LAST_REQUEST, text(now.day()))
             .set(LAST_ADDRESS, text(address))
@@ -257,8 +258,8 @@ impl ApiKeys {
     /// Issues a key for `user`'s organization.
     ///
     /// # Errors
-    /// The user is not verified, or, for an organization key, not an owner; their account was deleted in the meantime:
-    /// [`Error::Unauthorized`]; the organization has [`MAX_KEYS`] keys already; or the write fails.
+    /// The user is not verified; the key is an organization key and the user is not an owner; the account was deleted
+    /// in the meantime ([`Error::Unauthorized`]); or the organization already has [`MAX_KEYS`] keys.
     pub async fn issue(&self, users: &Users, user: &User, new: NewKey, now: Timestamp) -> Result<IssuedKey> {
         match new.permissions.kind() {
             KeyKind::Personal => user.check_verified()?,
@@ -289,7 +290,7 @@ impl ApiKeys {
         Ok(issued)
     }
 
-    /// Lists an organization's keys, oldest first. Very recent changes may be missing, since the index lags.
+    /// Lists an organization's keys, oldest first. Very recent changes may be missing, because the index lags.
     async fn list(&self, organization: &TenantId) -> Result<Vec<KeyRecord>> {
         let query = query(&self.dynamodb, &self.table, ORGANIZATION_ID.equals(text(organization)));
         query_all(query.index_name(BY_ORGANIZATION), "listing API keys")
@@ -299,30 +300,30 @@ impl ApiKeys {
             .collect()
     }
 
-    /// Lists the keys of `organization`, or only those that the member `of` manages, in the order and with the lag of
-    /// `list`.
+    /// Lists the keys of `organization`, oldest first, or only those that the member `of` manages. Very recent changes
+    /// may be missing.
     pub async fn managed(&self, organization: &TenantId, of: Option<UserId>) -> Result<Vec<KeyRecord>> {
         let mut keys = self.list(organization).await?;
         keys.retain(|key| key.is_managed_by(of));
         Ok(keys)
     }
 
-    /// Deletes a key of `organization`. To the member `of`, keys that they do not manage are unknown.
+    /// Deletes a key of `organization`. If `of` is a member, only keys that they manage are found.
     ///
     /// # Errors
-    /// There is no such key; or a call fails.
+    /// There is no such key, or `of` does not manage it.
     pub async fn revoke(&self, organization: &TenantId, of: Option<UserId>, id: KeyId) -> Result<()> {
         let key = self.find(organization, id).await?;
         if key.is_managed_by(of) { self.delete(&key).await } else { Err(NOT_FOUND) }
     }
 
-    /// Finds the organization's key `id`, read consistently.
+    /// Finds the organization's key `id` with a consistent read.
     ///
     /// # Errors
-    /// The organization has no such key; or a read fails.
+    /// The organization has no such key.
     async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
         let Some(pointer) = self.read(&pointer(id)).await? else {
-            // Keys issued before pointers were introduced have none, but they are in the index.
+            // Keys issued before the introduction of pointers have none, but are in the index.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
         };
         let found = self.read(Record::new("pointer", &pointer).text(HASH)?).await?.ok_or(NOT_FOUND)?;
@@ -333,7 +334,7 @@ impl ApiKeys {
     /// Deletes a key, which stops working at once in every function.
     ///
     /// # Errors
-    /// It was deleted in the meantime; or the write fails.
+    /// The key was deleted in the meantime.
     async fn delete(&self, key: &KeyRecord) -> Result<()> {
         Transaction::new("deleting an API key")
             .delete_if(&self.table, self::key(&key.hash), KEY_HASH.exists())
@@ -344,19 +345,19 @@ impl ApiKeys {
             .await
     }
 
-    /// Deletes the indexed personal keys of a user whose account was deleted. This only cleans up: the keys are refused
-    /// anyway.
+    /// Deletes the indexed personal keys of a user whose account was deleted. This is only a cleanup, because the keys
+    /// no longer work.
     pub async fn delete_all_of(&self, organization: &TenantId, user: UserId) -> Result<()> {
         self.delete_where(organization, |key| key.is_of(user)).await
     }
 
-    /// Deletes the indexed personal keys of `user` up to their epoch, which ended when the user's next epoch began.
+    /// Deletes the indexed personal keys of `user` from the epoch in `user` and earlier ones, which have ended.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
         self.delete_where(&user.organization, |key| key.is_of(user.id) && key.epoch <= user.key_epoch).await
     }
 
-    /// Deletes the indexed keys of a deleted organization, which are refused anyway, and their counter. An interrupted
-    /// call can be repeated.
+    /// Deletes the indexed keys of a deleted organization, which no longer work, and their counter. An interrupted call
+    /// can be repeated.
     pub async fn delete_all(&self, organization: &TenantId) -> Result<()> {
         let doing = "deleting API keys";
         let found = self.list(organization).await?;
@@ -379,8 +380,8 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Changes the number of keys of an organization by `by`. The number is a separate item, because DynamoDB checks
-    /// conditions on items, not on their number.
+    /// Changes the number of keys of an organization by `by`. The number has its own item, because a DynamoDB condition
+    /// can check an item but not count items.
     fn counter(&self, organization: &TenantId, by: i64) -> Update {
         Update::of(&self.table, key(count_key(organization))).add(KEYS, number(by))
     }
@@ -405,13 +406,13 @@ fn count_key(organization: &TenantId) -> String {
 }
 
 impl KeyRecord {
-    /// Whether it is a personal key of this user.
+    /// Whether this is a personal key of `user`.
     #[must_use]
     pub fn is_of(&self, user: UserId) -> bool {
         self.permissions.kind() == KeyKind::Personal && self.user == user
     }
 
-    /// Members manage their personal keys. Owners and organization keys, for which this is `None`, manage all.
+    /// Members manage their personal keys. Owners and organization keys, for which `member` is `None`, manage all keys.
     fn is_managed_by(&self, member: Option<UserId>) -> bool {
         member.is_none_or(|member| self.is_of(member))
     }

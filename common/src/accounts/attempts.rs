@@ -24,34 +24,34 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The number of attempts that a subject gets per window.
+/// The number of attempts allowed per subject and window.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// The limited action. It is part of the counter's key.
     pub what: &'static str,
-    /// The number of attempts allowed per window.
+    /// The number of attempts in a window.
     pub attempts: i64,
-    /// Length of the window in seconds. The window starts with the first attempt.
+    /// The length of the window in seconds. The window starts with the first attempt.
     pub window_seconds: i64,
 }
 
 /// Sign-ins to one address from one client.
 const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 600 };
-/// Sign-ins to one address from all clients. One client gets 60 attempts an hour, so 17 clients reach this limit.
+/// Sign-ins to one address from all clients. A single client is limited to 60 attempts an hour, so it takes 17 clients
+/// to reach this limit.
 const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600 };
-/// The kind of the items for clients that have signed in to an address; they share the table with the counters.
+/// The kind of the items that remember clients that have signed in to an address, in the table of the counters.
 const KNOWN_CLIENT: &str = "known_client";
 /// Known clients are remembered for 90 days.
 const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// Verification emails requested for one address, from all clients together: the limit protects the mailbox. If an
-/// attacker uses up the limit of a user, the user has five valid links.
+/// Verification emails requested for one address by all clients, to protect the mailbox. A user whose limit was used up
+/// by an attacker has five valid links.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
-/// Emails that reset the password of one address. As above, an attacker who uses up the limit only causes valid links
-/// to be sent.
+/// Password reset emails to one address. An attacker who uses up the limit only causes valid links to be sent.
 const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
-/// Emails that reset a password, requested from one client for any addresses.
+/// Password reset emails to any addresses, requested by one client.
 const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
 
 /// Browser logins requested from one client.
@@ -65,15 +65,15 @@ pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, 
 /// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
 pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
 
-/// Replacements of an unverified address by one user. Each sends an email, which also counts as a welcome email to the new
-/// address.
+/// Replacements of an unverified address by one user. Each sends an email that also counts as a welcome email to the
+/// new address.
 const REPLACED_EMAIL: Limit = Limit { what: "replaced_email", attempts: 5, window_seconds: 3600 };
 
 /// Emails to one address about changes to its account.
 pub(super) const ALERT: Limit = Limit { what: "alert", attempts: 20, window_seconds: 3600 };
 
-/// Submissions of one form that issues a key, by one user: reloading the page must not issue another key. The window
-/// outlasts the session in which the form was filled in.
+/// Submissions of one form for a new key by one user, so that reloading the page does not issue another key. The window
+/// is as long as a session.
 pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600 };
 
 /// Invitations sent by one user.
@@ -83,16 +83,17 @@ const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 
 
 /// Changes to the notification address by one organization. Each sends two emails.
 const NOTIFIER: Limit = Limit { what: "notifier", attempts: 10, window_seconds: 3600 };
-/// Changes to the notification address to one address, by any organization. The limit is higher than that of
-/// invitations, because the organizations of one company may share a mailbox.
+/// Changes to the notification address to one address, by any organization. The limit is higher than for invitations,
+/// because the organizations of one company may share a mailbox.
 const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600 };
 
-/// The source of a call: an IPv4 address, or the /64 of an IPv6 address, the smallest block that a customer is given.
+/// The source of a call: an IPv4 address, or the /64 of an IPv6 address, the smallest block that providers assign to a
+/// customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// The client with the address `text`. All texts that are not addresses count as the same client.
+    /// Parses the address of a client. All texts that are not addresses count as the same client.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
@@ -119,17 +120,17 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// The store over the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
     }
 
-    /// Counts an attempt to sign in to `address` from `client`, before the password is checked. An attacker's attempts
-    /// only use up the limit of the attacker's own client. The limit across all clients bounds distributed guessing. It
-    /// does not apply to clients that have signed in to the address before, so that it cannot lock the owner out.
+    /// Counts an attempt to sign in to `address` from `client`, before the password is checked. The limit per client
+    /// keeps an attacker from using up the attempts of others. The limit across all clients bounds distributed
+    /// guessing. Clients that have signed in to the address before are exempt from the second limit, so it cannot lock
+    /// out the owner.
     ///
     /// # Errors
-    /// Too many attempts: [`Error::TooMany`]; or a call fails.
+    /// Too many attempts ([`Error::TooMany`]).
     pub async fn count_sign_in(&self, address: &str, client: ClientAddress, now: Timestamp) -> Result<()> {
         let pair = pair(address, client);
         self.count(SIGN_IN, &pair, now).await?;
@@ -139,7 +140,7 @@ impl Attempts {
         }
     }
 
-    /// Resets the counter of attempts to sign in to `address` from `client`, after a successful one.
+    /// Resets the counter of attempts to sign in to `address` from `client`, after a successful sign-in.
     pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
         let delete = self.dynamodb.delete_item().table_name(&self.table);
         let delete = delete.set_key(Some(item([(TOKEN_HASH, text(key(SIGN_IN.what, &pair(address, client))))])));
@@ -151,33 +152,33 @@ impl Attempts {
         put(&self.dynamodb, &self.table, known_client_item(address, client, now), "remembering a client").await
     }
 
-    /// Counts an invitation before the address is looked up, whether it succeeds or not. So the limit also applies to
-    /// invitations that probe for accounts, and a refusal reveals nothing. An invitation refused because of the
-    /// inviter's limit does not count against the address.
+    /// Counts an invitation before the address is looked up, whether or not the invitation succeeds. The limit
+    /// therefore also applies to probes for accounts, and a refusal reveals nothing. An invitation over the inviter's
+    /// limit does not count against the address.
     ///
     /// # Errors
-    /// Too many invitations: [`Error::TooMany`]; or a call fails.
+    /// Too many invitations ([`Error::TooMany`]).
     pub async fn count_invitation(&self, inviter: UserId, address: &Email, now: Timestamp) -> Result<()> {
         self.count(INVITER, &inviter.to_string(), now).await?;
         self.count(INVITED, address.as_str(), now).await
     }
 
     /// Counts a change to the notification address of `organization` to `address`. A change over the limit of the
-    /// organization does not count against the address. The previous address is not counted: otherwise an organization
-    /// could not move away from an address that is over its limit.
+    /// organization does not count against the address. Changes are not counted for the previous address, so an
+    /// organization can always move away from an address that is over its limit.
     ///
     /// # Errors
-    /// Too many changes: [`Error::TooMany`]; or a call fails.
+    /// Too many changes ([`Error::TooMany`]).
     pub async fn count_notified(&self, organization: &TenantId, address: &Email, now: Timestamp) -> Result<()> {
         self.count(NOTIFIER, organization.as_str(), now).await?;
         self.count(NOTIFIED, address.as_str(), now).await
     }
 
-    /// Counts a replacement of the unverified address of `user` by `address`, before the address is looked up. One over the
-    /// limit of the user does not count against the address.
+    /// Counts a replacement of the unverified address of `user` with `address`, before the address is looked up. A
+    /// replacement over the limit of the user does not count against the address.
     ///
     /// # Errors
-    /// Too many replacements: [`Error::TooMany`]; or a call fails.
+    /// Too many replacements ([`Error::TooMany`]).
     pub async fn count_replaced_email(&self, user: UserId, address: &Email, now: Timestamp) -> Result<()> {
         self.count(REPLACED_EMAIL, &user.to_string(), now).await?;
         self.count(WELCOME_MAIL, address.as_str(), now).await
@@ -187,7 +188,7 @@ impl Attempts {
     /// `client` does not count against the address.
     ///
     /// # Errors
-    /// Too many requests: [`Error::TooMany`]; or a call fails.
+    /// Too many requests ([`Error::TooMany`]).
     pub async fn count_reset(&self, email: &Email, client: ClientAddress, now: Timestamp) -> Result<()> {
         self.count(RESET_MAIL_CLIENT, &client.to_string(), now).await?;
         self.count(RESET_MAIL, email.as_str(), now).await
@@ -200,10 +201,10 @@ impl Attempts {
         Ok(Record::new("known client", &found).number(EXPIRES_AT)? > now.as_second())
     }
 
-    /// Counts an attempt before it is made, so that concurrent attempts stay within the limit, too.
+    /// Counts an attempt before it is made, so that concurrent attempts also stay within the limit.
     ///
     /// # Errors
-    /// Too many attempts: [`Error::TooMany`], with the seconds until the window ends; or a write fails.
+    /// Too many attempts ([`Error::TooMany`], with the seconds until the window ends).
     pub async fn count(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<()> {
         // If another call opens the window between these two writes, the second round counts in that window.
         for _ in 0..2 {
@@ -218,7 +219,8 @@ impl Attempts {
         Err(Error::Busy)
     }
 
-    /// Counts an attempt in an open window. Otherwise returns the end of the full or ended window, or 0 without one.
+    /// Counts an attempt in an open window. If the window is full or has ended, returns its end, or 0 if there is no
+    /// window.
     async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
         let update = Update::of(&self.table, item([(TOKEN_HASH, text(key(limit.what, subject)))]))
             .add(ATTEMPTS, number(1))
@@ -236,7 +238,7 @@ impl Attempts {
         }
     }
 
-    /// Opens a window with its first attempt. Returns `false` if a window is open already.
+    /// Opens a window with its first attempt. Returns `false` if a window is already open.
     async fn open_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<bool> {
         let window = item([
             (TOKEN_HASH, text(key(limit.what, subject))),
@@ -249,17 +251,19 @@ impl Attempts {
     }
 }
 
-/// The key of a counter. The hash keeps plain addresses, such as those of people without an account, out of the table.
+/// The key of a counter. Hashing keeps readable addresses, including those of people without an account, out of the
+/// table.
 fn key(what: &str, subject: &str) -> String {
     format!("{what}#{}", SecretHash::of(subject).as_str())
 }
 
-/// An address and a client as one subject. A client contains no space, so different pairs cannot give the same text.
+/// Combines an address and a client to one subject. A client contains no space, so different pairs have different
+/// texts.
 fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")
 }
 
-/// The item that remembers that `client` has signed in to `address`.
+/// Builds the item that remembers that `client` has signed in to `address`.
 pub(crate) fn known_client_item(address: &str, client: ClientAddress, now: Timestamp) -> Item {
     item([
         (TOKEN_HASH, text(key(KNOWN_CLIENT, &pair(address, client)))),

@@ -1,5 +1,5 @@
-//! Browser logins: a command-line client requests one, a signed-in user approves it in the browser, and the client gets
-//! a session of that user.
+//! Browser logins: a command-line client creates a request, a signed-in user approves it in the browser, and the client
+//! gets a session of that user.
 
 use aws_sdk_dynamodb::Client;
 
@@ -22,9 +22,9 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// A request can be approved, and its session fetched, for 10 minutes.
+/// A request can be approved, and exchanged for a session, for 10 minutes.
 const HOLDS_SECONDS: i64 = 10 * 60;
-/// The kind of these requests among the tokens in the table.
+/// The kind of login requests in the table of tokens.
 const CLI_LOGIN: &str = "cli_login";
 const REQUEST_ID: Attribute = Attribute("request_id");
 const APPROVED_BY: Attribute = Attribute("approved_by");
@@ -35,9 +35,9 @@ const NOT_FOUND: Error = Error::NotFound("Login request not found: it may have e
 pub struct NewCliLogin {
     /// The request's id, which is not secret.
     pub id: CliLoginId,
-    /// The secret that fetches the session, once a user has approved the request.
+    /// The secret with which the client gets the session after the approval.
     pub secret: Token,
-    /// The time from which it can be neither approved nor exchanged.
+    /// The time from which the request can be neither approved nor exchanged.
     pub expires_at: Timestamp,
 }
 
@@ -48,13 +48,13 @@ pub struct CliLogin {
     pub id: CliLoginId,
     /// The time of the request.
     pub created_at: Timestamp,
-    /// The time from which it can be neither approved nor exchanged.
+    /// The time from which the request can be neither approved nor exchanged.
     pub expires_at: Timestamp,
     /// The client's address: an IPv4 address, or the /64 of an IPv6 address.
     pub address: String,
     /// The client's description of itself, at most 200 characters. It is untrusted text.
     pub agent: Option<String>,
-    /// The approval, once a user has given it.
+    /// The approval, if a user has given it.
     pub approval: Option<Approval>,
     hash: SecretHash,
 }
@@ -62,14 +62,14 @@ pub struct CliLogin {
 /// A user's approval of a request.
 #[derive(Debug)]
 pub struct Approval {
-    /// The user who approved it, whose session the client gets.
+    /// The user who approved the request. The client gets a session of this user.
     pub user: UserId,
-    /// The user's session epoch at the approval. An action that ends all sessions also ends the approval.
+    /// The user's session epoch at the time of the approval. Ending all sessions also voids the approval.
     epoch: i64,
 }
 
 impl Approval {
-    /// Whether `user` gave the approval and their sessions have not been ended since.
+    /// Whether `user` gave the approval and has not ended all sessions since.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
@@ -77,7 +77,7 @@ impl Approval {
 }
 
 impl CliLogin {
-    /// The request in `item`. `None` if the item is of another kind or has expired by `now`.
+    /// Parses `item`. Returns `None` if the item is of another kind or has expired by `now`.
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("login request", item);
         if record.text(KIND)? != CLI_LOGIN || record.number(EXPIRES_AT)? <= now.as_second() {
@@ -97,7 +97,7 @@ impl CliLogin {
     }
 }
 
-/// Parses the secret of a request. The request may not exist.
+/// Parses the secret of a request, which may not exist.
 ///
 /// # Errors
 /// The text does not have the form of a secret.
@@ -113,12 +113,11 @@ pub struct CliLogins {
 }
 
 impl CliLogins {
-    /// The store over the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
     }
 
-    /// Stores a request of `device`, which is valid for ten minutes.
+    /// Stores a request of `device` that is valid for ten minutes.
     pub async fn create(&self, device: &Device, now: Timestamp) -> Result<NewCliLogin> {
         let (id, secret) = (CliLoginId::generate(), Token::generate());
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS);
@@ -136,7 +135,7 @@ impl CliLogins {
         Ok(NewCliLogin { id, secret, expires_at })
     }
 
-    /// Finds the request `id` with this secret. `None` once it has expired or its session has been fetched.
+    /// Finds the request `id` with this secret. Returns `None` if it has expired or was exchanged.
     pub async fn find(&self, id: CliLoginId, secret: &Token, now: Timestamp) -> Result<Option<CliLogin>> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&secret.hash()), "reading a login request").await?;
         let found = found.as_ref().map_or(Ok(None), |item| CliLogin::from_item(item, now))?;
@@ -146,7 +145,7 @@ impl CliLogins {
     /// Approves the request `id` with this secret for the signed-in `user`. A second approval changes nothing.
     ///
     /// # Errors
-    /// The request is unknown, expired, or approved by another user: [`Error::NotFound`]; or the write fails.
+    /// The request is unknown, expired, or approved by another user ([`Error::NotFound`]).
     pub async fn approve(&self, id: CliLoginId, secret: &Token, user: &User, now: Timestamp) -> Result<()> {
         let update = Update::of(&self.tokens, token_key(&secret.hash()))
             .set(APPROVED_BY, text(user.id))
@@ -159,14 +158,14 @@ impl CliLogins {
         if is_approved { Ok(()) } else { Err(NOT_FOUND) }
     }
 
-    /// Exchanges `login` for a session of `user` on `device` in one transaction, so only one of several concurrent
-    /// calls gets it. Returns `None` if `user` has not approved the request in their current session epoch, or if it
-    /// was exchanged before.
+    /// Exchanges `login` for a session of `user` on `device`, in one transaction, so only one of several concurrent
+    /// calls gets the session. Returns `None` if `user` has not approved the request in their current session epoch, or
+    /// if the request was already exchanged.
     ///
-    /// The session starts in the epoch of the approval, so ending all sessions in the meantime ends it, too.
+    /// The session starts in the epoch of the approval, so it also ends if all sessions were ended in the meantime.
     ///
     /// # Errors
-    /// The session would end beyond the representable time; or the write fails.
+    /// The session would end beyond the representable time.
     pub async fn take(
         &self,
         login: &CliLogin,

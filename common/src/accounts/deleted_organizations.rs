@@ -1,7 +1,7 @@
 //! Deleted organizations whose data has not been deleted yet.
 //!
-//! The transaction that deletes an organization with its last member adds it to a set, the item `deleted` of the table.
-//! So the purge finds it without a scan, and never misses one.
+//! The transaction that deletes an organization adds it to a set in the item `deleted`. The purge therefore finds every
+//! deleted organization without a scan.
 
 use std::iter;
 
@@ -49,7 +49,6 @@ pub struct DeletedOrganizations {
 }
 
 impl DeletedOrganizations {
-    /// The store over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -59,10 +58,10 @@ impl DeletedOrganizations {
         })
     }
 
-    /// Lists the deleted organizations that are not purged yet, in any order.
+    /// Lists the deleted organizations that have not been purged yet, in any order.
     ///
     /// # Errors
-    /// A read fails, or a stored item cannot be parsed.
+    /// A stored item cannot be parsed.
     pub async fn list(&self) -> Result<Vec<DeletedOrganization>> {
         let doing = "listing deleted organizations";
         let list = get(&self.dynamodb, &self.organizations, list_key(), doing).await?.unwrap_or_default();
@@ -82,7 +81,7 @@ impl DeletedOrganizations {
         self.keys.delete_all(id).await
     }
 
-    /// Deletes the item of an organization permanently, once all its other data is deleted.
+    /// Deletes the item of an organization permanently, after all its other data.
     pub async fn forget(&self, id: &TenantId) -> Result<()> {
         Transaction::new("forgetting an organization")
             .delete(&self.organizations, pk(organization_key(id)))

@@ -11,7 +11,8 @@ use crate::issue::Problem;
 const MAX_LOCAL_LENGTH: usize = 64;
 /// RFC 3696, erratum 1690.
 const MAX_LENGTH: usize = 254;
-/// Longer texts are refused unread, in bytes. IDNA shortens some names, but its work grows faster than the text.
+/// In bytes. Longer texts are refused without parsing, because the cost of IDNA grows faster than the text. (IDNA can
+/// also shorten a text, so this limit is far above the final one.)
 const MAX_GIVEN: usize = 2000;
 
 /// A deliverable email address in canonical form: an ASCII local part without quotes (SES accepts no other) and a
@@ -60,7 +61,7 @@ impl fmt::Display for Email {
     }
 }
 
-/// The canonical form of `text`, if it is an address.
+/// Returns the canonical form of `text`, if it is an address.
 fn one_spelling(text: &str) -> Option<String> {
     let (local, domain) = text.split_once('@')?;
     if !is_local_part(local) {
@@ -74,7 +75,7 @@ fn one_spelling(text: &str) -> Option<String> {
     );
     let domain = domain.ok()?;
     let domain = domain.strip_suffix('.').unwrap_or(&domain);
-    // A last label that starts with a digit belongs to an IPv4 address (RFC 3696, 2), or to nothing valid.
+    // A last label that starts with a digit is part of an IPv4 address (RFC 3696, 2) or invalid.
     let (_, top_level) = domain.rsplit_once('.')?;
     if !top_level.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return None;
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(Email::parse(&address(62)).expect_err("too long")[..][0].code, IssueCode::TooBig);
         let shrinking = format!("jo@{}example.com", "\u{ad}".repeat(300));
         assert_eq!(Email::parse(&shrinking).expect("it is kept without them").as_str(), "jo@example.com");
-        // As an ASCII label, 63 of these characters are longer than 63.
+        // The ASCII form of a label with 63 of these characters exceeds 63 characters.
         assert!(Email::parse(&format!("jo@{}.com", "ü".repeat(63))).is_err());
     }
 

@@ -1,9 +1,9 @@
-//! Changes the verified address of an account: a link to the new address makes the change, and a link to the old address
-//! undoes it for a day.
+//! Changes the verified address of an account. A link sent to the new address makes the change, and a link sent to the
+//! old address can undo it for a day.
 //!
-//! An intruder with a session could otherwise take the account away. So the old address stays reserved for its user until
-//! the undo link expires, an undo also takes back all later changes, and it ends sessions, keys and the password, which
-//! the intruder could have reset meanwhile.
+//! Without the undo, an intruder with a session could take over the account. The old address therefore stays reserved
+//! for its user until the undo link expires. An undo also reverts all later changes, ends sessions and keys, and
+//! replaces the password, which the intruder could have reset in the meantime.
 
 use aws_sdk_dynamodb::Client;
 
@@ -38,12 +38,12 @@ use crate::{
 
 /// Both links work for 24 hours.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
-/// The kinds of the tokens among those in the table.
+/// The kinds of these tokens in the table of tokens.
 const CHANGE: &str = "email_change";
 const UNDO: &str = "email_undo";
-/// The attribute of a change with the hash of the session that asked for it.
+/// The attribute of a change that holds the hash of the session that requested it.
 const SESSION: Attribute = Attribute("session");
-/// The number of tries of a change while other calls change the user.
+/// The maximum number of tries while other calls change the user.
 const ATTEMPTS: usize = 5;
 
 /// The stores and the mailer for changes of addresses.
@@ -64,24 +64,23 @@ pub struct EmailChanges {
 pub enum Purpose {
     /// Changes the address.
     Change,
-    /// Takes a change back.
+    /// Undoes a change.
     Undo,
 }
 
-/// A link that works.
+/// A valid link.
 #[derive(Debug)]
 pub struct Link {
     pub purpose: Purpose,
     pub user: User,
-    /// The address that the user gets.
+    /// The address that the link gives the user.
     pub email: Email,
     hash: SecretHash,
-    /// The session that asked for the change.
+    /// The session that requested the change.
     session: Option<Session>,
 }
 
 impl EmailChanges {
-    /// The stores over the tables that `env` names, and the mailer.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
@@ -95,15 +94,14 @@ impl EmailChanges {
         })
     }
 
-    /// Sends a link to `email` that makes it the address of `user`, who is signed in with `session`. An unverified address
-    /// that the user chose is [replaced](Verifications::replace_email). Otherwise, the link
-    /// works as long as that session, so ending an intruder's session ends their requests, too. Links of earlier requests
-    /// stop working. Neither the outcome nor the duration reveals whether the address has an account:
-    /// its owner is told instead.
+    /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and the user
+    /// chose it, it is [replaced](Verifications::replace_email) at once. Otherwise, the link works only as long as
+    /// `session`, so ending an intruder's session also voids their requests. Links of earlier requests stop working.
+    /// Neither the outcome nor the duration reveals whether `email` has an account; its owner gets an email instead.
     ///
     /// # Errors
-    /// The inviter chose the address, and it is not verified; too many requests: [`Error::TooMany`]; the address or the
-    /// account changed in the meantime: [`Error::Unauthorized`]; or a call fails.
+    /// The current address was chosen by an inviter and is not verified; there were too many requests
+    /// ([`Error::TooMany`]); or the address or the account changed in the meantime ([`Error::Unauthorized`]).
     pub async fn request(
         &self,
         user: &User,
@@ -145,8 +143,8 @@ impl EmailChanges {
         unhurried(send).await
     }
 
-    /// The link with this token. `None` if it is malformed, unknown, used or expired, or if a later request or an undo has
-    /// made it void.
+    /// Finds the link with this token. Returns `None` if the link is unknown, used or expired, or if a later request or
+    /// an undo has voided it.
     pub async fn link(&self, token: &Token, now: Timestamp) -> Result<Option<Link>> {
         let hash = token.hash();
         let found = get(&self.dynamodb, &self.tokens_table, token_key(&hash), "reading a change of an email").await?;
@@ -174,11 +172,11 @@ impl EmailChanges {
         Ok(works.then_some(Link { purpose, user, email, hash, session }))
     }
 
-    /// Gives the user of a change their new address, and tells the old one, with a link that undoes the change. All sessions
-    /// end, except the one that asked for it. Returns `None` if the link does not work any more.
+    /// Changes the user's address, and emails the old address a link that undoes the change. All sessions end, except
+    /// the one that requested the change. Returns `None` if the link no longer works.
     ///
     /// # Errors
-    /// Another account has the address by now: [`Conflict::EmailTaken`]; or a call fails.
+    /// Another account now has the address ([`Conflict::EmailTaken`]).
     pub async fn change(
         &self,
         token: &Token,
@@ -227,11 +225,12 @@ impl EmailChanges {
         Err(Error::Busy)
     }
 
-    /// Gives the user of an undo their old address back. Their sessions, keys and links end, and so does the password. The
-    /// caller lets them choose a new one. Returns the user afterwards, or `None` if the link does not work any more.
+    /// Restores the user's old address, ends their sessions, keys and links, and replaces the password with a random
+    /// one. The caller lets the user choose a new password. Returns the changed user, or `None` if the link no longer
+    /// works.
     ///
     /// # Errors
-    /// Another account has the address by now: [`Conflict::EmailTaken`]; or a call fails.
+    /// Another account now has the address ([`Conflict::EmailTaken`]).
     pub async fn undo(
         &self,
         token: &Token,
@@ -259,7 +258,7 @@ impl EmailChanges {
             let mut writes = Transaction::new("undoing the change of an email")
                 .delete_if(&self.tokens_table, token_key(&hash), is_current(UNDO, now))
                 .update(mark);
-            // The user may have changed it back, too.
+            // The user may already have changed the address back.
             if email != user.email {
                 writes = writes
                     .put_if(&self.users_table, email_guard(&email, user.id), is_free_for(user.id, now))
@@ -304,14 +303,14 @@ fn is_free_for(user: UserId, now: Timestamp) -> Condition {
     is_free(now).or(RESERVED_FOR.equals(text(user)))
 }
 
-/// Whether the guard of an address keeps it from `user`.
+/// Whether the guard of an address reserves it for a user other than `user`.
 fn is_kept_from(guard: &Item, user: UserId, now: Timestamp) -> bool {
     let (record, user) = (Record::new("email", guard), user.to_string());
     let holder = record.optional_text(USER_ID).or(record.optional_text(RESERVED_FOR));
     is_kept(guard, now) && holder != Some(&user)
 }
 
-/// The email with the link that changes an address. It contains no name: the address may be a stranger's.
+/// The email with the link that changes an address. It contains no name, because the address may be a stranger's.
 fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Confirm your new email address",
@@ -329,8 +328,8 @@ fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
     )
 }
 
-/// The email to the old address, with the link that undoes the change. The new address may be an intruder's, and is not
-/// needed to decide.
+/// The email to the old address, with the link that undoes the change. It omits the new address, which may be an
+/// intruder's and which the reader does not need.
 fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -> Mail {
     let agent = device.agent.as_deref().unwrap_or("unknown").to_owned();
     Mail::new(

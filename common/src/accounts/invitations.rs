@@ -1,4 +1,5 @@
-//! Invitations to an organization: an owner creates one, and its recipient signs up with it, or moves their account.
+//! Invitations to an organization. An owner invites an address, and the recipient accepts by signing up or by moving
+//! their account.
 
 pub mod received;
 
@@ -44,17 +45,18 @@ use crate::{
 pub struct Invitation {
     /// The invitation's id, which the link in the email contains.
     pub id: InvitationId,
-    /// The invited address: that of the account that moves, or of the new user.
+    /// The invited address, which is the address of the new user or of the account that moves.
     pub email: Email,
     /// The organization to join.
     pub organization: TenantId,
     /// The role of the new member.
     pub role: Role,
-    /// The owner who sent it.
+    /// The owner who sent the invitation.
     pub inviter: UserId,
 }
 
-/// An invitation that can be accepted, with the hash of the secret in its link. Invitations of 0.1.0 have none.
+/// An invitation that can be accepted, with the hash of the secret in its link. Invitations of version 0.1.0 have no
+/// secret.
 pub struct Pending {
     pub invitation: Invitation,
     secret: Option<SecretHash>,
@@ -69,7 +71,7 @@ impl Pending {
     }
 }
 
-/// An invitation with the secret of its link, which only the email contains: it proves access to the mailbox.
+/// An invitation with the secret of its link. Only the email contains the secret, so it proves access to the mailbox.
 pub struct NewInvitation {
     /// The invitation, with its state.
     pub invited: Invited,
@@ -79,7 +81,8 @@ pub struct NewInvitation {
 
 /// An invitation can be accepted for 7 days.
 const HOLDS_SECONDS: i64 = 7 * 24 * 60 * 60;
-/// The table's TTL deletes an invitation 30 days after its expiry. Until then it is reported as expired or used.
+/// The table's TTL deletes an invitation 30 days after its expiry. Until then, the invitation is reported as expired or
+/// used.
 const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 
 /// An invitation with its state.
@@ -89,13 +92,13 @@ pub struct Invited {
     pub invitation: Invitation,
     /// The state of the invitation.
     pub status: InvitationStatus,
-    /// When it expires.
+    /// The time at which it expires.
     pub expires_at: Timestamp,
-    /// When it was created.
+    /// The time at which it was created.
     pub created_at: Timestamp,
 }
 
-/// The stored states. Items spell the last one `cancelled`, the API `canceled`.
+/// The stored states. Stored items spell the last one `cancelled`, and the API spells it `canceled`.
 const PENDING: &str = "pending";
 const ACCEPTED: &str = "accepted";
 const CANCELED: &str = "cancelled";
@@ -106,9 +109,9 @@ attributes! {
     DELETE_AT = "delete_at",
     // The hash of the secret in the link.
     SECRET_HASH = "secret_hash",
-    // The attribute of a pointer with the id of the latest invitation.
+    // The attribute of a pointer that holds the id of the latest invitation.
     CURRENT = "current",
-    // The attribute of a mailbox with the ids of the invitations to it.
+    // The attribute of a mailbox that holds the ids of its invitations.
     IDS = "ids",
 }
 
@@ -129,7 +132,6 @@ const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 const BY_ORGANIZATION: &str = "by-organization";
 
 impl Invitations {
-    /// The store over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -140,20 +142,19 @@ impl Invitations {
         })
     }
 
-    /// Invites `email` to the organization of `inviter`. A pending invitation of the same address is canceled, so that
-    /// at most one can be accepted at any time. Neither the outcome nor the reads reveal whether the address has an account
-    /// elsewhere.
+    /// Invites `email` to the organization of `inviter`. A pending invitation of the same address to this organization
+    /// is canceled, so at most one can be accepted. Neither the outcome nor the reads reveal whether the address has an
+    /// account in another organization.
     ///
     /// # Errors
-    /// The email is that of a member: [`Conflict::AlreadyAMember`]; or a call fails.
+    /// A member has the email ([`Conflict::AlreadyAMember`]).
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: Timestamp) -> Result<NewInvitation> {
         let doing = "inviting";
         let organization = inviter.organization.clone();
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS).map_err(Error::internal(doing))?;
         let (id, email, token) = (InvitationId::generate(), email.clone(), Token::generate());
         let invitation = Invitation { id, email, organization, role, inviter: inviter.id };
-        // If another owner invites the same address in the meantime, this call starts over and replaces their
-        // invitation.
+        // If another owner invites the same address concurrently, this call starts over and replaces their invitation.
         for _ in 0..INVITE_ATTEMPTS {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(&token, expires_at, now);
@@ -173,7 +174,8 @@ impl Invitations {
         Err(Error::Busy)
     }
 
-    /// Lists invitations of `organization`, newest first, with current states. A new one may take a moment to appear.
+    /// Lists invitations of `organization`, newest first, with current states. A new invitation may take a moment to
+    /// appear.
     pub async fn list(&self, organization: &TenantId, paging: Paging) -> Result<Vec<Invited>> {
         let doing = "listing invitations";
         let query = of_organization(&self.dynamodb, &self.invitations, organization).scan_index_forward(false);
@@ -186,11 +188,11 @@ impl Invitations {
         Ok(listed)
     }
 
-    /// Cancels an invitation to `organization`. If an invitation is canceled and accepted concurrently, one of the two
-    /// succeeds.
+    /// Cancels an invitation to `organization`. If an invitation is concurrently canceled and accepted, only one of the
+    /// two calls succeeds.
     ///
     /// # Errors
-    /// The organization has no such invitation, or it was accepted; or a call fails.
+    /// The organization has no such invitation, or it was accepted.
     pub async fn cancel(&self, organization: &TenantId, id: InvitationId) -> Result<Invited> {
         let update = Update::of(&self.invitations, key(id))
             .set(STATUS, text(CANCELED))
@@ -214,7 +216,7 @@ impl Invitations {
         }
     }
 
-    /// The latest invitation of the same address to the same organization.
+    /// Finds the latest invitation of the same address to the same organization.
     async fn previous(&self, invitation: &Invitation) -> Result<Option<Previous>> {
         let doing = "looking for an earlier invitation";
         let keys = [
@@ -236,7 +238,8 @@ impl Invitations {
         Ok(Some(Previous { pending: status == Some(PENDING), id }))
     }
 
-    /// Points the organization and address to the new invitation, on condition that they still point to `previous`.
+    /// Adds the write that makes `invitation` the latest of its organization and address, on condition that `previous`
+    /// still is.
     fn point_to(
         &self,
         writes: Transaction,
@@ -255,18 +258,18 @@ impl Invitations {
         }
     }
 
-    /// Notes the invitation among those to its address, for its recipient.
+    /// Adds the invitation to the list of its address, for the recipient.
     fn deliver(&self, invitation: &Invitation, expires_at: Timestamp) -> Update {
         Update::of(&self.invitations, key(mailbox(&invitation.email)))
             .add(IDS, texts(iter::once(invitation.id.to_string().as_str())))
             .set(DELETE_AT, delete_at(expires_at))
     }
 
-    /// The invitation `id` to the organization with `slug`, if it can be accepted at `now`. A wrong slug and an unknown
-    /// id give the same error, so that callers cannot probe for ids.
+    /// Finds the invitation `id` to the organization with `slug`, which must be acceptable at `now`. A wrong slug and
+    /// an unknown id give the same error, so callers cannot probe for ids.
     ///
     /// # Errors
-    /// It does not exist, has expired or was used; or the read fails.
+    /// The invitation does not exist, has expired or was used.
     pub async fn pending(&self, id: InvitationId, slug: &Slug, now: Timestamp) -> Result<Pending> {
         let keys = [(&self.invitations, key(id)), (&self.organizations, pk(slug_key(slug)))];
         let [invitation, slug_guard] = get_both(&self.dynamodb, keys, "reading an invitation").await?;
@@ -282,8 +285,8 @@ impl Invitations {
         if record.number(EXPIRES_AT)? <= now.as_second() {
             return Err(Error::Conflict(Conflict::InvitationExpired));
         }
-        // If today's rules refuse the stored address, its owner could not sign in and no email would reach them. They
-        // need a new invitation, and its sender gets the reason.
+        // If today's rules refuse the stored address, its owner could neither sign in nor get email. They need a new
+        // invitation, whose sender is then shown the reason.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
         let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
         let (role, inviter) = (record.parsed(ROLE)?, record.parsed(INVITED_BY)?);
@@ -291,13 +294,13 @@ impl Invitations {
         Ok(Pending { invitation: Invitation { id, email, organization, role, inviter }, secret })
     }
 
-    /// Creates a user in the organization that invited them. With the token of the link, their email is verified: only the
-    /// email contains it. Otherwise they still have to verify it: the inviter knows the invitation's id, too, so it does
-    /// not prove access to the mailbox.
+    /// Creates a user in the organization that invited them. The token of the link verifies the user's email, because
+    /// only the invitation email contains it. Without the token, the user still has to verify the address: the id of
+    /// the invitation proves nothing, because the inviter also knows it.
     ///
     /// # Errors
-    /// The invitation does not exist, has expired or was used, or its email has an account, or its organization was
-    /// deleted; or a call fails.
+    /// The invitation does not exist, has expired or was used; its email has an account; or its organization was
+    /// deleted.
     pub async fn join(&self, invitee: Invitee, device: Device, hasher: &Hasher) -> Result<NewUser> {
         let now = Timestamp::now();
         let pending = self.pending(invitee.invitation, &invitee.slug, now).await?;
@@ -311,8 +314,8 @@ impl Invitations {
         Ok(new)
     }
 
-    /// Creates the invited user, their guard, session and verification token, and marks the invitation as accepted, in
-    /// one transaction. Only one of two concurrent calls succeeds.
+    /// In one transaction, creates the invited user, their guard, session and verification token, and marks the
+    /// invitation as accepted. Only one of two concurrent calls succeeds.
     async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark =
             self.change_status(invitation.id, ACCEPTED).set(USER_ID, text(new.user.id)).set(ACCEPTED_AT, text(now));
@@ -338,7 +341,7 @@ pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &Te
     for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
         let keys: Vec<Item> = ids.iter().map(key).collect();
         let invitations = batch_get(dynamodb, table, keys.clone(), doing).await?;
-        // The invitations of one address share a pointer, which is found only through them, so pointers are deleted
+        // Invitations of one address share a pointer, which can only be found through them, so pointers are deleted
         // first.
         let emails = invitations.iter().map(|found| Record::new("invitation", found).text(EMAIL));
         let emails: BTreeSet<&str> = emails.collect::<Result<_>>()?;
@@ -410,7 +413,8 @@ fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
 }
 
-/// The key of the item that lists the invitations to an address. An address gets a few a day, so the list stays small.
+/// The key of the item that lists the invitations to an address. An address gets at most a few a day, so the list stays
+/// small.
 fn mailbox(email: &Email) -> String {
     format!("mailbox#{email}")
 }
@@ -420,8 +424,8 @@ fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
 }
 
-/// The email with the link to join an organization. The inviter chooses the names and may be a stranger to the
-/// recipient, so the names appear only in the body, attributed to the inviter, and never in the subject.
+/// The email with the link to join an organization. Both names are chosen by the inviter, who may be a stranger to the
+/// recipient. They appear only in the body, attributed to the inviter, and never in the subject.
 #[must_use]
 pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organization, new: &NewInvitation) -> Mail {
     let (id, token) = (new.invited.invitation.id, new.token.reveal());

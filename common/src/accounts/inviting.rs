@@ -1,4 +1,4 @@
-//! Invites people to an organization, by email.
+//! Invites people to an organization by email.
 
 use crate::{
     accounts::{
@@ -25,7 +25,6 @@ pub struct Inviting {
 }
 
 impl Inviting {
-    /// The stores over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
@@ -35,11 +34,11 @@ impl Inviting {
         })
     }
 
-    /// Invites `email` to the organization of `inviter` and sends the email. The caller has checked that `inviter` may
-    /// invite. Each attempt is counted.
+    /// Invites `email` to the organization of `inviter` and sends the email. The caller must have checked that
+    /// `inviter` may invite. Each attempt is counted.
     ///
     /// # Errors
-    /// Too many invitations: `Error::TooMany`; the email has an account; or a call fails.
+    /// There were too many invitations (`Error::TooMany`), or a member has the email.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();
         self.attempts.count_invitation(inviter.id, email, now).await?;

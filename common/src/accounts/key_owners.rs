@@ -20,10 +20,10 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The number of keys that a process remembers.
+/// The maximum number of keys that a process remembers.
 const MOST: usize = 1000;
 
-/// The item that a call with a key reads beside the key, on which the key depends.
+/// The item that a key depends on, which a call with the key also reads.
 #[derive(Clone)]
 enum Second {
     /// The user of a personal key.
@@ -32,9 +32,9 @@ enum Second {
     Organization(TenantId),
 }
 
-/// The keys and their users. A key belongs to the same user or organization for its lifetime, so a process remembers that
-/// per key and reads both items in one call. It remembers nothing else, so a key that was revoked, whose user was deleted
-/// or whose organization was deleted stops working at once in every process.
+/// API keys with their users or organizations. A key never changes its user or organization, so a process remembers
+/// which it is and reads both items in one call. It remembers nothing else, so a key stops working at once in every
+/// process when it is revoked or when its user or organization is deleted.
 pub struct KeyOwners {
     keys: ApiKeys,
     users: Users,
@@ -45,21 +45,20 @@ pub struct KeyOwners {
 type Found = (KeyHolder, Option<User>);
 
 impl KeyOwners {
-    /// The stores over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, users: Users::from_env(env, aws)?, seen: Mutex::default() })
     }
 
-    /// Finds the holder of `key` and, for a personal key, the user that it acts for. Returns `None` if the key was never
-    /// issued, has been revoked, has expired by `now`, if its user was deleted or has ended it, or if its organization was
-    /// deleted. The reads are strongly consistent.
+    /// Finds the holder of `key` and, for a personal key, the user that it acts for. Returns `None` if the key was
+    /// never issued, has expired by `now`, or was revoked, or if its user or organization was deleted. The reads are
+    /// strongly consistent.
     pub async fn find(&self, key: &ApiKey, now: Timestamp) -> Result<Option<Found>> {
         let hash = SecretHash::of(key.reveal());
         let seen = self.seen().get(&hash).cloned();
         let is_known = seen.is_some();
         let found = match seen {
             Some(second) => match self.read_both(&hash, &second, now).await {
-                // One of the tables is throttled. The SDK retries single reads.
+                // One of the tables is throttled. Unlike a batch, single reads are retried by the SDK.
                 Err(Error::Busy) => self.read_in_turn(&hash, now).await?,
                 found => found?,
             },
@@ -74,7 +73,7 @@ impl KeyOwners {
         Ok(found)
     }
 
-    /// Records that a key was used from `address` on the day of `now`, unless a use on that day is recorded already.
+    /// Records that a key was used from `address` on the day of `now`, once per key and day.
     pub async fn note_use(&self, holder: &KeyHolder, address: ClientAddress, now: Timestamp) -> Result<()> {
         self.keys.note_use(holder, address, now).await
     }

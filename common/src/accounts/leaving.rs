@@ -21,16 +21,15 @@ pub struct Departures {
 }
 
 impl Departures {
-    /// The stores over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { keys: ApiKeys::from_env(env, aws)?, members: Members::from_env(env, aws)? })
     }
 
-    /// Removes a member of the organization of `by`. The caller `by` is an owner or that member. The member's keys end
-    /// with the account, and their items are deleted, too.
+    /// Removes a member of the organization of `by`, who must be an owner or the member. The member's keys end with the
+    /// account, and their items are deleted.
     ///
     /// # Errors
-    /// As [`Members::remove`].
+    /// Those of [`Members::remove`].
     pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
         let member = self.members.remove(by, named).await?;
         metrics::upkeep("removing a member", self.keys.delete_all_of(&by.organization, member.user.id).await);
@@ -40,7 +39,7 @@ impl Departures {
     /// Deletes the account of `last`, the only member, and their organization.
     ///
     /// # Errors
-    /// As [`Members::delete_with_organization`].
+    /// Those of [`Members::delete_with_organization`].
     pub async fn remove_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
         self.members.delete_with_organization(last, &self.keys, now).await
     }

@@ -20,11 +20,11 @@ use crate::{
     telemetry::metrics,
 };
 
-/// Longer than the duration of two reads, a write and an email.
+/// Longer than two reads, a write and an email take.
 const ANSWER_AFTER: Duration = Duration::from_millis(500);
 
-/// Runs `work`, which sends an email if an address has an account. It takes at least half a second, so that its
-/// duration does not reveal whether the address has an account.
+/// Runs `work`, which sends an email if an address has an account. Always takes at least half a second, so the duration
+/// does not reveal whether the address has an account.
 ///
 /// # Errors
 /// `work` fails.
@@ -49,13 +49,13 @@ pub struct Mail {
     html: String,
 }
 
-/// A part of an email.
+/// A part of the body of an email.
 pub enum Part {
     /// A paragraph of plain text. Line breaks are kept.
     Text(String),
     /// Names and values, each pair on a line.
     Facts(Vec<(&'static str, String)>),
-    /// The label and the URL of the email's main link. An email has at most one.
+    /// The label and the URL of the email's main link. An email has at most one main link.
     Button(&'static str, String),
     /// A link on a separate line.
     Link(String),
@@ -75,7 +75,7 @@ const STYLE: &str = "\
     .soft,footer p{font-size:14px;color:#565a61}\
     @media(prefers-color-scheme:dark){body{background:#16181b;color:#e6e6e6}a{color:#8ab4f8}\
     .button{background:#2563d9;color:#fff}th,.soft,footer p{color:#a9aeb6}table,pre,footer{border-color:#3a3f46}}";
-/// Stands between the body of the plain text and the reason why the recipient gets the email.
+/// Separates the body of the plain text from the reason why the recipient gets the email.
 const RULE: &str = "---";
 
 impl Mailer {
@@ -86,7 +86,8 @@ impl Mailer {
         Ok(Self { ses: aws.ses(), from, service })
     }
 
-    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another.
+    /// Sends `mail` to one address. A failure is only logged and counted, because the recipient can request another
+    /// email.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail).await {
             crate::log!("email.failed", %about, ?error);
@@ -96,7 +97,7 @@ impl Mailer {
     /// Sends `mail` to one address, and counts whether it was sent.
     ///
     /// # Errors
-    /// SES refused the email, or did not answer.
+    /// SES rejected the email or did not respond.
     pub async fn try_send(&self, to: &Email, mail: Mail) -> Result<()> {
         let sent = self.call(to, mail).await;
         metrics::count(if sent.is_ok() { "MailSent" } else { "MailFailed" });
@@ -122,8 +123,9 @@ impl Mailer {
     }
 }
 
-/// A display name before an address. SES accepts only ASCII there: other text has to be in encoded words of at most 75
-/// characters (RFC 2047, 2). A quoted name needs no escapes, because [`ServiceName`] excludes such characters.
+/// Formats a display name that precedes an address. SES accepts only ASCII there, so other text is written in encoded
+/// words of at most 75 characters (RFC 2047, 2). An ASCII name is quoted and needs no escapes, because a
+/// [`ServiceName`] contains no characters that would.
 fn display_name(name: &str) -> String {
     const MOST_BYTES: usize = 45;
     if name.is_ascii() {
@@ -145,7 +147,7 @@ impl Part {
         Self::Text(text.to_owned())
     }
 
-    /// The part as an email shows it. Links are percent-encoded.
+    /// Returns the part as the email shows it. Links are percent-encoded.
     fn shown(&self) -> Self {
         match self {
             Self::Text(text) => Self::Text(Untrusted::new(text).mail().into_owned()),
@@ -182,7 +184,7 @@ impl Render for Part {
                 Self::Facts(facts) => table {
                     @for (name, value) in facts { tr { th scope="row" { (name) ":" } td { (value) } } }
                 },
-                // The URL is also text, so that the reader can see where the button leads.
+                // The URL is also shown as text, so that readers see where the button leads.
                 Self::Button(label, url) => {
                     p { a .button href=(url) { (label) } }
                     p .soft { a href=(url) { (url) } }
@@ -194,7 +196,7 @@ impl Render for Part {
     }
 }
 
-/// Untrusted text in a subject: on one line, and cut to 60 characters.
+/// Shortens untrusted text for a subject to one line of at most 60 characters.
 #[must_use]
 pub fn short(text: &str) -> String {
     const MOST: usize = 60;
@@ -207,7 +209,8 @@ pub fn short(text: &str) -> String {
 }
 
 impl Mail {
-    /// Builds an email from these parts; `why` explains why the recipient gets it. All of it may contain untrusted text.
+    /// Builds an email from these parts; `why` states why the recipient gets it. All arguments may contain untrusted
+    /// text.
     #[must_use]
     pub fn new(subject: &str, parts: &[Part], why: &[Part]) -> Self {
         let subject = Untrusted::new(subject).mail_line();

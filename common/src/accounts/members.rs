@@ -1,6 +1,6 @@
-//! The members of an organization. A user belongs to exactly one, so the account of a member who leaves or is removed
-//! is deleted, unless they leave for another organization. Sessions and keys end with the account, because every call
-//! reads the user of its credential.
+//! The members of an organization. A user belongs to exactly one organization, so the account of a member who is
+//! removed or leaves is deleted, unless they move to another organization. Sessions and keys end with the account,
+//! because every call reads the user of its credential.
 
 use aws_sdk_dynamodb::Client;
 
@@ -34,7 +34,7 @@ mod last;
 pub struct Member {
     /// The user, with their role.
     pub user: User,
-    /// The time at which they joined: that of their sign-up, or of their last move.
+    /// The time of their sign-up, or of their last move.
     pub joined_at: Timestamp,
 }
 
@@ -48,7 +48,7 @@ pub enum MemberIdOrEmail {
 }
 
 impl MemberIdOrEmail {
-    /// Parses an id or an email: only an email has an `@`.
+    /// Parses an id or an email. Only an email has an `@`.
     ///
     /// # Errors
     /// The text is neither an id nor an email.
@@ -71,16 +71,16 @@ pub struct Members {
     organizations: String,
 }
 
-/// The eventually consistent index of users by organization. It has only keys of candidates: the table decides.
+/// The eventually consistent index of users by organization. It contains only the keys of possible members; the table
+/// is authoritative.
 const BY_ORGANIZATION: &str = "by-organization";
-/// The maximum number of attempts at a change while other calls change the same member.
+/// The maximum number of tries while other calls change the same member.
 const ATTEMPTS: usize = 5;
-/// The number of members that a search reads at once, in the order in which they signed up.
+/// The number of members that a search reads at a time, in the order in which they signed up.
 const LOOKED_AT: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
 impl Members {
-    /// The store over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -89,8 +89,8 @@ impl Members {
         })
     }
 
-    /// Lists the members in the order in which they signed up, or in reverse, with their total number. A user who joined a
-    /// moment ago may be missing.
+    /// Lists the members in the order in which they signed up, or in reverse, with their total number. A user who has
+    /// just joined may be missing.
     pub async fn list(&self, organization: &TenantId, paging: Paging, order: Order) -> Result<(Vec<Member>, usize)> {
         let mut keys = self.keys(organization).await?;
         let total = keys.len();
@@ -100,7 +100,7 @@ impl Members {
         Ok((members, total))
     }
 
-    /// Whether an owner of `organization` has verified their email address. A very recent owner may not count yet.
+    /// Whether an owner of `organization` has verified their email address. An owner who has just joined may be missed.
     pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
         let keys = self.keys(organization).await?;
         for keys in keys.chunks(LOOKED_AT) {
@@ -115,13 +115,13 @@ impl Members {
     /// Finds a member of `organization`.
     ///
     /// # Errors
-    /// There is no such member; or a read fails.
+    /// There is no such member.
     pub async fn find(&self, organization: &TenantId, named: &MemberIdOrEmail) -> Result<Member> {
         let key = match named {
             MemberIdOrEmail::Id(id) => user_key(*id),
             MemberIdOrEmail::Email(email) => {
                 let guard = self.get(email_key(email)).await?.ok_or(NOT_FOUND)?;
-                // A user may have given the address up.
+                // The address may be reserved for a user who no longer has it.
                 user_key(Record::new("email", &guard).optional_parsed(USER_ID)?.ok_or(NOT_FOUND)?)
             }
         };
@@ -129,27 +129,27 @@ impl Members {
         if member.user.organization == *organization { Ok(member) } else { Err(NOT_FOUND) }
     }
 
-    /// Changes the role of a member of the organization of `by`, who is an owner of it.
+    /// Changes the role of a member of the organization of `by`, who must be an owner.
     ///
     /// # Errors
-    /// There is no such member; `by` is no longer an owner; no owner would be left; or a call fails.
+    /// There is no such member, `by` is no longer an owner, or no owner would be left.
     pub async fn change_role(&self, by: &User, named: &MemberIdOrEmail, role: Role) -> Result<Member> {
         let mut member = self.change(by, named, Change::Role(role)).await?;
         member.user.role = role;
         Ok(member)
     }
 
-    /// Removes a member of the organization of `by`, who is an owner or that member. Frees the member's address.
+    /// Removes a member of the organization of `by`, who must be an owner or that member. Frees the member's address.
     ///
     /// # Errors
-    /// There is no such member; `by` is neither that member nor an owner; no owner would be left; or a call fails.
+    /// There is no such member, `by` is neither that member nor an owner, or no owner would be left.
     pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
         self.change(by, named, Change::Removal).await
     }
 
-    /// Changes a member on condition that an owner stays: the caller or, if the caller is the member, any other owner.
-    /// The transaction of every change to an owner checks that another member is still an owner. Concurrent changes
-    /// therefore cannot remove the last owner, and no counter of owners is needed, which could become wrong.
+    /// Changes a member on condition that an owner remains: the caller or, if the caller is the member, any other
+    /// owner. Every transaction that changes an owner checks that another member is still an owner. Concurrent changes
+    /// therefore cannot remove the last owner, without a counter of owners that could become wrong.
     async fn change(&self, by: &User, named: &MemberIdOrEmail, change: Change) -> Result<Member> {
         for _ in 0..ATTEMPTS {
             let member = self.find(&by.organization, named).await?;
@@ -178,20 +178,21 @@ impl Members {
         Err(Error::Busy)
     }
 
-    /// Changes an owner on condition that another owner stays. Returns `false` if either changed in the meantime.
+    /// Changes an owner on condition that another owner remains. Returns `false` if either has changed in the meantime.
     async fn change_beside_an_owner(&self, user: &User, change: Change) -> Result<bool> {
         let other = self.other_owner(user).await?.ok_or(Error::Conflict(Conflict::LastOwner))?;
         self.check_owner(self.writes(user, change), &other).try_commit(&self.dynamodb).await
     }
 
-    /// Another owner of the organization of `user`, if there is one. A very recent owner may be missing.
+    /// Finds another owner of the organization of `user`. An owner who has just joined may be missed.
     async fn other_owner(&self, user: &User) -> Result<Option<User>> {
         let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
         let mut users = members.into_iter().map(|member| member.user);
         Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
-    /// The writes that change `user`. The first is refused if the user's role has changed or the user was deleted.
+    /// Builds the writes that change `user`. The first write is refused if the user's role has changed or the user was
+    /// deleted.
     fn writes(&self, user: &User, change: Change) -> Transaction {
         match change {
             Change::Role(role) => {
@@ -205,8 +206,7 @@ impl Members {
         }
     }
 
-    /// Adds the deletion of the account of `user`. It is refused if the user's role or address has changed or the user was
-    /// deleted.
+    /// Adds the deletion of the account of `user`, on condition that it still exists with the same role and address.
     fn delete(&self, writes: Transaction, user: &User) -> Transaction {
         writes
             .delete_if(
@@ -222,14 +222,14 @@ impl Members {
         writes.check(&self.users, pk(user_key(user.id)), is_still(user, Role::Owner))
     }
 
-    /// The keys of all candidates from the index, in the order in which they signed up.
+    /// The keys of all possible members from the index, in the order in which they signed up.
     async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
         let query = query(&self.dynamodb, &self.users, ORGANIZATION_ID.equals(text(organization)));
         let found = query_all(query.index_name(BY_ORGANIZATION), "listing members").await?;
         found.iter().map(|found| Ok(pk(Record::new("member", found).text(PK)?.to_owned()))).collect()
     }
 
-    /// The members among `keys`, in the order in which they joined.
+    /// Reads the members among `keys`, in the order in which they signed up.
     async fn read(&self, organization: &TenantId, keys: Vec<Item>) -> Result<Vec<Member>> {
         let found = batch_get(&self.dynamodb, &self.users, keys, "reading members").await?;
         let mut members = found.iter().map(Member::from_item).collect::<Result<Vec<_>>>()?;

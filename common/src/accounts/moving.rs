@@ -1,4 +1,5 @@
-//! Moves the account of a user to the organization that invited them, in one transaction: they leave and join, or neither.
+//! Moves the account of a user to the organization that invited them. One transaction leaves the old organization and
+//! joins the new one.
 
 use aws_sdk_dynamodb::Client;
 
@@ -41,7 +42,7 @@ pub struct Moved {
     pub invited: Invited,
     /// The user.
     pub member: Member,
-    /// The organization that they left; `None` if the invitation was accepted before.
+    /// The previous organization; `None` if the invitation had already been accepted.
     pub left: Option<Left>,
 }
 
@@ -49,17 +50,16 @@ pub struct Moved {
 #[derive(Debug)]
 pub struct Left {
     pub organization: TenantId,
-    /// Whether it ended with the user, its last member.
+    /// Whether it was deleted because the user was its last member.
     pub has_ended: bool,
 }
 
-/// The number of tries of a move while other calls change the user, the invitation or the members.
+/// The maximum number of tries while other calls change the user, the invitation or the members.
 const ATTEMPTS: usize = 5;
-/// The write of the transaction that fails if the organization to join was deleted.
+/// The index of the write that fails if the organization to join was deleted.
 const JOIN: usize = 1;
 
 impl Moves {
-    /// The stores over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -72,23 +72,23 @@ impl Moves {
         })
     }
 
-    /// Accepts the invitation `id` in the name of `user`, who leaves their organization. Their sessions go on, and their
-    /// keys end. If they are the last member, the organization ends, which `may_end` has to permit. Accepting an
-    /// invitation again succeeds without an effect, while the user is in its organization.
+    /// Accepts the invitation `id` for `user`, who leaves their organization. Their sessions continue, and their keys
+    /// end. If they are the last member, the old organization is deleted, which `may_end` must permit. Accepting the
+    /// invitation again has no effect and succeeds while the user is in its organization.
     ///
-    /// Of concurrent calls for the same user, one moves them. Another that finds them elsewhere than at its beginning is
-    /// refused: its caller has not agreed to leave that organization.
+    /// Only one of several concurrent calls for the same user moves them. A call that finds the user in another
+    /// organization than at its start is refused, because the user has not agreed to leave that organization.
     ///
     /// # Errors
-    /// The invitation cannot be accepted by this user, or was accepted, canceled or declined in the meantime; the user is
-    /// in its organization already; the organization that they leave would have no owner, or would end without
-    /// permission; the user was deleted: [`Error::Unauthorized`]; or a call fails.
+    /// The user cannot accept the invitation, or it was accepted, canceled or declined in the meantime; the user is
+    /// already in its organization; the old organization would have no owner, or would be deleted without permission;
+    /// or the user was deleted ([`Error::Unauthorized`]).
     pub async fn accept(&self, user: &User, id: InvitationId, may_end: bool, now: Timestamp) -> Result<Moved> {
         let mut current = user.clone();
         for _ in 0..ATTEMPTS {
             let received = self.invitations.received(&current, id).await?;
             if received.is_accepted_by(current.id) {
-                // A concurrent call may have moved the user since they were read.
+                // A concurrent call may have moved the user since `user` was read.
                 current = self.users.find(user.id).await?.ok_or(Error::Unauthorized)?;
                 if current.organization == received.invited.invitation.organization {
                     return self.again(received, &current).await;

@@ -44,11 +44,11 @@ pub struct Organization {
 pub(crate) const SLUG: Attribute = Attribute("slug");
 const DEBUG_NOTIFICATION_EMAIL: Attribute = Attribute("debug_notification_email");
 const DISABLE_JOB_FAILURE_NOTIFICATIONS: Attribute = Attribute("disable_job_failure_notifications");
-/// The users who have joined and have not left. Earlier members may be missing.
+/// The users who have joined and have not left. Members who joined before this attribute existed may be missing.
 pub(crate) const JOINED: Attribute = Attribute("joined");
 pub(crate) const DELETED_AT: Attribute = Attribute("deleted_at");
 
-/// The key of the guard that makes a slug unique.
+/// The key of the guard item that makes a slug unique.
 pub(crate) fn slug_key(slug: &Slug) -> String {
     format!("slug#{slug}")
 }
@@ -62,8 +62,8 @@ pub(crate) fn exists() -> Condition {
     PK.exists().and(DELETED_AT.is_absent())
 }
 
-/// Records that `user` joins an organization, if it [`exists`]. The index of users lags, so the deletion of the last
-/// member relies on this list to rule out other members.
+/// Records that `user` joins an organization, if it [`exists`]. The index of users lags, so the deletion of an
+/// organization uses this record to rule out other members.
 pub(crate) fn join(table: &str, organization: &TenantId, user: UserId) -> Update {
     Update::of(table, pk(organization_key(organization))).add(JOINED, one(user)).only_if(exists())
 }
@@ -82,8 +82,8 @@ impl Organization {
         item([(PK, text(slug_key(&self.slug))), (ORGANIZATION_ID, text(&self.id))])
     }
 
-    /// The item of a new organization. Its founder is recorded as by [`join`], because the index may not show them yet.
-    /// A missing setting has its default.
+    /// Builds the item of a new organization. Like [`join`], it records the founder, whom the index may not show yet.
+    /// An absent setting has its default.
     pub(crate) fn to_item(&self, founder: UserId) -> Item {
         item([
             (PK, text(organization_key(&self.id))),
@@ -111,7 +111,7 @@ impl Organization {
     }
 }
 
-/// The item of an organization, unless it was deleted.
+/// Reads the item of an organization, unless the organization was deleted.
 pub(crate) async fn existing(dynamodb: &Client, table: &str, id: &TenantId) -> Result<Option<Item>> {
     let found = get(dynamodb, table, pk(organization_key(id)), "reading an organization").await?;
     Ok(found.filter(|item| !item.contains_key(DELETED_AT.name())))
@@ -125,7 +125,6 @@ pub struct Organizations {
 }
 
 impl Organizations {
-    /// The store over the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("ORGANIZATIONS_TABLE")? })
     }
@@ -133,7 +132,7 @@ impl Organizations {
     /// Reads a user's own organization, which exists as long as the user does.
     ///
     /// # Errors
-    /// It was deleted in the meantime, together with the user: [`Error::Unauthorized`]; or the read fails.
+    /// The organization was deleted in the meantime, together with the user ([`Error::Unauthorized`]).
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
         self.find(id).await?.ok_or(Error::Unauthorized)
     }

@@ -22,12 +22,12 @@ use crate::{
 
 /// A password: 8 to 128 characters (Unicode scalar values), never trimmed.
 ///
-/// Keyboards and systems write one text in several ways: an accent as one character or two, a space as U+00A0. Passwords
-/// are therefore compared in the form of RFC 8265's profile OpaqueString, as NIST SP 800-63B demands in principle: spaces
-/// become U+0020, and the text is in Unicode's normalization form C. It forbids no characters.
+/// Keyboards and systems encode the same text differently: an accent as one character or two, a space as U+00A0.
+/// Passwords are therefore compared in the form of the OpaqueString profile of RFC 8265, in line with NIST SP 800-63B:
+/// spaces become U+0020, and the text is in Unicode normalization form C. No characters are forbidden.
 pub struct Password {
     prepared: Zeroizing<String>,
-    /// The text as it was typed, if it differs. Passwords of 0.1.0 were hashed like this.
+    /// The text as typed, if it differs. Version 0.1.0 hashed passwords in this form.
     typed: Option<Zeroizing<String>>,
 }
 
@@ -37,7 +37,7 @@ impl Password {
     /// # Errors
     /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        // Longer texts are not prepared, since that would be slow.
+        // Preparing longer texts would be slow.
         if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
             return Err(vec![problem]);
         }
@@ -48,7 +48,7 @@ impl Password {
         }
     }
 
-    /// A password that nothing but chance can guess, for an account that has to choose a new one.
+    /// Generates an unguessable password, for an account whose user has to choose a new one.
     pub(super) fn random() -> Self {
         Self::of(Token::generate().reveal())
     }
@@ -57,7 +57,7 @@ impl Password {
         let spaces = CodePointMapData::<GeneralCategory>::new();
         let is_space = |c: char| spaces.get(c) == GeneralCategory::SpaceSeparator;
         let spaced = text.chars().map(|c| if is_space(c) { ' ' } else { c });
-        // Reserves space for the longest form, because a growing string leaves copies in memory.
+        // Reserves space for the longest form, because a string that grows leaves copies in memory.
         let mut prepared = Zeroizing::new(String::with_capacity(3 * text.len()));
         prepared.extend(ComposingNormalizerBorrowed::new_nfc().normalize_iter(spaced));
         let typed = (*prepared != *text).then(|| Zeroizing::new(text.to_owned()));
@@ -71,14 +71,14 @@ impl fmt::Debug for Password {
     }
 }
 
-/// A text that was typed as a password at sign-in. A text that cannot be a password is treated as a wrong one.
+/// A text that was typed as a password. A text that cannot be a password counts as a wrong one.
 pub struct Guess(Option<Password>);
 
 impl Guess {
     /// Accepts any text, so that a malformed password fails like a wrong one.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        // A password of 0.1.0 was counted as it was typed, so it can be shorter than 8 characters once it is prepared.
+        // Version 0.1.0 counted the characters as typed, so a prepared password can have fewer than 8.
         let (least, most) = LENGTH;
         let was_one = (least..=most).contains(&text.chars().count());
         Self(if was_one { Some(Password::of(text)) } else { Password::parse(text).ok() })
@@ -120,21 +120,21 @@ pub enum Checked {
     Wrong,
     /// The password matches.
     Right,
-    /// The password matches, but the stored hash has weaker parameters than today's, or is that of the text as it was
-    /// typed. This is the new hash.
+    /// The password matches, but the stored hash has outdated parameters or is of the text as typed. Contains the new
+    /// hash.
     Outdated(PasswordHash),
 }
 
 /// The minimum and maximum number of characters of a prepared password.
 const LENGTH: (usize, usize) = (8, 128);
-/// The maximum number of characters that are prepared. Preparation joins up to four into one.
+/// The maximum number of characters of a text to prepare. Preparation joins up to four characters into one.
 const LONGEST_TYPED: usize = 4 * LENGTH.1;
 
 const SALT_LENGTH: usize = 16;
 const HASH_LENGTH: usize = 32;
 
-/// Hashes passwords one at a time, in one buffer: the allocator would keep every buffer that was ever used (150 MB
-/// after 30 hashes instead of 21 MB).
+/// Hashes passwords one at a time, in a shared buffer. With a buffer per hash, the allocator would keep all of them
+/// (150 MB after 30 hashes instead of 21 MB).
 #[derive(Clone)]
 pub struct Hasher {
     params: Params,
@@ -155,10 +155,10 @@ impl Hasher {
         Ok(Self { params, memory: Arc::default() })
     }
 
-    /// Hashes `password` with a new salt. This takes about 20 ms of CPU, so it runs off the async thread.
+    /// Hashes `password` with a new salt. Hashing takes about 20 ms of CPU, so it runs on a blocking thread.
     ///
     /// # Errors
-    /// Argon2 fails, which cannot happen with parameters that it has accepted.
+    /// Argon2 fails. This cannot happen with parameters that it has accepted.
     pub async fn hash(&self, password: Password) -> Result<PasswordHash> {
         let hasher = self.clone();
         tokio::task::spawn_blocking(move || hasher.hash_now(&password))
@@ -166,8 +166,8 @@ impl Hasher {
             .map_err(Error::internal("hashing a password"))?
     }
 
-    /// Checks `guess` against `hash`. If there is no hash, or the guess cannot be a password, it does the same work
-    /// anyway, so that the timing reveals nothing.
+    /// Checks `guess` against `hash`. If there is no hash, or the guess cannot be a password, the check does the same
+    /// work, so the timing reveals nothing.
     ///
     /// # Errors
     /// The stored hash is malformed, or Argon2 fails.
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(format!("{:?}", Password::parse("hunter2hunter2").expect("long enough")), "Password(redacted)");
     }
 
-    /// One password, as different keyboards and systems write it.
+    /// The same passwords, as different keyboards and systems encode them.
     const SPELLINGS: [[&str; 2]; 6] = [
         ["p\u{e4}ssw\u{f6}rter", "pa\u{308}sswo\u{308}rter"],
         ["correct\u{a0}horse", "correct horse"],
@@ -276,8 +276,8 @@ mod tests {
             let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
             assert!(matches!(check(other, &hash), Checked::Right), "{one:?} {other:?}");
         }
-        // Only different encodings of one text are equal: letters that look alike, cases and trailing spaces still
-        // differ.
+        // Only encodings of the same text are equal. Similar letters, upper and lower case, and trailing spaces make a
+        // difference.
         for [one, other] in [
             ["password-\u{fb01}", "password-fi"],
             ["Password-1", "password-1"],
@@ -295,7 +295,7 @@ mod tests {
         let hasher = hasher(64, 1);
         for typed in SPELLINGS.iter().flatten().chain(&["e\u{301}e\u{301}e\u{301}e\u{301}"]) {
             let guess = || Guess::new(typed).password().expect("a password");
-            // As hashed by 0.1.0.
+            // A hash as made by version 0.1.0.
             let salt: [u8; SALT_LENGTH] = random::bytes();
             let hash = hasher.argon2(&hasher.params, typed, &salt).expect("hashed");
             let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));

@@ -1,4 +1,4 @@
-//! Resets forgotten passwords. A link in an email proves access to the account; all sessions and keys end.
+//! Resets forgotten passwords. A link in an email proves access to the mailbox. A reset ends all sessions and keys.
 
 use aws_sdk_dynamodb::Client;
 
@@ -31,7 +31,7 @@ use crate::{
 
 /// The link in the email works for an hour.
 const HOLDS_SECONDS: i64 = 60 * 60;
-/// The kind of resets among the tokens in the table.
+/// The kind of resets in the table of tokens.
 const PASSWORD_RESET: &str = "password_reset";
 
 /// The tables and the mailer for password resets.
@@ -47,7 +47,6 @@ pub struct PasswordResets {
 }
 
 impl PasswordResets {
-    /// The store over the tables that `env` names, and the mailer.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             alerts: Alerts::from_env(env, aws)?,
@@ -60,11 +59,10 @@ impl PasswordResets {
         })
     }
 
-    /// Sends an email with a link to `email`, if it has an account. Neither the outcome nor the duration reveals whether it
-    /// has one.
+    /// Sends a link to `email`, if it has an account. Neither the outcome nor the duration reveals whether it has one.
     ///
     /// # Errors
-    /// Too many requests: [`Error::TooMany`]; or a call fails.
+    /// Too many requests ([`Error::TooMany`]).
     pub async fn request(&self, email: &Email, client: ClientAddress, base: &BaseUrl, now: Timestamp) -> Result<()> {
         self.attempts.count_reset(email, client, now).await?;
         let send = async {
@@ -77,11 +75,11 @@ impl PasswordResets {
         unhurried(send).await
     }
 
-    /// The user whose password `token` resets. The token must not have expired, and the user must still have the
+    /// Finds the user whose password `token` resets. The token must not have expired, and the user must still have the
     /// address that it was sent to and must not have reset the password since.
     ///
     /// # Errors
-    /// There is no such user: [`Error::InvalidToken`]; or a read fails.
+    /// There is no such user ([`Error::InvalidToken`]).
     pub async fn user(&self, token: &Token, now: Timestamp) -> Result<User> {
         let found = get(&self.dynamodb, &self.tokens_table, token_key(&token.hash()), "reading a reset").await?;
         let found = found.ok_or(Error::InvalidToken)?;
@@ -95,14 +93,15 @@ impl PasswordResets {
     }
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
-    /// user's sessions and keys, uses up this token and all earlier ones, and marks the email as verified, because the
-    /// token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
+    /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified, because
+    /// the token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
     /// email.
     ///
-    /// A concurrent change to the user's sessions does not stop a reset: a signed-in intruder could repeat one forever.
+    /// A concurrent change to the user's sessions does not stop a reset. Otherwise a signed-in intruder could block
+    /// resets by repeating such changes.
     ///
     /// # Errors
-    /// Another reset preceded it, or the token has expired: [`Error::InvalidToken`]; or the write fails.
+    /// Another reset came first, or the token has expired ([`Error::InvalidToken`]).
     pub async fn reset(
         &self,
         user: &User,

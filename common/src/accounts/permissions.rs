@@ -14,20 +14,20 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permissions {
     kind: KeyKind,
-    /// `None` for all scopes of a key of this kind, including those of later versions.
+    /// `None` means all scopes that a key of this kind may have, including those of later versions.
     scopes: Option<BTreeSet<Scope>>,
 }
 
 attributes! {
-    // Keys of earlier versions have neither: they are personal, with all scopes.
+    // Keys of earlier versions have neither attribute: they are personal, with all scopes.
     KIND = "kind", SCOPES = "scopes",
 }
 
 impl Permissions {
-    /// The permissions of a key of this kind with these scopes, or with all.
+    /// Builds the permissions of a key of this kind with these scopes, or with all scopes.
     ///
     /// # Errors
-    /// No key of this kind may have one of the scopes.
+    /// Keys of this kind may not have one of the scopes.
     pub fn new(kind: KeyKind, scopes: Option<BTreeSet<Scope>>) -> Result<Self, Problem> {
         match scopes.iter().flatten().find(|scope| !may_have(kind, **scope)) {
             Some(scope) => Err(Problem::format(format!("An organization key cannot have the scope {scope}"))),
@@ -54,7 +54,7 @@ impl Permissions {
     /// Checks that the key has `scope`.
     ///
     /// # Errors
-    /// It does not: [`Refusal::ScopeMissing`].
+    /// The key does not have it ([`Refusal::ScopeMissing`]).
     pub fn check(&self, scope: Scope) -> Result<()> {
         if self.include(scope) { Ok(()) } else { Err(Error::Forbidden(Refusal::ScopeMissing(scope))) }
     }
@@ -85,8 +85,8 @@ impl fmt::Display for Permissions {
     }
 }
 
-/// Whether a key of this kind may have `scope`. An organization key acts for no user who could answer for a change of
-/// members.
+/// Whether a key of this kind may have `scope`. An organization key may not change members, because it acts for no user
+/// who would be responsible.
 fn may_have(kind: KeyKind, scope: Scope) -> bool {
     kind == KeyKind::Personal || scope != Scope::MembersWrite
 }

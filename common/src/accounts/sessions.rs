@@ -25,7 +25,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The kind of sessions among the tokens in the table.
+/// The kind of sessions in the table of tokens.
 const SESSION: &str = "session";
 const SESSION_ID: Attribute = Attribute("session_id");
 const SEEN_ON: Attribute = Attribute("seen_on");
@@ -35,11 +35,11 @@ pub(super) const AGENT: Attribute = Attribute("agent");
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The index of sessions by user. It has only keys and is eventually consistent.
 const BY_USER: &str = "by-user";
-/// The maximum number of listed sessions. A user who signs in from a program may have very many.
+/// The maximum number of listed sessions. A user who signs in from a program may have many more.
 const MOST_LISTED: usize = 100;
-/// The number of newest keys in the index that are read to find listed sessions.
+/// The maximum number of keys that a list reads from the index, newest first.
 const MOST_READ: usize = 1000;
-/// The number of characters that are kept of a client's description.
+/// The maximum number of stored characters of a client's description.
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
 
@@ -53,7 +53,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device at `address` that calls itself `agent`. A longer `agent` is cut to 200 characters.
+    /// A device at `address` that describes itself as `agent`, of which 200 characters are kept.
     #[must_use]
     pub fn new(address: ClientAddress, agent: Option<&str>) -> Self {
         Self { address, agent: agent.map(|agent| agent.chars().take(AGENT_LENGTH).collect()) }
@@ -67,23 +67,23 @@ pub struct Session {
     pub id: SessionId,
     /// The signed-in user.
     pub user: UserId,
-    /// The time from which it is refused.
+    /// The time from which the session is refused.
     pub expires_at: Timestamp,
     /// The time of the sign-in.
     pub created_at: Timestamp,
-    /// The UTC day on which it was last used.
+    /// The UTC day of the last use.
     pub seen_on: Timestamp,
     /// The address of the client that signed in, if it is known.
     pub address: Option<String>,
     /// The client's description of itself.
     pub agent: Option<String>,
-    /// The user's session epoch in which it began. Sessions of earlier epochs have ended.
+    /// The user's session epoch in which the session began. Sessions of earlier epochs have ended.
     epoch: i64,
     hash: SecretHash,
 }
 
 impl Session {
-    /// Builds a session of `user` on `device` that starts at `now`, and its secret. It is not stored yet.
+    /// Builds a session of `user` on `device` that starts at `now`, and its secret. Does not store the session.
     ///
     /// # Errors
     /// The session would end beyond the representable time.
@@ -105,13 +105,13 @@ impl Session {
         Ok((session, token))
     }
 
-    /// Whether the session still belongs to `user`, whose sessions have not been ended since it began.
+    /// Whether this is a session of `user`, and they have not ended their sessions since it began.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
     }
 
-    /// The hash under which it is stored.
+    /// The hash that is the key of the stored session.
     pub(super) fn hash(&self) -> &SecretHash {
         &self.hash
     }
@@ -132,8 +132,8 @@ impl Session {
         item
     }
 
-    /// The session in `item`. `None` if the item is of another kind or has expired by `now`: the table's TTL may delete
-    /// items hours late, so it only cleans up.
+    /// Parses `item`. Returns `None` if the item is of another kind or has expired by `now`. (The table's TTL may
+    /// delete an expired item hours late.)
     fn from_item(item: &Item, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("session", item);
         if record.text(KIND)? != SESSION || record.number(EXPIRES_AT)? <= now.as_second() {
@@ -156,7 +156,7 @@ impl Session {
     }
 }
 
-/// A reference to a session in a request: the id from a list, or the secret.
+/// A reference to a session in a request: its id, or its secret.
 #[derive(Debug)]
 pub enum IdOrToken {
     Id(SessionId),
@@ -184,7 +184,6 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// The store over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -193,18 +192,18 @@ impl Sessions {
         })
     }
 
-    /// Stores `session`, which is valid from then on.
+    /// Stores `session`, which makes it valid.
     pub async fn store(&self, session: &Session) -> Result<()> {
         put(&self.dynamodb, &self.tokens, session.to_item(), "storing a session").await
     }
 
-    /// Finds the session of `token`, unless it has expired by `now`. The caller checks with [`Session::is_of`] that it
-    /// still belongs to its user.
+    /// Finds the session of `token`, unless it has expired by `now`. The caller must check with [`Session::is_of`] that
+    /// its user has not ended it.
     pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
         self.stored(&token.hash(), now).await
     }
 
-    /// As [`Self::find`], for the session stored under `hash`.
+    /// Like [`Self::find`], for the session stored under `hash`.
     pub(super) async fn stored(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<Session>> {
         let found = get(&self.dynamodb, &self.tokens, token_key(hash), "reading a session").await?;
         found.as_ref().map_or(Ok(None), |item| Session::from_item(item, now))
@@ -215,13 +214,13 @@ impl Sessions {
         if session.seen_on >= now.day() {
             return Ok(());
         }
-        // The session may have ended in the meantime.
+        // The session may have ended since it was read.
         let update =
             Update::of(&self.tokens, token_key(&session.hash)).set(SEEN_ON, text(now.day())).only_if(is_session());
         update.send(&self.dynamodb, "noting the use of a session").await.map(drop)
     }
 
-    /// Lists at most 100 current sessions of `user`, newest first. A new one may take a moment to appear.
+    /// Lists at most 100 current sessions of `user`, newest first. A new session may take a moment to appear.
     pub async fn list(&self, user: &User, now: Timestamp) -> Result<Vec<Session>> {
         let doing = "listing sessions";
         let query = query(&self.dynamodb, &self.tokens, USER_ID.equals(text(user.id)));
@@ -236,10 +235,10 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Ends the session of `user` that `named` names. It stops working at once in every function.
+    /// Ends the session of `user` that `named` refers to. It stops working at once in every function.
     ///
     /// # Errors
-    /// The user has no such session; or a call fails.
+    /// The user has no such session.
     pub async fn revoke(&self, user: &User, named: &IdOrToken) -> Result<()> {
         let hash = match named {
             IdOrToken::Token(token) => token.hash(),
@@ -251,11 +250,11 @@ impl Sessions {
         if is_revoked { Ok(()) } else { Err(NOT_FOUND) }
     }
 
-    /// Ends all sessions of `user` except `current`: one transaction moves the user and this session to the next epoch,
-    /// which ends every other session, including sessions that the index does not show yet.
+    /// Ends all sessions of `user` except `current`. One transaction moves the user and `current` to the next epoch,
+    /// which also ends sessions that the index does not show yet.
     ///
     /// # Errors
-    /// `current` has ended in the meantime: [`Error::Unauthorized`]; or the write fails.
+    /// `current` has ended in the meantime ([`Error::Unauthorized`]).
     pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
         Transaction::new("revoking sessions")
             .update(self.next_epoch(user))
@@ -266,15 +265,16 @@ impl Sessions {
             .await
     }
 
-    /// The write that keeps `current` when `user` moves to the next session epoch. It is refused if the session has ended.
+    /// Builds the write that moves `current` to the next session epoch of `user`. It is refused if the session has
+    /// ended.
     pub(super) fn keep(&self, user: &User, current: &Session) -> Update {
         Update::of(&self.tokens, token_key(&current.hash))
             .set(EPOCH, number(user.session_epoch + 1))
             .only_if(is_session().and(EPOCH.equals(number(user.session_epoch)).or(EPOCH.is_absent())))
     }
 
-    /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in every
-    /// function.
+    /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in
+    /// every function.
     ///
     /// # Errors
     /// The write fails.
@@ -284,11 +284,12 @@ impl Sessions {
         update.send(&self.dynamodb, "ending all sessions").await.map(|_| ())
     }
 
-    /// Replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts another one on
-    /// `device`, in one transaction. A concurrent sign-in with the old password starts in an epoch that has ended.
+    /// In one transaction, replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts a
+    /// session on `device`. A session from a concurrent sign-in with the old password belongs to the old epoch, which
+    /// has ended.
     ///
     /// # Errors
-    /// The password or the sessions were changed in the meantime: [`Error::Busy`]; or the write fails.
+    /// The password or the sessions were changed in the meantime ([`Error::Busy`]).
     pub async fn change_password(
         &self,
         user: &User,
@@ -311,7 +312,8 @@ impl Sessions {
         Ok(token)
     }
 
-    /// Moves `user`, who must exist, from their session epoch to the next, unless it has ended in the meantime.
+    /// Builds the write that moves `user` to the next session epoch. It is refused if their epoch has changed or the
+    /// user was deleted.
     pub(super) fn next_epoch(&self, user: &User) -> Update {
         let is_current = SESSION_EPOCH.equals(number(user.session_epoch)).or(SESSION_EPOCH.is_absent());
         Update::of(&self.users, pk(user_key(user.id)))
@@ -319,13 +321,13 @@ impl Sessions {
             .only_if(PK.exists().and(is_current))
     }
 
-    /// Ends the session of `token`, if there is one. It stops working at once in every function.
+    /// Ends the session of `token`, if it exists. It stops working at once in every function.
     pub async fn end(&self, token: &Token) -> Result<()> {
         let key = token_key(&token.hash());
         delete_if(&self.dynamodb, &self.tokens, key, is_session(), "ending a session").await.map(drop)
     }
 
-    /// The hash under which the session `id` of `user` is stored.
+    /// Finds the hash under which the session `id` of `user` is stored.
     async fn hash_of(&self, user: UserId, id: SessionId) -> Result<SecretHash> {
         let keys = USER_ID.equals(text(user)).and(SESSION_ID.equals(text(id)));
         let query = query(&self.dynamodb, &self.tokens, keys).index_name(BY_USER);

@@ -1,4 +1,4 @@
-//! Changes the settings of an organization, and notifies the addresses concerned.
+//! Changes the settings of an organization, and notifies the affected addresses.
 
 use crate::{
     accounts::{
@@ -25,7 +25,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The stores over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
@@ -34,12 +33,12 @@ impl Settings {
         })
     }
 
-    /// Changes the settings of the organization `id`, and returns the changed organization. The emails link to `base`. The
-    /// caller has checked that an owner asks for the change. A change to the address sends email, so the owner must be
-    /// verified: otherwise anyone could make the service send email to any address.
+    /// Changes the settings of the organization `id`, and returns the changed organization. Links in the emails start
+    /// with `base`. The caller must have checked that a verified owner requests the change: a change of the address
+    /// sends email, and otherwise any stranger could make the service send email to any address.
     ///
     /// # Errors
-    /// The address was changed too often; or a call fails.
+    /// The address was changed too often.
     pub async fn change(&self, id: &TenantId, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
         let current = self.organizations.get(id).await?;
         let change = change.left_of(&current);
@@ -55,7 +54,7 @@ impl Settings {
         Ok(after)
     }
 
-    /// Emails both addresses if the notification address has changed.
+    /// Sends emails to both addresses if the notification address has changed.
     async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) {
         let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
         if old == new {

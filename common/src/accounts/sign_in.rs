@@ -26,7 +26,7 @@ pub struct SignIns {
 }
 
 impl SignIns {
-    /// The stores over the tables that `env` names. All users of a process's `hasher` share its memory.
+    /// Builds the stores. All clones of `hasher` share its memory.
     pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
@@ -36,12 +36,12 @@ impl SignIns {
         })
     }
 
-    /// Starts a session on `device` for the user with this address and password. All wrong credentials, including an
-    /// address that is not one, get the same answer after the same work.
+    /// Starts a session on `device` for the user with this address and password. All wrong credentials, including
+    /// malformed addresses, get the same response after the same work.
     ///
     /// # Errors
-    /// Too many attempts: [`Error::TooMany`]; the address has no account with this password: [`Error::WrongPassword`];
-    /// or a call fails.
+    /// There were too many attempts ([`Error::TooMany`]), or no account has this address and password
+    /// ([`Error::WrongPassword`]).
     pub async fn sign_in(
         &self,
         address: &str,
@@ -50,7 +50,7 @@ impl SignIns {
         now: Timestamp,
     ) -> Result<(User, Token)> {
         let email = Email::parse(address).ok();
-        // All spellings of an address share a counter.
+        // All spellings of an address share one counter.
         let subject = email.as_ref().map_or(address, Email::as_str);
         self.attempts.count_sign_in(subject, device.address, now).await?;
         let (user, hash) = self.users.credentials(email.as_ref()).await?.unzip();
@@ -76,11 +76,11 @@ impl SignIns {
         Ok((user, token))
     }
 
-    /// Changes the password of `user`, who is signed in and gives the `current` one. All their sessions end, and a new
-    /// one starts on `device`.
+    /// Changes the password of the signed-in `user`, who confirms with the `current` password. All their sessions end,
+    /// and a new session starts on `device`.
     ///
     /// # Errors
-    /// As [`confirm`](Self::confirm); or the password or the sessions were changed in the meantime.
+    /// Those of [`confirm`](Self::confirm), or the password or the sessions were changed in the meantime.
     pub async fn change_password(
         &self,
         user: &User,
@@ -93,11 +93,11 @@ impl SignIns {
         self.sessions.change_password(user, (&old, &new), device, now).await
     }
 
-    /// Checks the password of `user`, who is signed in, and returns its hash. Each attempt is counted.
+    /// Checks the password of the signed-in `user`, and returns its hash. Each attempt is counted.
     ///
     /// # Errors
-    /// Too many tries: [`Error::TooMany`]; the password is wrong: [`Error::InvalidPassword`]; the user was deleted:
-    /// [`Error::Unauthorized`]; or a call fails.
+    /// There were too many attempts ([`Error::TooMany`]), the password is wrong ([`Error::InvalidPassword`]), or the
+    /// user was deleted ([`Error::Unauthorized`]).
     pub async fn confirm(&self, user: &User, password: Guess, now: Timestamp) -> Result<PasswordHash> {
         self.attempts.count(PASSWORD_CHECK, &user.id.to_string(), now).await?;
         let (_, hash) = self.users.credentials(Some(&user.email)).await?.ok_or(Error::Unauthorized)?;

@@ -26,7 +26,7 @@ use crate::{
 
 /// The results of a sign-up: the account, the first session, and the token that verifies the email.
 pub struct NewUser {
-    /// The user, whose email is not verified yet, unless they come from an invitation with its token.
+    /// The user. Their email is verified only if they signed up with the token of an invitation.
     pub user: User,
     pub password: PasswordHash,
     /// Their first session.
@@ -35,7 +35,7 @@ pub struct NewUser {
     pub session_token: Token,
     /// The secret in the verification email.
     pub verification_token: Token,
-    /// The client that they sign up from, which is also signed in first.
+    /// The client that they sign up from, which gets the first session.
     pub device: Device,
 }
 
@@ -43,7 +43,7 @@ pub struct NewUser {
 pub struct Founder {
     /// Their display name.
     pub name: Name,
-    /// Their email address, with which they will sign in.
+    /// The email address that they will sign in with.
     pub email: Email,
     pub password: Password,
     /// The display name of the organization.
@@ -112,7 +112,6 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// The store over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -122,10 +121,10 @@ impl Accounts {
         })
     }
 
-    /// Creates a user and the organization that they own. A read finds most conflicts before the costly hash.
+    /// Creates a user and the organization that they own. A read finds most conflicts before the costly password hash.
     ///
     /// # Errors
-    /// The slug or the email is taken; or a call fails.
+    /// The slug or the email is taken.
     pub async fn found(&self, founder: Founder, device: Device, hasher: &Hasher) -> Result<NewUser> {
         self.check_free(&founder.organization_slug, &founder.email).await?;
         let password = hasher.hash(founder.password).await?;
@@ -145,7 +144,8 @@ impl Accounts {
         Ok(new)
     }
 
-    /// Refuses a taken slug or email early, with one read of both guards. Only [`Self::create`] is certain.
+    /// Refuses a taken slug or email early, with one read of both guards. Only the transaction of [`Self::create`] is
+    /// certain.
     async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
         let guards = [(&self.organizations, pk(slug_key(slug))), (&self.users, pk(email_key(email)))];
         match get_both(&self.dynamodb, guards, "looking up slug and email").await? {
@@ -155,7 +155,7 @@ impl Accounts {
         }
     }
 
-    /// Creates the user, the organization, their guards, the session and the verification token in one transaction.
+    /// Creates the user, the organization, their guards, the session and the verification token, in one transaction.
     async fn create(&self, organization: &Organization, new: &NewUser, now: Timestamp) -> Result<()> {
         let writes = Transaction::new("creating an account")
             .put_new(&self.organizations, PK, organization.slug_guard())
@@ -166,8 +166,9 @@ impl Accounts {
 }
 
 impl NewUser {
-    /// Sends the email that verifies their address, unless it is verified. If that fails, they can request another. An address that has had
-    /// too many gets none: otherwise repeated sign-ups and deletions would make the service send email to a stranger.
+    /// Sends the email that verifies their address, unless it is already verified. If sending fails, they can request
+    /// another email. The number of emails to an address is limited, because repeated sign-ups and deletions could
+    /// otherwise flood a stranger's mailbox.
     pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
         let User { id, email, email_verified, .. } = &self.user;
@@ -185,7 +186,7 @@ impl NewUser {
         mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
-    /// Adds the writes of the user, their email guard, session, verification token and known client.
+    /// Adds the writes that create the user, their email guard, session, verification token and known client.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
         let session = self.session.to_item();
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);

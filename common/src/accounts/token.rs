@@ -12,7 +12,7 @@ use crate::{
 };
 
 attributes! { pub(crate)
-    // The attributes that all items in the table of tokens have.
+    // The attributes of every item in the table of tokens.
     TOKEN_HASH = "token_hash",
     KIND = "kind", EXPIRES_AT = "expires_at",
 }
@@ -23,7 +23,7 @@ pub(crate) fn token_key(hash: &SecretHash) -> Item {
 
 const BYTES: usize = 32;
 
-/// 32 random bytes in base64url. Only the holder sees it; the table stores the [`SecretHash`].
+/// 32 random bytes in base64url. Only the holder sees the token; the table stores its [`SecretHash`].
 #[derive(Clone)]
 pub struct Token(Zeroizing<String>);
 
@@ -34,20 +34,20 @@ impl Token {
         Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
     }
 
-    /// Accepts any text of the right form. The token may not exist in the table.
+    /// Accepts any text of the right form, whether or not the token exists.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);
         (bytes.len() == BYTES).then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The secret, for its holder. It must not be logged or stored.
+    /// The secret, for its holder. Must not be logged or stored.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The hash under which the table stores it.
+    /// The hash under which the token is stored.
     #[must_use]
     pub fn hash(&self) -> SecretHash {
         SecretHash::of(self.reveal())
@@ -60,8 +60,8 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The SHA-256 of a random secret, in base64url. A plain hash protects a leaked table, because 256 random bits cannot
-/// be guessed.
+/// The SHA-256 of a random secret, in base64url. A leaked table is safe without a slow hash, because 256 random bits
+/// cannot be guessed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SecretHash(String);
 

@@ -1,4 +1,4 @@
-//! Users, their roles, and their rights.
+//! Users, their roles and their permissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,12 +29,12 @@ pub struct User {
     pub id: UserId,
     /// The display name, chosen by the user.
     pub name: Name,
-    /// The email address, with which they sign in.
+    /// The email address that they sign in with.
     pub email: Email,
-    /// Whether they have proved access to the mailbox of that address.
+    /// Whether they have proved access to the mailbox.
     pub email_verified: bool,
-    /// Whether they chose the address themselves, at sign-up, and may replace it until it is verified. The address of an
-    /// invitation was chosen by the inviter.
+    /// Whether they chose the address themselves at sign-up, and may therefore replace it until it is verified. The
+    /// address of an invitation is chosen by the inviter.
     pub chose_email: bool,
     /// The address that replaces `email` once it is verified.
     pub pending_email: Option<Email>,
@@ -45,7 +45,8 @@ pub struct User {
     pub role: Role,
     /// The epoch of their sessions. Sessions that began in an earlier epoch have ended.
     pub session_epoch: i64,
-    /// The epoch of their keys, likewise. A password reset and a move to another organization start a new one.
+    /// The epoch of their keys. Keys from an earlier epoch have ended. A password reset and a move to another
+    /// organization start a new epoch.
     pub key_epoch: i64,
 }
 
@@ -55,7 +56,7 @@ pub struct User {
 /// The text is not a role.
 pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
     match text {
-        // Other services have a role `admin` between the two, so clients written for them offer it.
+        // Clients written for other services offer their role `admin`, which is between owner and member.
         "admin" => Err(vec![Problem::format("There is no role admin. Must be owner or member")]),
         _ => parse_name(text),
     }
@@ -64,7 +65,7 @@ pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
 attributes! { pub(crate)
     PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
     CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email", EMAIL_UNDOS = "email_undos",
-    // In the guard of an address that a user has given up, and can get back until then.
+    // In the guard of a user's previous address: the user, and the time until which they can restore it.
     RESERVED_FOR = "reserved_for", RESERVED_UNTIL = "reserved_until",
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
     // The time of the last move to another organization.
@@ -79,22 +80,22 @@ pub(crate) fn user_key(id: UserId) -> String {
     format!("user#{id}")
 }
 
-/// The table key of the guard that makes an email unique.
+/// The table key of the guard item that makes an email unique.
 pub(crate) fn email_key(email: &Email) -> String {
     format!("email#{email}")
 }
 
-/// The guard by which the user `id` has an address.
+/// The guard item that gives the user `id` an address.
 pub(crate) fn email_guard(email: &Email, id: UserId) -> Item {
     item([(PK, text(email_key(email))), (USER_ID, text(id))])
 }
 
-/// The condition that an address has no guard, or one that has expired by `now`.
+/// The condition that an address has no guard, or that its guard has expired by `now`.
 pub(crate) fn is_free(now: Timestamp) -> Condition {
     PK.is_absent().or(RESERVED_UNTIL.is_at_most(number(now.as_second())))
 }
 
-/// Whether the guard of an address keeps it from other users at `now`.
+/// Whether the guard of an address keeps other users from taking it at `now`.
 pub(crate) fn is_kept(guard: &Item, now: Timestamp) -> bool {
     Record::new("email", guard).optional_number(RESERVED_UNTIL).is_none_or(|until| until > now.as_second())
 }
@@ -107,12 +108,13 @@ impl User {
     /// Checks that the user has verified their email address.
     ///
     /// # Errors
-    /// The address is not verified: [`Refusal::EmailNotVerified`].
+    /// The address is not verified ([`Refusal::EmailNotVerified`]).
     pub fn check_verified(&self) -> Result<()> {
         if self.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
     }
 
-    /// The address that a link in an email verifies: the pending one, if there is one.
+    /// The address that a link in an email verifies: the pending address if there is one, otherwise the current
+    /// address.
     #[must_use]
     pub fn email_to_verify(&self) -> &Email {
         self.pending_email.as_ref().filter(|_| !self.email_verified).unwrap_or(&self.email)
@@ -136,7 +138,7 @@ impl User {
     /// Checks that the user is an owner of their organization.
     ///
     /// # Errors
-    /// The user is not: [`Refusal::OwnersOnly`].
+    /// The user is not an owner ([`Refusal::OwnersOnly`]).
     pub fn check_owner(&self) -> Result<()> {
         if self.role == Role::Owner { Ok(()) } else { Err(Error::Forbidden(Refusal::OwnersOnly)) }
     }
@@ -176,8 +178,9 @@ impl User {
     }
 }
 
-/// The changes of an address that can be undone: for each, the hash of its token and the Unix time until which the token
-/// works. They are a text of the user's item, so that an update can require that they are unchanged.
+/// The changes of an address that can be undone. For each, the list contains the hash of its token and the Unix time
+/// until which the token works. The user's item stores the list as one text, so that an update can require it to be
+/// unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmailUndos(Vec<(String, i64)>);
 
@@ -196,20 +199,20 @@ impl EmailUndos {
         text(undos.collect::<Vec<_>>().join(" "))
     }
 
-    /// These changes with another one, without those that are over by `now`.
+    /// Returns these changes with another one, without those that have expired by `now`.
     pub(crate) fn with(&self, hash: &SecretHash, until: i64, now: Timestamp) -> Self {
         let recent = self.0.iter().filter(|(_, until)| *until > now.as_second()).cloned();
         Self(recent.chain([(hash.as_str().to_owned(), until)]).collect())
     }
 
-    /// The changes before that of `hash`, which remain when that one is undone: it takes all later ones back, too. `None`
-    /// if it was undone already.
+    /// Returns the changes before the one of `hash`. They remain if it is undone, because an undo reverts all later
+    /// changes. Returns `None` if it was already undone.
     pub(crate) fn before(&self, hash: &SecretHash) -> Option<Self> {
         let index = self.0.iter().position(|(undo, _)| undo == hash.as_str())?;
         Some(Self(self.0.iter().take(index).cloned().collect()))
     }
 
-    /// The condition that a stored user still has these.
+    /// The condition that the stored changes are still these.
     pub(crate) fn are_unchanged(&self) -> Condition {
         let are_equal = EMAIL_UNDOS.equals(self.text());
         if self.0.is_empty() { EMAIL_UNDOS.is_absent().or(are_equal) } else { are_equal }
@@ -224,17 +227,16 @@ pub struct Users {
 }
 
 impl Users {
-    /// The store over the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("USERS_TABLE")? })
     }
 
-    /// Finds the user `id`, read consistently. `None` if the account was deleted.
+    /// Finds the user `id` with a consistent read. Returns `None` if the account was deleted.
     pub async fn find(&self, id: UserId) -> Result<Option<User>> {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }
 
-    /// Adds the check that `user` still has this role in this organization.
+    /// Adds the check that `user` still has the same role in the same organization.
     pub(super) fn check_unchanged(&self, user: &User, writes: Transaction) -> Transaction {
         let is_member = ORGANIZATION_ID.equals(text(&user.organization));
         writes.check(&self.table, pk(user_key(user.id)), is_member.and(ROLE.equals(text(user.role.as_str()))))
@@ -249,7 +251,7 @@ impl Users {
         &self.dynamodb
     }
 
-    /// The names of the members of `organization` among `ids`.
+    /// Reads the names of the users in `ids` who are members of `organization`.
     pub async fn names(
         &self,
         organization: &TenantId,
@@ -269,8 +271,8 @@ impl Users {
         Ok(guard.is_some_and(|guard| guard.contains_key(USER_ID.name())))
     }
 
-    /// Finds the user with this email, and their password hash. It makes two reads whether the user exists or not, so
-    /// that the timing reveals nothing. For the same reason it accepts `None`, for a text that is not an email.
+    /// Finds the user with this email, and their password hash. Always makes two reads, whether or not the user exists,
+    /// so that the timing reveals nothing. For the same reason, it accepts `None` for a text that is not an email.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
         let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text(USER_ID));
@@ -282,7 +284,7 @@ impl Users {
     /// Changes the name of the user `id`.
     ///
     /// # Errors
-    /// The user was deleted: [`Error::Unauthorized`]; or the write fails.
+    /// The user was deleted ([`Error::Unauthorized`]).
     pub async fn rename(&self, id: UserId, name: &Name) -> Result<()> {
         let update = Update::of(&self.table, pk(user_key(id))).set(NAME, text(name.as_str())).only_if(PK.exists());
         let is_renamed = update.send(&self.dynamodb, "renaming a user").await?;

@@ -1,4 +1,4 @@
-//! Verifies email addresses: a link in an email proves that the user reads the mailbox.
+//! Verifies email addresses. A link in an email proves that the user can read the mailbox.
 
 use aws_sdk_dynamodb::Client;
 
@@ -28,10 +28,10 @@ use crate::{
 
 /// The link in a verification email works for 24 hours.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
-/// The kind of verifications among the tokens in the table.
+/// The kind of verifications in the table of tokens.
 const EMAIL_VERIFICATION: &str = "email_verification";
-/// The kind of a verification that was used. It is kept until it expires, so that its page can confirm that the address
-/// is verified.
+/// The kind of a used verification. The item is kept until it expires, so that its page can confirm that the address is
+/// verified.
 const USED: &str = "used_email_verification";
 
 pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> Item {
@@ -58,14 +58,13 @@ pub struct Verifications {
 pub enum Link {
     /// The token verifies the address of this user.
     Valid(Box<User>),
-    /// The token has verified the address of its user already.
+    /// The token has already verified the address of its user.
     Used,
     /// The token is malformed, unknown, expired, or was sent to an address that the user has replaced.
     Invalid,
 }
 
 impl Verifications {
-    /// The store over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -74,9 +73,9 @@ impl Verifications {
         })
     }
 
-    /// Sends `user` another email with a link, unless they are verified. The caller counts the request before. If
-    /// another account has the pending address, its owner is notified instead: the user must not learn whether such an
-    /// account exists.
+    /// Sends `user` another email with a link, unless they are verified. The caller must have counted the request. If
+    /// another account has the pending address, its owner is notified instead, because the user must not learn whether
+    /// such an account exists.
     pub async fn send_again(&self, user: &User, mailer: &Mailer, base: &BaseUrl, now: Timestamp) -> Result<()> {
         if user.email_verified {
             return Ok(());
@@ -103,10 +102,10 @@ impl Verifications {
         Ok(token)
     }
 
-    /// Replaces the address that `user` has to verify by `email`, and returns the changed user. Links sent to other
+    /// Replaces the address that `user` has to verify with `email`, and returns the changed user. Links sent to other
     /// addresses become invalid. The user signs in with the old address until the new one is verified, so entering
-    /// another account's address here has no effect. Returns `None` if the user may not replace it, because they have
-    /// been verified or were invited.
+    /// another account's address has no effect. Returns `None` if the user may not replace the address, because they
+    /// are verified or were invited.
     pub async fn replace_email(&self, user: &User, email: &Email) -> Result<Option<User>> {
         let pending = Some(email).filter(|email| **email != user.email);
         let update = Update::of(&self.users, pk(user_key(user.id)))
@@ -118,7 +117,7 @@ impl Verifications {
         Ok(is_replaced.then(|| User { pending_email: pending.cloned(), ..user.clone() }))
     }
 
-    /// The state of the link with this token.
+    /// Reads the state of the link with this token.
     pub async fn link(&self, token: &Token, now: Timestamp) -> Result<Link> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a verification").await?;
         let Some(found) = found else { return Ok(Link::Invalid) };
@@ -130,7 +129,7 @@ impl Verifications {
         let id: UserId = record.parsed(USER_ID)?;
         let user = get(&self.dynamodb, &self.users, pk(user_key(id)), "reading a user").await?;
         let Some(user) = user.as_ref().map(User::from_item).transpose()? else { return Ok(Link::Invalid) };
-        // Tokens of 0.1.0 do not name the address.
+        // Tokens of version 0.1.0 do not name the address.
         let sent_to = record.optional_text(EMAIL).map_or_else(|| user.email.clone(), Email::stored);
         Ok(match kind {
             _ if sent_to != *user.email_to_verify() => Link::Invalid,
@@ -139,12 +138,13 @@ impl Verifications {
         })
     }
 
-    /// Marks the email of the token's user as verified and uses up the token, in one transaction, so of two concurrent
-    /// calls one succeeds. A pending address replaces the old one: the transaction moves the guard, and the organization's
-    /// notifications if the old address got them. Returns the state of the link before.
+    /// Marks the email of the token's user as verified and invalidates the token, in one transaction, so only one of
+    /// two concurrent calls succeeds. A pending address replaces the old one. The transaction then also moves the guard
+    /// and, if the old address got them, the organization's notifications. Returns the state of the link before the
+    /// call.
     ///
     /// # Errors
-    /// Another account now has the pending address; or a read or the write fails.
+    /// Another account now has the pending address.
     pub async fn verify(&self, token: &Token, organizations: &Organizations, now: Timestamp) -> Result<Link> {
         let user = match self.link(token, now).await? {
             Link::Valid(user) => user,
@@ -180,8 +180,8 @@ impl Verifications {
     }
 }
 
-/// The email with the link that verifies an address. It contains no name: a sign-up with a stranger's address would
-/// otherwise put the caller's words into an email to them.
+/// The email with the link that verifies an address. It contains no name, because a sign-up with a stranger's address
+/// would otherwise put the caller's text into an email to that stranger.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
@@ -192,14 +192,13 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
             Part::text("The link works once and expires in 24 hours."),
         ],
         &[Part::text(
-            "You get this email because this address was entered at a sign-up. If you did not sign up, ignore it: without \
-             the confirmation, the account cannot be used.",
+            "You get this email because this address was entered at a sign-up. If you did not sign up, ignore this email: \
+             without the confirmation, the account cannot be used.",
         )],
     )
 }
 
-/// The email to the owner of an account whose address another person wants to use. It contains no text from that
-/// person.
+/// The email to the owner of an account whose address another person has entered. It contains no text from that person.
 pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
     Mail::new(
         "You already have an account",

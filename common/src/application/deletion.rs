@@ -30,7 +30,7 @@ pub struct Deletions {
 }
 
 impl Deletions {
-    /// The stores over the tables that `env` names. All users of a process's `hasher` share its memory.
+    /// Builds the stores. All clones of `hasher` share its memory.
     pub fn from_env(env: &Env, aws: &Aws<'_>, hasher: Hasher) -> Result<Self, ConfigError> {
         Ok(Self {
             departures: Departures::from_env(env, aws)?,

@@ -96,7 +96,6 @@ impl fmt::Display for Hash {
 }
 
 impl Calls {
-    /// The store over the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
@@ -134,7 +133,7 @@ impl Once<'_> {
     /// Returns the stored response if the call was made before, or else runs `act` and returns its response.
     ///
     /// # Errors
-    /// The key was used with other fields, `act` failed, or a read failed.
+    /// The key was used with other fields, or `act` failed.
     pub async fn answer<T>(&self, act: impl Future<Output = Result<T>>) -> Result<Answer<T>> {
         if let Some(answer) = self.known().await? {
             return Ok(Answer::Known(answer));

@@ -31,7 +31,6 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// The stores over the tables that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             alerts: Alerts::from_env(env, aws)?,

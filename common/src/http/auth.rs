@@ -25,13 +25,13 @@ pub trait Access<W>: Send + 'static {
     /// The caller, as passed to the handler.
     type Caller: Send;
 
-    /// The accepted credentials. If a call has several, the first of them acts.
+    /// The accepted credentials, in order of precedence.
     const CREDENTIALS: &'static [Credential];
 
-    /// Identifies the caller, and refuses callers without access.
+    /// Identifies the caller. Fails if they have no access.
     fn identify(callers: &W, call: &Call<()>) -> impl Future<Output = Result<Self::Caller>> + Send;
 
-    /// The organization whose data the call concerns, for the log.
+    /// The organization whose data the call uses, for the log.
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
 }
 
@@ -69,7 +69,7 @@ impl AsRef<Self> for People {
 }
 
 impl People {
-    /// The session in the cookie of a call, unless there is none or it has ended.
+    /// Finds the session in the cookie of a call. Returns `None` if there is none or it has ended.
     async fn session(&self, call: &Call<()>) -> Result<Option<Stored>> {
         match call.session() {
             Some(token) => self.sessions.find(&token, Timestamp::now()).await,
@@ -77,7 +77,7 @@ impl People {
         }
     }
 
-    /// The user with the session in the cookie of a call. Records the session's use on this day.
+    /// Finds the user of the session in the cookie of a call, and records that the session was used on this day.
     async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
         let Some(session) = self.session(call).await? else { return Ok(None) };
         let user = self.users.find(session.user).await?.filter(|user| session.is_of(user));
@@ -87,7 +87,7 @@ impl People {
     }
 }
 
-/// Logs a failure to record the use of a credential, which does not fail the call.
+/// Logs a failure to record the use of a credential. The call succeeds anyway.
 fn note(noted: Result<()>) {
     metrics::upkeep("identifying the caller", noted);
 }
@@ -111,10 +111,11 @@ impl CallerStores for Callers {
 }
 
 impl Callers {
-    /// The caller with the key in the header, unless there is none, or it is malformed or has ended.
+    /// Identifies the caller by the key in the header. Returns `None` if there is no key, or if it is malformed or has
+    /// ended.
     ///
     /// # Errors
-    /// The key lacks the scope that the route needs; or a call fails.
+    /// The key lacks the scope that the route requires.
     async fn of_key(&self, call: &Call<()>) -> Result<Option<Caller>> {
         let (Some(key), now) = (call.header(API_KEY).and_then(ApiKey::parse), Timestamp::now()) else {
             return Ok(None);
@@ -133,7 +134,7 @@ impl Callers {
         Ok(Some(Caller { organization, by }))
     }
 
-    /// The caller with the session in the cookie.
+    /// Identifies the caller by the session in the cookie.
     async fn of_session(&self, call: &Call<()>) -> Result<Option<Caller>> {
         let signed_in = self.people.signed_in(call).await?;
         Ok(signed_in.map(|SignedIn { user, session }| Caller {
@@ -159,11 +160,11 @@ impl<W: Sync> Access<W> for Public {
     }
 }
 
-/// A user whose email is verified, with a key or a session, or an organization key. Missing, malformed, unknown and ended
-/// credentials, and those of deleted users, all get the same answer.
+/// A user with a verified email, with a key or a session, or an organization key. Missing, malformed, unknown and ended
+/// credentials, and those of deleted users, all get the same response.
 ///
-/// A key takes precedence: browsers add cookies automatically, but a key is sent on purpose and names the organization
-/// to act for. Within its scopes, it may do everything that a session may on these routes.
+/// A key takes precedence over a session: browsers add cookies automatically, but a key is sent on purpose and
+/// determines the organization. Within its scopes, a key may do everything that a session may on these routes.
 pub struct Verified;
 
 impl Access<Callers> for Verified {
@@ -219,7 +220,7 @@ pub enum By {
 }
 
 impl Caller {
-    /// Whether the caller has signed in with a session, instead of a key.
+    /// Whether the credential is a session rather than a key.
     #[must_use]
     pub fn is_session(&self) -> bool {
         matches!(self.by, By::Session { .. })
@@ -246,7 +247,7 @@ impl Caller {
     /// The user that the call acts for.
     ///
     /// # Errors
-    /// The call has an organization key: [`Refusal::NotAUser`].
+    /// The call has an organization key ([`Refusal::NotAUser`]).
     pub fn user(&self) -> Result<&User> {
         self.any_user().ok_or(Error::Forbidden(Refusal::NotAUser))
     }
@@ -260,7 +261,7 @@ impl Caller {
     /// Checks that a call with this credential may use `scope`.
     ///
     /// # Errors
-    /// The call has a key without this scope: [`Refusal::ScopeMissing`].
+    /// The call has a key without this scope ([`Refusal::ScopeMissing`]).
     pub fn check_scope(&self, scope: Scope) -> Result<()> {
         self.key().map_or(Ok(()), |key| key.permissions.check(scope))
     }
@@ -268,7 +269,7 @@ impl Caller {
     /// Checks that the caller is an owner, or an organization key, which only owners issue.
     ///
     /// # Errors
-    /// The caller is a member: [`Refusal::OwnersOnly`].
+    /// The caller is a member ([`Refusal::OwnersOnly`]).
     pub fn check_owner(&self) -> Result<()> {
         self.any_user().map_or(Ok(()), User::check_owner)
     }
@@ -282,7 +283,7 @@ impl Caller {
 
 /// A user with a session or a key, or an anonymous caller.
 ///
-/// A session takes precedence: it may do more than a key on these routes, and a client with a key in its environment
+/// A session takes precedence over a key. It may do more on these routes, and a client with a key in its environment
 /// sends that key with every call, even after its user has signed in.
 pub struct AnyCaller;
 
@@ -302,7 +303,7 @@ impl Access<Callers> for AnyCaller {
     }
 }
 
-/// A user with a key or a session. As with [`AnyCaller`], a session takes precedence.
+/// A user with a key or a session. Like for [`AnyCaller`], a session takes precedence.
 pub struct KeyOrSession;
 
 impl Access<Callers> for KeyOrSession {
@@ -324,8 +325,8 @@ pub struct SignedIn {
     pub session: Stored,
 }
 
-/// A signed-in user. Keys are not accepted: a leaked key must not be able to issue other keys that outlive it, or to
-/// sign its owner out. Next to a session, a key is ignored.
+/// A signed-in user. Keys are not accepted, because a leaked key must not be able to issue keys that outlive it or to
+/// sign out its owner. A key sent with a session is ignored.
 pub struct Session;
 
 impl Access<Callers> for Session {
@@ -344,8 +345,8 @@ impl Access<Callers> for Session {
     }
 }
 
-/// A visitor of a page for signed-in users. A browser without a session is redirected to the sign-in page, and returns here after signing in.
-/// Keys are ignored.
+/// A visitor of a page for signed-in users. A browser without a session is redirected to the sign-in page, and returns
+/// after the sign-in. Keys are ignored.
 pub struct Person;
 
 impl<W: AsRef<People> + Sync> Access<W> for Person {

@@ -1,4 +1,4 @@
-//! The request, as passed to a handler.
+//! The request that a handler gets.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ pub struct Call<C> {
     pub caller: C,
     /// The public address of the API, for links and cookies.
     pub base: BaseUrl,
-    /// The client's address, as API Gateway saw it: `X-Forwarded-For` can be forged.
+    /// The client's address as API Gateway reports it, because `X-Forwarded-For` can be forged.
     pub client: ClientAddress,
     pub(super) request: Request,
     origins: Arc<Origins>,
-    /// The scope that a key needs.
+    /// The scope that the route requires of a key.
     pub(super) needed: Needed,
 }
 
@@ -55,7 +55,7 @@ impl Call<()> {
         Call { caller, base, client, origins, request, needed }
     }
 
-    /// The fields that the caller sent: the query or the body, and the variable of the path.
+    /// Reads the fields that the caller sent: the query or the body, and the variable of the path.
     pub(super) fn fields(&self, wire: Wire, variable: Option<(&str, String)>) -> Result<Object> {
         let mut fields = match self.request.method {
             Method::GET => parameters(self.request.query.as_bytes()),
@@ -69,10 +69,9 @@ impl Call<()> {
 
     /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
     /// forgery) or sign the browser in to another user's account (login CSRF). Browsers send the origin with every
-    /// `POST`; a call without it does not come from a browser, unless it has a cookie. Public enveloped routes, such as
-    /// sign-ups, do not act on a cookie, so they accept cookies without an origin. The other enveloped routes do not
-    /// sign users in, so they check the origin only if the session may act: where a key takes precedence, a page that
-    /// sends one needs no cookie to act.
+    /// `POST`, so a call with a cookie but no origin is refused, too. Public enveloped routes, such as sign-ups, do not
+    /// act on a cookie, so they accept cookies without an origin. The other enveloped routes do not sign users in, so
+    /// they check the origin only if the call acts with its session. A call with a key that takes precedence does not.
     pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
         let is_public = wire == Wire::Envelope && credentials == [Credential::None];
         let by_key = credentials.first() == Some(&Credential::Key) && self.header(API_KEY).is_some();
@@ -103,8 +102,8 @@ impl<C> Call<C> {
         Device::new(self.client, self.header(header::USER_AGENT.as_str()))
     }
 
-    /// Whether a browser requests a page. Programs do not request HTML: curl, `fetch` and client libraries send `*/*`,
-    /// `application/json` or nothing.
+    /// Whether a browser requests a page. Other programs do not request HTML: curl, `fetch` and client libraries send
+    /// `*/*`, `application/json` or nothing.
     #[must_use]
     pub fn takes_html(&self) -> bool {
         self.request.takes_html()
@@ -122,7 +121,7 @@ impl<C> Call<C> {
         self.request.header(name)
     }
 
-    /// Parses `url`. `None` unless its origin is this API's or a trusted one.
+    /// Parses `url`. Returns `None` unless its origin is this API's or a trusted one.
     #[must_use]
     pub fn trusted_url(&self, url: &str) -> Option<Url> {
         self.origins.trusted_url(&self.base, url)

@@ -1,12 +1,12 @@
-//! The session cookie: its name, its attributes, and its token.
+//! The session cookie: its name, attributes and token.
 
 use crate::{
     accounts::{sessions::SESSION_SECONDS, token::Token},
     base_url::BaseUrl,
 };
 
-/// The name of the session cookie. Because of the prefix, browsers accept it over https only, and only from this exact
-/// host, not from others in its domain (RFC 6265bis, 4.1.3.2).
+/// The name of the session cookie. Because of the `__Host-` prefix, browsers accept it only over https, and only from
+/// this host, not from other hosts in its domain (RFC 6265bis, 4.1.3.2).
 fn cookie_name(base: &BaseUrl) -> &'static str {
     if base.is_https() { "__Host-session_token" } else { "session_token" }
 }
@@ -22,17 +22,17 @@ fn set_cookie(base: &BaseUrl, value: &str, max_age: i64) -> String {
     format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", cookie_name(base))
 }
 
-/// The `Cookie` header with which a client other than a browser uses the session of `token`.
+/// The `Cookie` header for clients other than browsers that use the session of `token`.
 #[must_use]
 pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
     format!("{}={}", cookie_name(base), token.reveal())
 }
 
-/// Finds the session token among the cookies of a request, given the values of its `cookie` headers.
+/// Finds the session token in the values of a request's `cookie` headers.
 pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));
-    // Only the white space of RFC 6265 is trimmed: browsers treat other white space as part of a name, which they then
-    // do not protect as `__Host-`.
+    // Only the white space of RFC 6265 is trimmed. Browsers treat other white space as part of the name, which then
+    // lacks the protection of `__Host-`.
     let mut values =
         pairs.filter_map(|pair| pair.trim_matches([' ', '\t']).strip_prefix(cookie_name(base))?.strip_prefix('='));
     values.find_map(Token::parse)
@@ -66,7 +66,8 @@ mod tests {
         );
     }
 
-    /// Another host of the domain could have set these cookies: their names do not start with `__Host-` for a browser.
+    /// Another host of the domain could have set these cookies, because browsers do not see the prefix `__Host-` in
+    /// their names.
     #[test]
     fn a_name_after_other_white_space_is_another_name() {
         let (base, token) = (base("https://api.example.com"), Token::generate());
@@ -112,7 +113,7 @@ mod tests {
             token_in_cookies(&base("https://api.example.com"), [cookie.as_str()]).map(|found| found.hash())
         };
         assert_eq!(find("__Host-session_token"), Some(token.hash()));
-        // Another host in the domain can set these cookies.
+        // Other hosts in the domain can set these cookies.
         assert_eq!((find("session_token"), find("__Secure-session_token")), (None, None));
     }
 }

@@ -1,8 +1,8 @@
 //! The events and responses of API Gateway's HTTP API, payload version 2.0
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-integrations-lambda.html>).
 //!
-//! `lambda_http` also has a conversion, but it panics on an unreadable `Host`, query or body (1.3), and builds a URL
-//! that is not needed here.
+//! The conversion in `lambda_http` (1.3) panics on an unreadable `Host`, query or body, and builds a URL that is not
+//! needed here.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::{
@@ -22,8 +22,8 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 
 pub(super) type Response = http::Response<String>;
 
-/// An event as Lambda delivers it. An unreadable event does not fail the invocation: the sender of the request gets a
-/// response with the error.
+/// An event as Lambda delivers it. An unreadable event does not fail the invocation; the client gets a response with
+/// the error.
 pub struct Event(Result<ApiGatewayV2httpRequest, serde_json::Error>);
 
 impl<'de> Deserialize<'de> for Event {
@@ -39,7 +39,8 @@ pub(super) struct Request {
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// Each is one or more pairs separated by semicolons, as in a `cookie` header. Cookies from headers come last.
+    /// Each element is one or more pairs separated by semicolons, as in a `cookie` header. Cookies from headers are
+    /// last.
     pub(super) cookies: Vec<String>,
     pub(super) body: Vec<u8>,
     pub(super) source_ip: Option<String>,
@@ -52,7 +53,8 @@ impl Event {
         self.0.as_ref().is_ok_and(|event| event.request_context.http.method == Method::HEAD)
     }
 
-    /// The request, if it is valid HTTP. A `HEAD` is read as a `GET`, whose status and headers it gets (RFC 9110, 9.3.2).
+    /// Returns the request, if it is valid HTTP. A `HEAD` is treated as a `GET`, because it gets the same status and
+    /// headers (RFC 9110, 9.3.2).
     pub(super) fn request(self) -> Result<Request, HttpError> {
         let event = self.0.map_err(|_unreadable| HttpError::Unreadable)?;
         let query = event.raw_query_string.unwrap_or_default();
@@ -82,7 +84,7 @@ impl Event {
 }
 
 impl Request {
-    /// Checks the size, before the body is parsed and the caller is looked up.
+    /// Checks the size of the body, before it is parsed and the caller is looked up.
     pub(super) fn check_size(&self) -> Result<(), HttpError> {
         if self.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
     }
@@ -92,12 +94,12 @@ impl Request {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Whether the request comes from a browser that will show the response.
+    /// Whether the request is from a browser that will show the response.
     pub(super) fn takes_html(&self) -> bool {
         self.header("accept").is_some_and(|accept| accept.contains("text/html"))
     }
 
-    /// The address at which a browser can open the requested page: the path, with the query of a `GET`.
+    /// The address of the requested page: the path, with the query of a `GET`.
     pub(super) fn target(&self) -> String {
         match self.query.as_str() {
             query if self.method == Method::GET && !query.is_empty() => format!("{}?{query}", self.path),
@@ -105,16 +107,16 @@ impl Request {
         }
     }
 
-    /// The configured base URL, or else the domain of the request. API Gateway sets it to a domain that is mapped to
-    /// this API, regardless of the `Host` header.
+    /// The configured base URL, or else the domain of the request, which API Gateway sets to a domain of this API
+    /// regardless of the `Host` header.
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {
         configured.cloned().unwrap_or_else(|| BaseUrl::of_domain(self.domain.as_deref().unwrap_or("localhost")))
     }
 }
 
-/// The normalized path of a request: without repeated slashes, which result from joining `/v1/...` to a base URL that
-/// ends in `/`, and without slashes at its end. Routes are found by this path alone, so that their checks apply to
-/// every spelling.
+/// Normalizes the path of a request: removes trailing slashes, and repeated slashes, which result from joining
+/// `/v1/...` to a base URL that ends in `/`. Only this path selects the route, so the route's checks apply to every
+/// spelling.
 #[must_use]
 pub fn canonical(path: &str) -> String {
     let mut canonical = String::with_capacity(path.len());
@@ -129,16 +131,16 @@ pub fn canonical(path: &str) -> String {
     canonical
 }
 
-/// The cookies of a request. API Gateway moves them from the headers to a list; other sources of such events may leave
-/// them in the headers. All come from the same browser. The first of two sessions counts, so `listed` comes first.
-/// Invalid UTF-8 in a header does not invalidate the rest of it, because the session cookie is ASCII.
+/// Collects the cookies of a request. API Gateway moves them from the headers to the list `listed`; other sources of
+/// such events may leave them in the headers. The first session counts, so listed cookies precede those in headers.
+/// Invalid UTF-8 in a header does not invalidate its session cookie, which is ASCII.
 fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
     let in_headers = headers.get_all(header::COOKIE).iter();
     let in_headers = in_headers.map(|cookies| String::from_utf8_lossy(cookies.as_bytes()).into_owned());
     listed.into_iter().chain(in_headers).filter(|cookies| !cookies.trim().is_empty()).collect()
 }
 
-/// Whether `text` is a valid `Host` header: a server must refuse an invalid one with 400 (RFC 9112, 3.2).
+/// Whether `text` is a valid `Host` header. A server must refuse invalid ones with 400 (RFC 9112, 3.2).
 fn is_host(text: &str) -> bool {
     Url::parse(&format!("http://{text}")).is_ok_and(|url| url.username().is_empty() && url.path() == "/")
 }
@@ -150,7 +152,7 @@ pub(super) fn json_response(status: StatusCode, body: String) -> Response {
     response
 }
 
-/// The response in API Gateway's format, which keeps cookies apart from the other headers.
+/// Converts the response to API Gateway's format, which separates cookies from other headers.
 pub(super) fn response(response: Response) -> ApiGatewayV2httpResponse {
     let (mut parts, body) = response.into_parts();
     let mut answer = ApiGatewayV2httpResponse::default();

@@ -1,5 +1,5 @@
-//! Reads the fields of an input. All fields are read before the input is refused, so that the caller gets all issues at
-//! once. Run without values, the same code [describes](describe) the fields.
+//! Reads the fields of an input. All fields are read before the input is refused, so the caller gets all issues at
+//! once. If the same code runs without values, it [describes](describe) the fields.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -41,8 +41,8 @@ pub struct Fields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
-/// The problem of a text with half of a surrogate pair.
-const NOT_UNICODE: &str = "Must be Unicode, without half of a surrogate pair";
+/// The problem of a text with an unpaired surrogate.
+const NOT_UNICODE: &str = "Must be valid Unicode, without unpaired surrogates";
 
 impl Fields {
     /// Reads an input from `values`.
@@ -60,12 +60,12 @@ impl Fields {
         }
     }
 
-    /// Sets the idempotency key of the call, which covers the current values. Call this before reading any field.
+    /// Sets the idempotency key of the call, which covers the current values. Must be called before any field is read.
     pub(super) fn set_key(&mut self, header: Option<&HeaderValue>) {
         self.key = header.map(|header| (header.clone(), hash(&self.values)));
     }
 
-    /// Reads the header `idempotency-key`, if present. The key covers all fields that were sent, in any order.
+    /// Reads the header `idempotency-key`, if present. The key covers all fields of the call, in any order.
     ///
     /// # Errors
     /// The header is not valid.
@@ -83,7 +83,7 @@ impl Fields {
     /// Reads a required text.
     ///
     /// # Errors
-    /// It is missing, not a string, or `parse` rejects it.
+    /// The field is missing or not a string, or `parse` rejects it.
     pub fn text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -96,10 +96,10 @@ impl Fields {
         }
     }
 
-    /// Reads a required text that may also be the only element of an array, because some clients send an array.
+    /// Reads a required text, or an array with one text, because some clients send an array.
     ///
     /// # Errors
-    /// It is missing, neither a string nor an array of one, or `parse` rejects it.
+    /// The field is missing, is neither a string nor an array of one string, or `parse` rejects it.
     pub fn text_or_list_of_one<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -118,7 +118,7 @@ impl Fields {
     /// Reads a text that may be absent, but not `null`.
     ///
     /// # Errors
-    /// It is not a string, or `parse` rejects it.
+    /// The field is not a string, or `parse` rejects it.
     pub fn optional_text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -128,10 +128,10 @@ impl Fields {
         self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
     }
 
-    /// Reads a text that may be absent (keep the current value) or `null` (clear it).
+    /// Reads a text that may be absent (keep the current value) or `null` (remove the value).
     ///
     /// # Errors
-    /// It is neither `null` nor a string, or `parse` rejects it.
+    /// The field is neither `null` nor a string, or `parse` rejects it.
     pub fn nullable_text<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -145,10 +145,11 @@ impl Fields {
         }
     }
 
-    /// Reads an array of 1 to `most` texts that may be absent (keep the current value) or `null` (clear it).
+    /// Reads an array of 1 to `most` texts that may be absent (keep the current value) or `null` (remove the value).
     ///
     /// # Errors
-    /// It is neither `null` nor an array, it is empty or too long, an element is not a string, or `parse` rejects one.
+    /// The field is neither `null` nor an array, the array is empty or too long, an element is not a string, or `parse`
+    /// rejects an element.
     pub fn nullable_list<T, L: FromIterator<T> + JsonSchema>(
         &mut self,
         name: &'static str,
@@ -180,11 +181,11 @@ impl Fields {
         if self.issues.len() == before { Ok(Patch::Set(list)) } else { Err(Rejected) }
     }
 
-    /// Reads an object that may be absent (keep the current value) or `null` (clear it). `parse` gets the members, and
-    /// the value of those that are texts.
+    /// Reads an object that may be absent (keep the current value) or `null` (remove the value). `parse` gets the names
+    /// of the members, each with its value if that is a text.
     ///
     /// # Errors
-    /// It is neither `null` nor an object, or `parse` rejects it.
+    /// The field is neither `null` nor an object, or `parse` rejects it.
     pub fn nullable_object<T: JsonSchema>(
         &mut self,
         name: &'static str,
@@ -213,7 +214,7 @@ impl Fields {
     /// Reads a required object with `read`.
     ///
     /// # Errors
-    /// It is missing, not an object, or `read` rejects a field of it.
+    /// The field is missing or not an object, or `read` rejects a field of the object.
     pub fn object<T>(
         &mut self,
         name: &'static str,
@@ -237,7 +238,7 @@ impl Fields {
     /// Reads an array of 1 to 100 objects, each with `read`.
     ///
     /// # Errors
-    /// It is missing, not an array, empty or too long, or `read` rejects a field of an element.
+    /// The field is missing or not an array, the array is empty or too long, or `read` rejects a field of an element.
     pub fn objects<T>(
         &mut self,
         name: &'static str,
@@ -278,7 +279,7 @@ impl Fields {
     /// Reads a boolean that may be absent, but not `null`.
     ///
     /// # Errors
-    /// It is not a boolean.
+    /// The field is not a boolean.
     pub fn optional_bool(&mut self, name: &'static str) -> Result<Option<bool>, Rejected> {
         self.note::<bool>(name, OPTIONAL);
         match self.values.remove(name) {
@@ -291,7 +292,7 @@ impl Fields {
     /// Reads a whole number that may be absent, but not `null`.
     ///
     /// # Errors
-    /// It is not a whole number, or not within `range`.
+    /// The field is not a whole number within `range`.
     pub fn optional_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
         self.optional_whole(name, &range, |value| if let Json::Number(number) = value { Some(number) } else { None })
     }
@@ -299,7 +300,7 @@ impl Fields {
     /// Reads a whole number; absent and `null` are equivalent.
     ///
     /// # Errors
-    /// It is neither `null` nor a whole number, or not within `range`.
+    /// The field is neither `null` nor a whole number within `range`.
     pub fn nullable_number(&mut self, name: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, Rejected> {
         if matches!(self.values.get(name), Some(Json::Null)) {
             self.values.remove(name);
@@ -312,10 +313,10 @@ impl Fields {
         read
     }
 
-    /// Reads a whole number that may be absent from a query, which has only texts.
+    /// Reads a whole number that may be absent from a query, whose values are all texts.
     ///
     /// # Errors
-    /// It is not a whole number, or not within `range`.
+    /// The field is not a whole number within `range`.
     pub fn optional_number_in_query(
         &mut self,
         name: &'static str,
@@ -342,8 +343,8 @@ impl Fields {
         Err(self.reject(name, Problem { code, message }))
     }
 
-    /// Refuses fields of other services' APIs that this one does not support: ignoring them would make the response
-    /// wrong.
+    /// Refuses fields of similar APIs that this API does not support, because ignoring them would give a wrong
+    /// response.
     ///
     /// # Errors
     /// One of the fields is present.
@@ -355,7 +356,7 @@ impl Fields {
         if self.issues.len() == before { Ok(()) } else { Err(Rejected) }
     }
 
-    /// Records a problem of a field, perhaps in combination with other fields.
+    /// Records a problem of a field, or of its combination with other fields.
     pub fn reject(&mut self, name: &str, Problem { code, message }: Problem) -> Rejected {
         self.issues.push(Issue { code, path: vec![name.to_owned()], message });
         Rejected
@@ -433,7 +434,7 @@ mod tests {
         );
     }
 
-    /// Stored calls are found by this hash for a day, also across a change of version.
+    /// Stored calls are found by this hash for a day, even after an upgrade.
     #[test]
     fn the_hash_of_values_stays_as_it_is() {
         let all = json!({

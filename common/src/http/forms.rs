@@ -1,4 +1,4 @@
-//! The domain's values in the API: their text forms, and the responses that contain them.
+//! The domain's values in the API: their text forms and schemas, and the responses that contain them.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// The forms of values in responses. As fields of an input, values have the schemas of these forms.
+/// Converts domain values to their forms in responses. Input fields of these types have the same schemas.
 macro_rules! forms {
     ($($type:ident $(: $text:ident)?,)*) => {$(
         $(impl From<$type> for api::$type {
@@ -136,7 +136,7 @@ impl From<Member> for account::Member {
     }
 }
 
-/// Schemas of texts that are not in responses of the crate `api`.
+/// Schemas of texts that do not appear in the responses of the crate `api`.
 macro_rules! schemas {
     ($($type:ident { $($json:tt)* })*) => {$(
         impl JsonSchema for $type {
@@ -191,7 +191,7 @@ impl JsonSchema for Headers {
     }
 }
 
-/// The pattern that matches a reserved name in upper or lower case. JSON Schema patterns have no flags.
+/// A pattern that matches a reserved name in upper or lower case, because JSON Schema patterns have no flags.
 fn reserved_names() -> String {
     let any_case = |name: &&str| -> String {
         let letter =
@@ -205,8 +205,8 @@ fn reserved_names() -> String {
 
 schemas! {
     EndpointUrl {
-        "description": "It must be an https URL on the public internet with a host name that can exist, without user info \
-                        or a fragment.",
+        "description": "It must be an https URL with a valid host name on the public internet, without user info or a \
+                        fragment.",
         "format": "uri",
         "maxLength": 2048,
         "examples": ["https://example.com/hook"],
@@ -221,8 +221,8 @@ schemas! {
         "examples": ["bo@example.com"],
     }
     Password {
-        "description": "Passwords are never trimmed. Characters that can be written in several ways, such as accented \
-                        letters, and all kinds of spaces count as the same.",
+        "description": "Passwords are never trimmed. Different encodings of a character, such as an accented letter, are \
+                        equivalent, and so are all kinds of spaces.",
         "minLength": 8,
         "maxLength": 128,
         "writeOnly": true,
@@ -231,12 +231,12 @@ schemas! {
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret {
         "description": "It must have at least 16 visible characters, not counting a leading `whsec_`, and begin and \
-                        end with one of them. It must not decode to an empty key, as a text of hyphens alone does.",
+                        end with a visible character. It must not decode to an empty key, as a text of only hyphens does.",
         "minLength": 16,
         "maxLength": 256,
         "pattern": r"^\S(\s*\S){15,}$",
-        // After the prefix, too few characters or at most one base64 symbol; without it, only ASCII characters other
-        // than base64 symbols.
+        // With the prefix: too few characters, or at most one base64 symbol. Without it: only ASCII characters that are
+        // not base64 symbols.
         "not": { "pattern": r"^(whsec_((\s*\S){0,15}\s*|[^A-Za-z0-9+/]*[A-Za-z0-9+/]?[^A-Za-z0-9+/]*)|[\x00-*,-.:-@\[-`{-\x7f]*)$" },
         "writeOnly": true,
         "examples": ["correct-horse-battery-staple"],

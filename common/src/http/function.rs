@@ -1,4 +1,4 @@
-//! An HTTP function: it finds the route of a request, runs it, and writes the response and the log line.
+//! An HTTP function, which finds the route of a request, runs it, and writes the response and the log line.
 
 use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -52,7 +52,7 @@ impl Function {
     ) -> Result<Self, ConfigError> {
         let (app, callers) = (Arc::new(app), Arc::new(W::from_env(env, aws)?));
         let mut routes: Vec<_> = routes.into_iter().map(|route| route.bind(&app, &callers, wire)).collect();
-        // As in API Gateway, a path without a variable takes precedence over a matching path with one.
+        // As in API Gateway, a path without a variable takes precedence over a matching path with a variable.
         routes.sort_by_key(|route| route.info.path.contains('{'));
         let service = (wire == Wire::Page).then(|| ServiceName::from_env(env)).transpose()?;
         Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), service })
@@ -63,7 +63,7 @@ impl Function {
         self.routes.iter().map(|route| &route.info)
     }
 
-    /// Answers one request, always with a response and one line in the log.
+    /// Handles one request. Always returns a response and writes one log line.
     pub async fn call(&self, event: LambdaEvent<Event>) -> ApiGatewayV2httpResponse {
         let started = Instant::now();
         let request_id = event.context.request_id;
@@ -73,10 +73,10 @@ impl Function {
             Ok(reply) => reply.response(self.service.as_ref()),
             Err(error) => (self.wire.refusal(&error), Some(error)),
         };
-        // Responses contain tokens and keys, except public pages.
+        // Responses other than public pages may contain tokens and keys.
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         if self.wire == Wire::Page && self.origins.is_https() {
-            // Browsers use only https for this host for a year.
+            // Makes browsers use only https for this host, for a year.
             response
                 .headers_mut()
                 .insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
@@ -89,7 +89,7 @@ impl Function {
         }
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = error.as_ref().map_or("OK", |error| error.code().as_str());
-        // The raw path is not logged: a mangled link may contain its token.
+        // The raw path is not logged, because a mangled link may contain its token.
         let (method, route) = route.map_or(("", "none"), |route| (route.method.as_str(), route.path));
         let method = if is_head && method == "GET" { "HEAD" } else { method };
         let tenant = tenant.as_deref().unwrap_or_default();
@@ -115,7 +115,7 @@ impl Function {
         };
         let back = (self.wire == Wire::Page && request.takes_html()).then(|| (request.target(), kept(&request)));
         let call = Call::new(request, Arc::clone(&self.origins));
-        // A panic fails one request instead of the process with all waiting requests.
+        // A panic fails one request rather than the process with all its requests.
         let handled = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
         let mut handled = handled.unwrap_or_else(panicked);
@@ -140,8 +140,8 @@ impl Function {
         }
     }
 
-    /// The routes at a request's path. A function with a single route matches every path: API Gateway calls it for that
-    /// route only, and the stage may put a prefix before the path.
+    /// The routes at a request's path. A single route matches every path, because API Gateway calls the function only
+    /// for that route, and the stage may prefix the path.
     fn at_path(&self, request: &Request) -> impl Iterator<Item = &BoundRoute> {
         let single = self.routes.len() == 1;
         self.routes.iter().filter(move |route| single || variable(route.info.path, &request.path).is_some())
@@ -160,17 +160,18 @@ impl Function {
     }
 }
 
-/// The largest form that is kept while its sender signs in. It is posted again inside another form, and so encoded twice.
+/// The maximum size of a form that is kept while its sender signs in. It is posted again inside another form, and is
+/// therefore encoded twice.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// The fields with secrets, which no page repeats.
+/// The fields with secrets, which no page shows again.
 const SECRETS: [&str; 3] = ["headers", "own", "secret"];
-/// The name of a field that names a secret to enter again.
+/// The name of the field that names a secret to enter again.
 pub const AGAIN: &str = "again";
 
-/// The fields of a form that its sender may have filled in, so that they are kept if the session has ended in the meantime. A form
-/// with a password is not kept: no page repeats a password. Other secrets are left out, and named if a person entered
-/// them.
+/// Returns the fields of a form, to restore them after the sender has signed in again. Returns `None` for a form with a
+/// password, because no page shows a password again. Other secrets are omitted, and named in [`AGAIN`] if a person
+/// entered them.
 fn kept(request: &Request) -> Option<String> {
     if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {
         return None;
@@ -191,8 +192,9 @@ fn kept(request: &Request) -> Option<String> {
     Some(kept.finish())
 }
 
-/// The reply to a browser for an error. Without a session, it leads to the sign-in page, and from there `back`, unless a
-/// form is to be `kept`; without a confirmed address, to the page that names the recipient of the link.
+/// The reply to a browser for an error. Without a session, it redirects to the sign-in page and then to `back`, or
+/// shows a sign-in form that restores the `kept` fields. Without a verified address, it redirects to the page that
+/// names the recipient of the link.
 fn answer_of(error: HttpError, back: &str, kept: Option<&str>) -> Reply {
     match error {
         HttpError::Domain(Error::Unauthorized) if let Some(kept) = kept => Page::of_lost_session(back, kept).into(),
@@ -210,7 +212,7 @@ fn answer_of(error: HttpError, back: &str, kept: Option<&str>) -> Reply {
 /// Runs an HTTP function: starts the log, builds the function, and serves it.
 ///
 /// # Errors
-/// A setting is missing or does not parse; or the Lambda runtime fails.
+/// A setting is missing or does not parse, or the Lambda runtime fails.
 pub async fn serve(function: fn(&Env) -> Result<Function, ConfigError>) -> Result<(), lambda_http::Error> {
     let env = Env::process();
     log::init(&env);

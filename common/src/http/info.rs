@@ -3,7 +3,7 @@
 use api::{account::Scope, error::Reason};
 use lambda_http::http::Method;
 
-/// One case of a field that determines which other fields are required: its value, a name for that variant of the
+/// One case of a field that determines which other fields are required: the value, a name for this variant of the
 /// input, and the required fields.
 pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
@@ -15,33 +15,34 @@ pub(super) const API_KEY: &str = "x-api-key";
 pub struct RouteInfo {
     /// `GET`, with the input in the query, or `POST`, with the input in the body. Routes that change state are `POST`s.
     pub method: Method,
-    /// The full path, such as `/v1/auth/status`, perhaps with a variable at its end.
+    /// The full path, such as `/v1/auth/status`. It may end with a variable.
     pub path: &'static str,
-    /// The credentials that it accepts. If a call has several, the first of them acts.
+    /// The accepted credentials, in order of precedence.
     pub credentials: &'static [Credential],
-    /// The scope that a key needs.
+    /// The scope that the route requires of a key.
     pub scope: Needed,
-    /// The purpose of the route in one sentence, for the OpenAPI description. A route without it is not part of the API.
+    /// The purpose of the route in one sentence, for the OpenAPI description. A route without a summary is not part of
+    /// the API.
     pub summary: &'static str,
-    /// Details for callers beyond the summary, in Markdown; may be empty.
+    /// Further details for callers, in Markdown; may be empty.
     pub description: &'static str,
-    /// The errors that it can return, in addition to those of every route of its kind.
+    /// The errors that the route can return, in addition to those of every route of its kind.
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
     pub redirects: bool,
 }
 
 impl RouteInfo {
-    /// The methods that the route serves: with `GET` also `HEAD`, which monitors and link checkers use.
+    /// The methods that the route serves. A `GET` route also serves `HEAD`, which monitors and link checkers use.
     #[must_use]
     pub fn methods(&self) -> &'static [&'static str] {
         if self.method == Method::GET { &["GET", "HEAD"] } else { &["POST"] }
     }
 }
 
-/// The name and value of the variable at the end of a route's path, such as `{id}`, in the path of a request. The
-/// variable `{proxy+}` also matches slashes. `Some(None)` if the route has no variable; `None` if the path does not
-/// match the route.
+/// Matches the path of a request with a route. Returns the name and value of the variable at the end of the route's
+/// path, such as `{id}`; `{proxy+}` also matches slashes. Returns `Some(None)` if the route has no variable, and `None`
+/// if the path does not match.
 pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<(&'static str, &'a str)>> {
     let Some((before, name)) = route.split_once('{') else { return (path == route).then_some(None) };
     let takes = |value: &&str| !value.is_empty() && (name.ends_with("+}") || !value.contains('/'));
@@ -63,18 +64,18 @@ pub enum Credential {
 /// The scope that a key needs for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
-    /// The route does not say, so that only keys with all scopes may call it. A test finds such routes.
+    /// The route declares no scope, so only keys with all scopes may call it. A test finds such routes.
     Undeclared,
     /// No scope.
     Nothing,
     /// This scope.
     Always(Scope),
-    /// This scope; and the second one for calls of the described kind, which the handler recognizes.
+    /// The first scope, and for calls of the described kind, which the handler recognizes, also the second.
     Also(Option<Scope>, Scope, &'static str),
 }
 
 impl Needed {
-    /// The scope that every call with a key needs.
+    /// The scope that every call with a key requires.
     pub(super) fn always(self) -> Option<Scope> {
         match self {
             Self::Always(scope) | Self::Also(Some(scope), ..) => Some(scope),
@@ -82,7 +83,7 @@ impl Needed {
         }
     }
 
-    /// All scopes that a call may need.
+    /// All scopes that a call may require.
     pub fn all(self) -> impl Iterator<Item = Scope> {
         let also = if let Self::Also(_, scope, _) = self { Some(scope) } else { None };
         self.always().into_iter().chain(also)

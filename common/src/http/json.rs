@@ -1,8 +1,8 @@
-//! Reads the parts of untrusted JSON that the fields of an input need.
+//! Reads those parts of untrusted JSON that the fields of an input need.
 //!
-//! Does not use `serde_json::Value`: with the feature `raw_value`, an object whose only key is serde_json's own marker
-//! for raw values is parsed as JSON inside a string, and such strings can be nested until the stack overflows. Values
-//! that a field may need are read, at most three levels deep, and all others are skipped.
+//! This module does not use `serde_json::Value`. With the feature `raw_value`, that type parses a string again if it is
+//! in an object with serde_json's marker for raw values, and such strings can be nested until the stack overflows.
+//! Values that a field may need are read up to three levels deep, and all others are skipped.
 
 use std::collections::HashMap;
 
@@ -12,30 +12,30 @@ use serde_json::value::RawValue;
 
 use crate::json_members::Members;
 
-/// A JSON value. It is serialized only for hashing.
+/// A JSON value. Serialized only for hashing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Json {
     Null,
     Bool(bool),
     Text(String),
-    /// A text that is not Unicode: it has half of a surrogate pair.
+    /// A text that is not valid Unicode, because of an unpaired surrogate.
     Garbled,
-    /// A whole number; `2.0` and `2e0` are accepted. Numbers that are out of range become this type's maximum or minimum.
+    /// A whole number, including `2.0` and `2e0`. Numbers out of range become the minimum or maximum of `i64`.
     Number(i64),
-    /// An array. Its objects are read, nested arrays are [`Json::Other`]. At most [`MAX_ELEMENTS`] + 1 elements are
-    /// kept, which shows that there are too many.
+    /// An array. Its objects are read, and nested arrays are [`Json::Other`]. At most [`MAX_ELEMENTS`] + 1 elements are
+    /// kept, enough to detect an array that is too long.
     List(Vec<Json>),
-    /// An object: its members with duplicates, sorted by name. Arrays and objects in it are [`Json::Other`]. At most
-    /// [`MAX_ELEMENTS`] + 1 members are kept, which shows that there are too many.
+    /// The members of an object, with duplicates, sorted by name. Arrays and objects in it are [`Json::Other`]. At most
+    /// [`MAX_ELEMENTS`] + 1 members are kept, enough to detect an object that is too large.
     Members(Vec<(String, Json)>),
-    /// A fraction, or an array or object that is nested too deep to be read.
+    /// A fraction, or an array or object that is nested too deeply to be read.
     Other,
 }
 
 /// The members of an object.
 pub(super) type Object = HashMap<String, Json>;
 
-/// A JSON document that should be an object.
+/// A JSON document, which should be an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Document {
     Null,
@@ -43,11 +43,11 @@ pub(super) enum Document {
     Other,
 }
 
-/// `{"json": ...}`; other members beside it are ignored.
+/// `{"json": ...}`. Other members are ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Envelope(pub(super) Document);
 
-/// The container of a value. It bounds the recursion, so that deep nesting cannot exhaust the stack.
+/// The container of a value, which limits the recursion so that deep nesting cannot exhaust the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Nothing,
@@ -81,7 +81,7 @@ impl Json {
     }
 }
 
-/// The conversion saturates numbers that are out of range.
+/// Parses a number. Numbers out of range saturate.
 fn number(text: &str) -> Json {
     match (text.parse(), text.parse::<f64>()) {
         (Ok(number), _) => Json::Number(number),
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Envelope {
         let Members(members) = Members::deserialize(deserializer)?;
         match members.iter().rev().find(|(name, _)| name == "json") {
             Some((_, value)) => Ok(Self(Document::read(value))),
-            // Its sender would take the fields for read.
+            // If fields without the envelope were ignored, the sender would not notice.
             None if members.iter().any(|(name, _)| name != "meta") => Err(D::Error::custom("the envelope is missing")),
             None => Ok(Self(Document::Null)),
         }
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// They are valid JSON, which suffices for unknown members.
+    /// Unknown members only need to be valid JSON.
     #[test]
     fn half_a_surrogate_pair_and_any_number_are_json() {
         for value in [r#""\ud800""#, r#"["\udc00\ud800"]"#, r#"{"\ud800":{"a":1e999}}"#, "-1e400", r#"[[1e400]]"#] {
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(object(r#"{"a":["\ud800","b"]}"#)["a"], Json::List(vec![Json::Garbled, Json::Text("b".to_owned())]));
     }
 
-    /// Parsed into a `Value`, this overflows the stack of a thread: serde_json's marker makes it parse the string's
-    /// text as JSON again, each time with a new nesting limit.
+    /// If parsed as a `Value`, this overflows the stack: at serde_json's marker, the string is parsed as JSON again,
+    /// each time with a new nesting limit.
     #[test]
     fn a_bomb_of_nested_strings_is_only_a_string() {
         let mut bomb = "0".to_owned();

@@ -1,5 +1,5 @@
 //! The OpenAPI 3.1 description of the API (<https://spec.openapis.org/oas/v3.1.1.html>), generated from the routes.
-//! Only the local runner and the tests build this module: no deployed function contains it.
+//! Only the local runner and the tests build this module; no deployed function contains it.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ use super::{
 mod examples;
 mod refusals;
 
-/// The description of the API that `functions` serve. `webhooks` are the requests that the service sends to receivers.
+/// Builds the description of the API that `functions` serve. `webhooks` are the requests that the service sends to
+/// receivers.
 pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str, webhooks: Value) -> Value {
     let mut generators = Generators::new();
     let mut refusals = Map::new();
@@ -50,7 +51,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
                 "description": "A deployment, or `cargo local`.",
                 "variables": { "base_url": {
                     "default": "http://127.0.0.1:9000",
-                    "description": "The base URL of the deployment, without a slash at its end; by default that of `cargo local`.",
+                    "description": "The base URL of the deployment, without a trailing slash. The default is the URL of `cargo local`.",
                 } },
             },
             { "url": "/", "description": "The service that this document was fetched from." },
@@ -75,8 +76,8 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
                 },
                 "session": {
                     "type": "apiKey", "in": "cookie", "name": "__Host-session_token",
-                    "description": "The session cookie; `session_token` where the API is reached over plain http. A \
-                                    `POST` with a cookie needs a trusted `Origin` header.",
+                    "description": "The session cookie. Its name is `session_token` if the API is used over plain http. \
+                                    A `POST` with a cookie needs a trusted `Origin` header.",
                 },
             },
         },
@@ -90,7 +91,7 @@ const DESCRIPTION: &str = "Routes under `/v1` accept their fields in `{\"json\":
     Every response has an `x-request-id`. Unknown paths get 404, and calls beyond a route's \
     rate 429, both as `{\"message\": \"...\"}`.";
 
-/// Describes a route. Responses that routes share go to `refusals`, by name.
+/// Describes a route. Adds the responses that routes share to `refusals`, by name.
 fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusals: &mut Map<String, Value>) -> Value {
     let info = &route.info;
     let mut shapes = (route.describe)(generators);
@@ -158,9 +159,9 @@ fn idempotency_key() -> Value {
     })
 }
 
-/// The parts of the path, such as `webhooksCreate`, with the method if paths alone are not unique, such as
-/// `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` separates pages from routes of the same name under
-/// `/api/auth`.
+/// Builds an id from the parts of the path, such as `webhooksCreate`, and from the method where the path is not unique,
+/// such as `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` distinguishes pages from routes of the same
+/// name under `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");
     let words = path.split(['/', '-']).map(|word| word.trim_matches(['{', '}']));
@@ -187,9 +188,10 @@ fn tag(path: &str, wire: Wire) -> &str {
     }
 }
 
-/// The credentials of a route, and the scopes that a key needs (OpenAPI 3.1 permits them for every kind of credential).
+/// The credentials of a route, with the scopes that a key needs. (OpenAPI 3.1 permits scopes for every kind of
+/// credential.)
 fn security(info: &RouteInfo) -> Value {
-    // A test finds routes that declare nothing by this name.
+    // By this name, a test finds routes that declare no scope.
     let undeclared = (info.scope == Needed::Undeclared).then_some("undeclared");
     let scopes: Vec<_> = info.scope.always().map(Scope::as_str).or(undeclared).into_iter().collect();
     let one = |credential: &Credential| match credential {
@@ -219,7 +221,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     };
     responses.insert("200".to_owned(), done);
     let done = info.redirects.then_some("Done. The browser continues at the `Location`.");
-    // A page for signed-in users redirects other visitors to the sign-in page.
+    // A page for signed-in users redirects visitors who are not signed in to the sign-in page.
     let sign_in = (wire == Wire::Page && info.credentials == [Credential::Session])
         .then_some("Without a session, the browser is redirected to the sign-in page, and back.");
     let redirects: Vec<_> = done.into_iter().chain(sign_in).collect();
@@ -239,7 +241,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     responses.into()
 }
 
-/// Describes the member that distinguishes alternatives as a constant of its alternative.
+/// Describes the member that distinguishes alternatives as a constant of each alternative.
 fn with_tags_described(mut schema: Schema) -> Schema {
     for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let description = variant["description"].clone();
@@ -255,7 +257,7 @@ fn page(description: &str) -> Value {
     json!({ "description": description, "content": { "text/html": { "schema": { "type": "string" } } } })
 }
 
-/// Status, code and, for a conflict, reason of the errors that every route of its kind can return, and of `faults`.
+/// The errors that a route of this kind can return, and `faults`: by status, their codes and, for conflicts, reasons.
 fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(Code, Option<Reason>)>> {
     let plain = wire != Wire::Envelope;
     let mut errors: BTreeMap<u16, Vec<(Code, Option<Reason>)>> = BTreeMap::new();

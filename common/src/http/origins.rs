@@ -7,7 +7,7 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// The address of the API, and the other trusted origins, such as a separate frontend's.
+/// The address of the API, and other trusted origins, such as that of a separate frontend.
 pub struct Origins {
     pub(super) base: Option<BaseUrl>,
     trusted: Vec<BaseUrl>,
@@ -17,12 +17,12 @@ impl Origins {
     /// Reads the trusted origins from `BASE_URL` and `TRUSTED_ORIGINS`.
     ///
     /// # Errors
-    /// One of them does not parse.
+    /// A variable does not parse.
     pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self { base: BaseUrl::from_env(env)?, trusted: env.list("TRUSTED_ORIGINS")? })
     }
 
-    /// Whether the API is reached over TLS only. Custom domains of API Gateway are.
+    /// Whether the API is used only over TLS, as it always is on API Gateway.
     pub(super) fn is_https(&self) -> bool {
         self.base.as_ref().is_none_or(BaseUrl::is_https)
     }
@@ -32,7 +32,7 @@ impl Origins {
         base.is_origin_of(url) || self.trusted.iter().any(|origin| origin.is_origin_of(url))
     }
 
-    /// Parses `url`. `None` unless its origin is trusted.
+    /// Parses `url`. Returns `None` unless its origin is trusted.
     pub(super) fn trusted_url(&self, base: &BaseUrl, url: &str) -> Option<Url> {
         Url::parse(url).ok().filter(|url| self.trust(base, url.as_str()))
     }

@@ -1,4 +1,4 @@
-//! HTML pages in one layout. They need no script, and load nothing from other hosts.
+//! HTML pages with a common layout. They use no scripts and load nothing from other hosts.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -34,11 +34,12 @@ pub struct Page {
     frame: Option<Markup>,
 }
 
-/// The query field that selects the confirmation on a page, and its description.
+/// The query field that selects the confirmation shown on a page, and its description.
 pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms was submitted.");
 
-/// Prevents content sniffing, access from windows of other sites, and referrers to other sites, since the URL contains
-/// a token. Pages of this site do get the referrer: a browser that withholds it sends `Origin: null` with a form.
+/// Prevents content sniffing, access from windows of other sites, and referrers to other sites, because the URL may
+/// contain a token. Pages of this site get the referrer, because a browser that withholds it sends `Origin: null` with
+/// forms.
 const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -49,13 +50,13 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
 /// The time between two loads of a live page.
 pub const LIVE_SECONDS: u32 = 5;
 
-/// The time for which a public page may be shown without a request, so that a deployment is soon visible.
+/// The time for which a public page may be cached. It is short, so that a deployment is soon visible.
 pub const PUBLIC_SECONDS: u32 = 300;
 
 /// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.
 const STYLE: &str = include_str!("page/style.css");
 
-/// The content security policy: it allows only the page's own style, by its hash, and forms.
+/// The content security policy, which allows only forms and the page's own style, by its hash.
 static ALLOWED: LazyLock<String> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -64,7 +65,7 @@ static ALLOWED: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Page {
-    /// A page with this heading, and `content` below it.
+    /// Builds a page with this heading, and `content` below it.
     #[must_use]
     pub fn new(title: impl Into<Cow<'static, str>>, content: Markup) -> Self {
         let title = title.into();
@@ -80,19 +81,20 @@ impl Page {
         }
     }
 
-    /// Marks the page as a success even if its status is an error, because an earlier request succeeded.
+    /// Marks the page as a success, even if its status is an error, because an earlier request succeeded.
     #[must_use]
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }
     }
 
-    /// Marks the page as refused, with the status of `error`, if there is one. The content must explain the refusal.
+    /// Gives the page the status of `error`, if there is one. The content must explain the error.
     #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
         Self { refused: error.map(HttpError::Domain), ..self }
     }
 
-    /// Allows the response to its form to redirect to `origin`, too: browsers apply the policy to redirects.
+    /// Allows the page's form to redirect to `origin`. This is necessary because browsers apply the policy to
+    /// redirects.
     #[must_use]
     pub fn redirects_to(self, origin: Option<String>) -> Self {
         Self { redirects_to: origin, ..self }
@@ -104,14 +106,14 @@ impl Page {
         Self { is_live, ..self }
     }
 
-    /// Lets browsers and proxies keep the page for [`PUBLIC_SECONDS`]: all readers get the same.
+    /// Lets browsers and proxies cache the page for [`PUBLIC_SECONDS`], because it is the same for all readers.
     #[must_use]
     pub fn public(self) -> Self {
         Self { is_public: true, ..self }
     }
 
-    /// The page for a form that was sent without a session. It signs the visitor in again and keeps their input: `kept`
-    /// contains the fields of the form, and `back` is its page.
+    /// Builds the page for a form that was sent without a session. It signs the visitor in again and keeps their input:
+    /// `kept` contains the fields of the form, and `back` is the page of the form.
     pub(super) fn of_lost_session(back: &str, kept: &str) -> Self {
         let sign_in = Form {
             to: "/signin",
@@ -127,13 +129,13 @@ impl Page {
         Self { refused: Some(Error::Unauthorized.into()), ..Self::new("Your session has ended", content) }
     }
 
-    /// Adds a site's frame: `frame` follows the name of the service in the header, and the content may be wide.
+    /// Adds the frame of a site: `frame` follows the name of the service in the header, and the content may be wide.
     #[must_use]
     pub fn within(self, frame: impl Render) -> Self {
         Self { frame: Some(frame.render()), ..self }
     }
 
-    /// The page for an error without a specific page.
+    /// Builds the page for an error that has no specific page.
     pub(super) fn of(error: HttpError) -> Self {
         let (title, text) = match &error {
             _ if error.status().is_server_error() => {
@@ -149,7 +151,7 @@ impl Page {
         Self { refused: Some(error), ..Self::new(title, content) }
     }
 
-    /// The response, and the error that the page reports. `service` is the name of the service.
+    /// Returns the response, and the error that the page reports, if any. `service` is the name of the service.
     pub(super) fn response(self, service: &str) -> (Response, Option<HttpError>) {
         let mut response = Response::new(self.html(service).into_string());
         *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);
@@ -208,7 +210,7 @@ impl Page {
     }
 }
 
-/// An error message as a sentence.
+/// Formats an error message as a sentence.
 fn sentence(message: &str) -> String {
     format!("{}.", message.trim_end_matches('.'))
 }
@@ -219,7 +221,7 @@ pub fn alert(error: &Error) -> Markup {
     html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }
 }
 
-/// Untrusted text, as pages show it.
+/// Returns untrusted text in the form that pages show.
 #[must_use]
 pub fn visible(words: &str) -> Cow<'_, str> {
     Untrusted::new(words).page()

@@ -1,4 +1,4 @@
-//! Reads the requested part of a list from the query parameters of Better Auth's clients.
+//! Reads the requested part of a list from query parameters, which have the names that Better Auth's clients use.
 
 use schemars::JsonSchema;
 
@@ -16,7 +16,7 @@ impl Paging {
     /// Reads `limit` and `offset`.
     ///
     /// # Errors
-    /// One of them is not a number in its range.
+    /// A field is not a number in its range.
     pub fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let limit = read_limit(fields.about("The maximum number of entries to list. The default is 100."), "limit");
         let offset = fields
@@ -29,7 +29,7 @@ impl Paging {
 /// Reads the maximum number of entries to list.
 ///
 /// # Errors
-/// It is not a number in its range.
+/// The field is not a number in its range.
 pub fn read_limit(fields: &mut Fields, name: &'static str) -> Result<usize, Rejected> {
     let limit = fields.optional_number_in_query(name, 1..=MOST_LISTED.into())?;
     Ok(number(limit.unwrap_or(MOST_LISTED.into())))

@@ -41,7 +41,7 @@ pub enum Reply {
     },
     /// 200 and an SVG image.
     Svg(&'static str),
-    /// 204 to a CORS preflight request: API Gateway adds the required headers.
+    /// 204 to a CORS preflight request. API Gateway adds the required headers.
     Preflight,
 }
 
@@ -84,7 +84,7 @@ impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
     }
 }
 
-/// A JSON result, and cookies to set with it.
+/// A JSON result, and cookies to set.
 pub struct WithCookies<T> {
     /// The value to serialize.
     pub body: T,
@@ -141,7 +141,7 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
 }
 
 impl Reply {
-    /// The response, and the error that a page reports, if any. `service` is the name above pages.
+    /// Returns the response, and the error that a page reports, if any. `service` is the name above pages.
     pub(super) fn response(self, service: Option<&ServiceName>) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),

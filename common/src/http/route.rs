@@ -1,5 +1,5 @@
-//! A route is one value: its method and path, its access, its input, its handler, and the errors that it can return.
-//! The router, the log line, the description and the checks against the template all use it.
+//! A route is one value: method and path, access, input, handler, and possible errors. The router, the log line, the
+//! API description and the checks against the template all use this value.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub(super) struct BoundRoute {
 }
 
 impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
-    /// A `POST`, with its input in the body. Only the type of the access argument is used.
+    /// A `POST`, with its input in the body. The access argument only determines the type.
     pub fn post<C: Access<W>, I: Send + 'static, O: Output, F: Future<Output = Result<O>> + Send + 'static>(
         path: &'static str,
         _: C,
@@ -115,21 +115,21 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         route
     }
 
-    /// Sets the scope that a key needs.
+    /// Sets the scope that a key must have.
     #[must_use]
     pub fn scope(mut self, scope: Scope) -> Self {
         self.info.scope = Needed::Always(scope);
         self
     }
 
-    /// Lets keys call the route without any scope.
+    /// Lets keys without any scope call the route.
     #[must_use]
     pub fn any_scope(mut self) -> Self {
         self.info.scope = Needed::Nothing;
         self
     }
 
-    /// Adds the scope that a key needs for some calls, in addition, and describes them. The handler checks it.
+    /// Adds another scope that a key needs for some calls, which `calls` describes. The handler checks it.
     #[must_use]
     pub fn also_scope(mut self, scope: Scope, calls: &'static str) -> Self {
         self.info.scope = Needed::Also(self.info.scope.always(), scope, calls);
@@ -143,7 +143,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Adds details for callers beyond the summary, in Markdown.
+    /// Adds further details for callers, in Markdown.
     #[must_use]
     pub fn description(mut self, description: &'static str) -> Self {
         self.info.description = description;
@@ -157,7 +157,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Marks the route as one whose success may be a redirect.
+    /// Declares that the route may respond with a redirect.
     #[must_use]
     pub fn redirects(mut self) -> Self {
         self.info.redirects = true;

@@ -1,4 +1,5 @@
-//! The JSON Schemas of a route's input and output. Like `openapi`, this is built only for the local runner and tests.
+//! The JSON Schemas of a route's input and output. Like `openapi`, this module is built only for the local runner and
+//! tests.
 
 use std::ops::RangeInclusive;
 
@@ -14,7 +15,8 @@ pub(super) struct Shapes {
     pub(super) output: Option<Schema>,
 }
 
-/// The generators of the schemas. The service accepts some values in more forms than it returns.
+/// The schema generators. Inputs have a separate one, because the service accepts some values in more forms than it
+/// returns.
 pub(super) struct Generators {
     pub(super) inputs: SchemaGenerator,
     pub(super) outputs: SchemaGenerator,
@@ -30,7 +32,7 @@ impl Generators {
         Self { inputs: inputs.into_generator(), outputs: outputs.into_generator() }
     }
 
-    /// The named schemas. Those of inputs contain only enumerations, which are the same in outputs.
+    /// Returns the named schemas. The only named schemas of inputs are enumerations, which are the same in outputs.
     pub(super) fn named(mut self) -> Map<String, Value> {
         let mut schemas = self.inputs.take_definitions(true);
         schemas.append(&mut self.outputs.take_definitions(true));
@@ -39,8 +41,8 @@ impl Generators {
     }
 }
 
-/// Joins names that are described one by one into one `enum`: in clients of openapi-generator, each alternative would
-/// match any text.
+/// Joins names that are described one by one to a single `enum`. Otherwise, in clients of openapi-generator, each
+/// alternative would match any text.
 fn join_names(schema: &mut Value) {
     let variants = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
     let named: Option<Vec<_>> = variants.iter().map(|one| one["const"].as_str().map(|name| (name, one))).collect();
@@ -57,14 +59,14 @@ fn join_names(schema: &mut Value) {
 #[derive(Default)]
 pub(super) struct FieldDescriptions {
     pub(super) generator: SchemaGenerator,
-    /// The description of the field that is noted next, and an example of it.
+    /// The description of the field that is recorded next, and an example.
     pub(super) about: &'static str,
     pub(super) example: &'static str,
-    /// Name, whether it is required, and schema.
+    /// Each field's name, whether it is required, and its schema.
     pub(super) fields: Vec<(&'static str, bool, Schema)>,
     /// Whether the input includes an idempotency key.
     pub(super) takes_key: bool,
-    /// The field that determines which others are required, and its values.
+    /// The field that determines which other fields are required, and its values.
     pub(super) cases: Option<(&'static str, &'static [Case])>,
     /// Fields of which only one can be present.
     pub(super) either: Option<[&'static str; 2]>,
@@ -80,7 +82,7 @@ impl FieldDescriptions {
         self.push(name, is_required, schema);
     }
 
-    /// Adds a field with its description, and with the form that its type describes.
+    /// Adds a field with its description and the schema of its type.
     fn push(&mut self, name: &'static str, is_required: bool, mut schema: Schema) {
         let (about, example) = (std::mem::take(&mut self.about), std::mem::take(&mut self.example));
         let form = schema.get("description").and_then(Value::as_str).unwrap_or_default();
@@ -97,7 +99,7 @@ impl FieldDescriptions {
         self.push(name, false, schema);
     }
 
-    /// Describes the last noted field as nullable.
+    /// Marks the last recorded field as nullable.
     pub(super) fn allow_null(&mut self, name: &'static str) {
         if let Some((_, _, schema)) = self.fields.iter_mut().rfind(|(noted, ..)| *noted == name) {
             schema.insert("type".to_owned(), json!(["integer", "null"]));
@@ -118,8 +120,8 @@ impl FieldDescriptions {
         self.fields.iter().filter(|(_, is_required, _)| *is_required).map(|(name, ..)| *name).collect()
     }
 
-    /// The schema of the input. Additional properties stay allowed, because unknown fields are ignored. A JSON body may
-    /// be `null` if no field is required.
+    /// Builds the schema of the input. Additional properties are allowed, because unknown fields are ignored. A JSON
+    /// body may be `null` if no field is required.
     pub(super) fn schema(&self, is_json: bool) -> Value {
         let properties: Map<String, Value> =
             self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();
@@ -135,7 +137,8 @@ impl FieldDescriptions {
         schema
     }
 
-    /// The input with one of the values of the field `by`. Each is complete, so that generators make a type of it.
+    /// Builds the schema of the input with one of the values of the field `by`. Each such schema is complete, so that
+    /// code generators create a type for it.
     fn case(&self, by: &str, cases: &[Case], (value, title, needs): &Case, fields: &Map<String, Value>) -> Value {
         let is_default = cases.first().is_some_and(|(first, ..)| first == value);
         let refused: Vec<_> =
@@ -156,7 +159,7 @@ impl FieldDescriptions {
     }
 }
 
-/// An object that has all of these properties. Each is declared, as OpenAPI linters require.
+/// The schema of an object that has all of these properties. Each property is declared, as OpenAPI linters require.
 fn with_all(names: &[&str]) -> Value {
     let declared: Map<_, _> =
         names.iter().map(|name| ((*name).to_owned(), json!({ "description": "Any value." }))).collect();

@@ -52,7 +52,7 @@ impl HttpError {
         }
     }
 
-    /// The error's `code`, with the names that oRPC uses.
+    /// The error's `code`, from oRPC's names.
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Unreadable => Code::BadRequest,
@@ -93,7 +93,7 @@ impl HttpError {
         }
     }
 
-    /// The reason for a conflict, or for the refusal of a key.
+    /// The reason for a conflict or for the refusal of a key.
     pub(super) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Domain(Error::Conflict(conflict)) => Some(reason(conflict)),
@@ -130,7 +130,7 @@ pub(super) fn error_message(error: &Error) -> String {
             format!("This API key lacks the scope {scope}. Use a key that has it, or sign in")
         }
         Error::Forbidden(Refusal::NotAUser) => {
-            "An organization key acts for no user. Use a personal key, or sign in".to_owned()
+            "An organization key does not act for a user. Use a personal key, or sign in".to_owned()
         }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::NotTheRecipient) => {
@@ -162,7 +162,7 @@ fn wait(seconds: i64) -> String {
     if number == 1 { format!("1 {unit}") } else { format!("{number} {unit}s") }
 }
 
-/// The code in the command-line flow. It is more specific than the status, because one status can have many causes.
+/// The error code in the command-line flow. It is more specific than the status, which can have many causes.
 pub(super) fn flow_code(error: &HttpError) -> String {
     let code = match error {
         HttpError::Domain(Error::WrongPassword) => Code::InvalidEmailOrPassword,
@@ -179,7 +179,7 @@ pub(super) fn flow_code(error: &HttpError) -> String {
     code.as_str().to_owned()
 }
 
-/// The message in the command-line flow. Its clients print only this, so it includes the first issue.
+/// The message in the command-line flow. It includes the first issue, because clients print only the message.
 pub(super) fn flow_message(error: &HttpError) -> String {
     match error {
         HttpError::Domain(Error::Malformed) => "The body must be a JSON object".to_owned(),
@@ -218,7 +218,7 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::NotAPullEndpoint => "This endpoint is not a pull endpoint: its deliveries are posted".to_owned(),
         Conflict::PullEndpoint => "A pull endpoint has no url".to_owned(),
         Conflict::HeadersNeeded => {
-            "A new url would get the secret headers of this endpoint: set `headers`, too (the same, others or null)"
+            "A new url would receive the secret headers of this endpoint: also set `headers` (the same, others or null)"
                 .to_owned()
         }
         Conflict::RecoveryLimit(limit) => {

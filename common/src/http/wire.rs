@@ -1,4 +1,4 @@
-//! The formats of requests and responses: two of JSON, and forms with pages.
+//! The formats of requests and responses: two JSON formats, and forms with pages.
 
 use api::error::{Details, EnvelopeError, PlainError};
 use serde_json::json;
@@ -27,8 +27,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The fields in a body, which is a form for pages and JSON otherwise. An empty body has no fields, and neither
-    /// does a JSON `null`, which many clients send instead of an empty input.
+    /// Reads the fields in a body, which is a form for pages and otherwise JSON. An empty body has no fields. Neither
+    /// has a JSON `null`, which many clients send for an empty input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());
@@ -59,7 +59,7 @@ impl Wire {
     }
 }
 
-/// The parameters of a query or form. The first of several with the same name counts.
+/// Parses the parameters of a query or form. Of several with the same name, the first counts.
 pub(super) fn parameters(encoded: &[u8]) -> Object {
     let mut parameters = Object::new();
     for (name, value) in form_urlencoded::parse(encoded) {

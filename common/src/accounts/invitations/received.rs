@@ -1,4 +1,4 @@
-//! Invitations as their recipient sees them: a user whose verified address is the invited one.
+//! Invitations for their recipient, a user whose verified address was invited.
 
 use std::cmp::Reverse;
 
@@ -24,7 +24,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// An invitation that its recipient reads.
+/// An invitation as its recipient sees it.
 #[derive(Debug)]
 pub struct Received {
     pub invited: Invited,
@@ -33,7 +33,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Whether `user` has accepted the invitation. They may have left its organization since.
+    /// Whether `user` has accepted the invitation. They may have left the organization since.
     pub(in crate::accounts) fn is_accepted_by(&self, user: UserId) -> bool {
         self.invited.status == InvitationStatus::Accepted && self.accepted_by == Some(user)
     }
@@ -41,7 +41,7 @@ impl Received {
     /// Checks that the invitation can be accepted at `now`.
     ///
     /// # Errors
-    /// It has expired or was used.
+    /// The invitation has expired or was used.
     pub fn check_open(&self, now: Timestamp) -> Result<()> {
         if self.invited.status != InvitationStatus::Pending {
             return Err(Error::Conflict(Conflict::InvitationUsed));
@@ -57,8 +57,8 @@ impl Invitations {
     /// Reads the invitation `id` for `user`.
     ///
     /// # Errors
-    /// The address of the user is not verified; there is no such invitation; it is for another address:
-    /// [`Refusal::NotTheRecipient`]; or the read fails.
+    /// The address of the user is not verified, there is no such invitation, or it is for another address
+    /// ([`Refusal::NotTheRecipient`]).
     pub async fn received(&self, user: &User, id: InvitationId) -> Result<Received> {
         user.check_verified()?;
         let found = get(&self.dynamodb, &self.invitations, key(id), "reading an invitation").await?.ok_or(NOT_FOUND)?;
@@ -73,8 +73,8 @@ impl Invitations {
         }
     }
 
-    /// The invitations that the owner of the mailbox `email` can accept at `now`, newest first, with their organizations.
-    /// The caller has to have proved that it is theirs: strangers must not learn who is invited.
+    /// Lists the invitations to `email` that can be accepted at `now`, newest first, with their organizations. The
+    /// caller must have proved that the mailbox is theirs, because strangers must not learn of invitations.
     pub async fn received_at(
         &self,
         email: &Email,
@@ -92,7 +92,8 @@ impl Invitations {
         received.retain(|invited| invited.status == InvitationStatus::Pending && invited.expires_at > now);
         received.sort_by_key(|invited| Reverse(invited.invitation.id));
         let mut of = organizations.find_all(received.iter().map(|invited| &invited.invitation.organization)).await?;
-        // The invitations of a deleted organization are deleted within minutes. No two are to the same one.
+        // Invitations of a deleted organization can remain for minutes. No two invitations are to the same
+        // organization.
         let with_organization = received.into_iter().filter_map(|invited| {
             let organization = of.remove(&invited.invitation.organization)?;
             Some((invited, organization))
@@ -100,11 +101,11 @@ impl Invitations {
         Ok(with_organization.collect())
     }
 
-    /// Declines the invitation `id` in the name of `user`. Declining it again succeeds. Of a concurrent acceptance and
-    /// rejection, one succeeds.
+    /// Declines the invitation `id` for `user`. Declining it again succeeds. If it is concurrently accepted and
+    /// declined, only one of the two calls succeeds.
     ///
     /// # Errors
-    /// As [`Self::received`]; or it was used.
+    /// Those of [`Self::received`], or the invitation was used.
     pub async fn reject(&self, user: &User, id: InvitationId) -> Result<Invited> {
         let Received { invited, .. } = self.received(user, id).await?;
         if invited.status == InvitationStatus::Rejected {
@@ -117,7 +118,8 @@ impl Invitations {
         Invited::from_item(&rejected.ok_or(Error::Conflict(Conflict::InvitationUsed))?)
     }
 
-    /// The write that marks a pending invitation as accepted by `user`, whose address it is for.
+    /// Builds the write that marks a pending invitation as accepted by `user`, on condition that it is for their
+    /// address.
     pub(in crate::accounts) fn accept_by(&self, invitation: &Invitation, user: &User, now: Timestamp) -> Update {
         self.change_status(invitation.id, ACCEPTED)
             .set(USER_ID, text(user.id))

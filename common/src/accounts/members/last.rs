@@ -1,4 +1,4 @@
-//! Ends an organization with its last member, who deletes the account or leaves for another organization.
+//! Deletes an organization with its last member, who deletes their account or moves to another organization.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ use crate::{
 };
 
 impl Members {
-    /// Deletes the account of `last`, the only member, and their organization, in one transaction: the organization
-    /// accepts no new members, its credentials stop working, and the address and the slug are free again. The
-    /// organization's remaining data is left to
+    /// Deletes the account of `last`, the only member, and their organization, in one transaction. The organization
+    /// then accepts no new members, its credentials stop working, and the address and the slug are free again. The
+    /// remaining data is deleted later, through
     /// [`DeletedOrganizations`](crate::accounts::deleted_organizations::DeletedOrganizations).
     ///
     /// # Errors
-    /// There is another member; `last` was deleted; other users keep joining; or a call fails.
+    /// There is another member, `last` was deleted, or other users keep joining.
     pub async fn delete_with_organization(&self, last: &User, keys: &ApiKeys, now: Timestamp) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let organization = existing(&self.dynamodb, &self.organizations, &last.organization).await?;
@@ -45,21 +45,21 @@ impl Members {
         Err(Error::Busy)
     }
 
-    /// Checks that `user` can leave their organization for another one.
+    /// Checks that `user` can leave their organization to join another one.
     ///
     /// # Errors
-    /// Other members would be left without an owner: [`Conflict::LastOwner`]; the organization would end:
-    /// [`Conflict::LastMember`]; or a read fails.
+    /// Other members would be left without an owner ([`Conflict::LastOwner`]), or the organization would be deleted
+    /// ([`Conflict::LastMember`]).
     pub async fn check_leaves(&self, user: &User) -> Result<()> {
         self.leave(Transaction::new("leaving"), user, false, Timestamp::now()).await.map(drop)
     }
 
-    /// Adds the writes by which `user` leaves their organization for another one, and returns whether the organization
-    /// ends, which `may_end` has to permit. They are refused if the members have changed since they were read. The
-    /// transaction has to move the user.
+    /// Adds the writes by which `user` leaves their organization, and returns whether this deletes the organization,
+    /// which `may_end` must permit. The writes are refused if the members have changed since they were read. The caller
+    /// adds the write that moves the user.
     ///
     /// # Errors
-    /// As [`Self::check_leaves`]; or the user was deleted: [`Error::Unauthorized`].
+    /// Those of [`Self::check_leaves`], or the user was deleted ([`Error::Unauthorized`]).
     pub(crate) async fn leave(
         &self,
         writes: Transaction,
@@ -83,7 +83,7 @@ impl Members {
         }
     }
 
-    /// Adds the writes that delete the organization `id`. They are refused if a user has joined or left since
+    /// Adds the writes that delete the organization `id`. The writes are refused if a user has joined or left since
     /// `organization` was read.
     fn end(&self, writes: Transaction, id: &TenantId, organization: &Item, now: Timestamp) -> Result<Transaction> {
         let slug = Record::new("organization", organization).checked(SLUG, Slug::parse)?;
@@ -98,7 +98,7 @@ impl Members {
             .update(note_deletion(&self.organizations, id)))
     }
 
-    /// Whether `last` is the only member in the lagging index and in the organization's own list of new members.
+    /// Whether `last` is the only member, both in the lagging index and in the organization's list of users who joined.
     async fn is_alone(&self, last: &User, organization: &Item) -> Result<bool> {
         let joined: Option<Vec<UserId>> =
             Record::new("organization", organization).optional_set(JOINED, UserId::parse)?;

@@ -22,7 +22,7 @@ use crate::{
     name::Name,
 };
 
-/// A change of settings. A setting that is `None` stays as it is.
+/// A change of settings. `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsChange {
     /// The new address for notifications about failures.
@@ -38,7 +38,7 @@ impl SettingsChange {
         *self == Self::default()
     }
 
-    /// The part of this change in which `organization` differs from it.
+    /// Returns the part of this change that would change `organization`.
     #[must_use]
     pub fn left_of(self, organization: &Organization) -> Self {
         let Self { debug_notification_email: address, disable_job_failure_notifications: disable } = self;
@@ -63,12 +63,11 @@ impl Organization {
 }
 
 impl Organizations {
-    /// Changes at least one setting of a user's own organization. Returns the organization as it was immediately
-    /// before, so each of several concurrent changes sees the result of the previous one.
+    /// Changes at least one setting of a user's own organization. Returns the organization as it was immediately before
+    /// the change, so each of several concurrent changes sees the result of the previous one.
     ///
     /// # Errors
-    /// The organization and the user were deleted in the meantime: [`Error::Unauthorized`]; or the write
-    /// fails.
+    /// The organization and the user were deleted in the meantime ([`Error::Unauthorized`]).
     pub async fn change_settings(&self, id: &TenantId, settings: &SettingsChange) -> Result<Organization> {
         let address = settings.debug_notification_email.as_ref();
         let disable = settings.disable_job_failure_notifications;
@@ -84,15 +83,15 @@ impl Organizations {
     /// Changes the name of a user's own organization, and returns the changed organization.
     ///
     /// # Errors
-    /// As [`Self::change_settings`].
+    /// Those of [`Self::change_settings`].
     pub async fn rename(&self, id: &TenantId, name: &Name) -> Result<Organization> {
         let update = Update::of(&self.table, pk(organization_key(id))).set(NAME, text(name.as_str())).only_if(exists());
         let after = update.send_for(&self.dynamodb, ReturnValue::AllNew, "renaming an organization").await?;
         Organization::from_item(&after.ok_or(Error::Unauthorized)?)
     }
 
-    /// If the notifications of the organization of `user`, an owner, go to the user's address, which `new` replaces,
-    /// adds the write that sends them to `new`.
+    /// Adds the write that sends notifications to `new`, the new address of `user`, if `user` is an owner and the
+    /// notifications went to their old address.
     pub(in crate::accounts) async fn with_notifications_moved(
         &self,
         writes: Transaction,
@@ -110,9 +109,9 @@ impl Organizations {
     }
 }
 
-/// The emails to the old and the new notification address of an organization that has the new one. The new address may
-/// be a stranger's, who should learn why they get email, but not who got it before. The subject omits the name of the
-/// organization, which its founder chose.
+/// Builds the emails to the old and the new notification address of an organization. The new address may be a
+/// stranger's: the email explains why they get notifications, but does not reveal the old address. The subject omits
+/// the name of the organization, which its founder chose.
 #[must_use]
 pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);

@@ -1,5 +1,5 @@
-//! Describes the fields of an input for the OpenAPI description: the code that reads them runs without values, and each
-//! field is noted. In a deployed function, which has no description, all of this does nothing.
+//! Describes the fields of an input for the OpenAPI description. The code that reads the fields runs without values,
+//! and each field is recorded. In a deployed function, which builds no description, these functions do nothing.
 
 use std::ops::RangeInclusive;
 
@@ -26,8 +26,8 @@ impl Fields {
         description
     }
 
-    /// Describes the field that is read next, for the reference of the API: its purpose and its default. The type of
-    /// the field describes its form.
+    /// Describes the purpose and the default of the field that is read next, for the API reference. The type of the
+    /// field describes its form.
     pub fn about(&mut self, _text: &'static str) -> &mut Self {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -36,7 +36,7 @@ impl Fields {
         self
     }
 
-    /// Gives an example of the text that is read next, where its type has none.
+    /// Gives an example of the text that is read next, if its type has none.
     pub fn example(&mut self, _text: &'static str) -> &mut Self {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -45,9 +45,9 @@ impl Fields {
         self
     }
 
-    /// Describes that the value of a field determines which other fields are required: each value requires the fields
-    /// listed with it, which are refused with other values. The first value is the default. Reading the fields checks
-    /// it.
+    /// Declares that the value of a field determines which other fields are required. Each value requires the fields
+    /// listed with it, and other values refuse them. The first value is the default. This is only a description; the
+    /// code that reads the fields checks it.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
         #[cfg(feature = "openapi")]
@@ -56,7 +56,8 @@ impl Fields {
         }
     }
 
-    /// Describes that only one of two optional fields can be present. Reading the fields checks it.
+    /// Declares that only one of two optional fields can be present. This is only a description; the code that reads
+    /// the fields checks it.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn either(&mut self, _fields: [&'static str; 2]) {
         #[cfg(feature = "openapi")]
@@ -83,7 +84,7 @@ impl Fields {
         }
     }
 
-    /// Records a required object, whose fields `read` reads.
+    /// Records a required object with the fields that `read` reads.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     pub(super) fn note_object<T>(&mut self, _name: &'static str, _read: impl Fn(&mut Self) -> Result<T, Rejected>) {
         #[cfg(feature = "openapi")]
@@ -93,7 +94,7 @@ impl Fields {
         }
     }
 
-    /// Records a required array of objects, whose fields `read` reads.
+    /// Records a required array of objects with the fields that `read` reads.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     pub(super) fn note_objects<T>(&mut self, _name: &'static str, _read: impl Fn(&mut Self) -> Result<T, Rejected>) {
         #[cfg(feature = "openapi")]

@@ -1,5 +1,4 @@
-//! The texts of a form or a link, as a page reads them: unchecked, so that the page can show them again with their
-//! issues.
+//! The texts of a form or a link. A page reads them unchecked, so that it can show them again with their issues.
 
 use super::{Fields, OPTIONAL, Rejected};
 use crate::{
@@ -7,12 +6,12 @@ use crate::{
     http::json::{Json, Object},
 };
 
-/// The texts of a form. They may include passwords, so this has no `Debug`.
+/// The texts of a form. They may include passwords, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Typed(Object);
 
 impl Typed {
-    /// The text in a field; empty if there is no such field.
+    /// Returns the text of a field, or an empty text if there is no such field.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         match self.0.get(name) {
@@ -47,14 +46,14 @@ impl Typed {
     /// Reads an input from the texts.
     ///
     /// # Errors
-    /// The input has issues: [`Error::Invalid`](crate::error::Error::Invalid) with all of them.
+    /// [`Error::Invalid`](crate::error::Error::Invalid) with all issues of the input.
     pub fn read<I>(&self, read: impl FnOnce(&mut Fields) -> Result<I, Rejected>) -> Result<I> {
         Fields::read(self.0.clone(), read)
     }
 }
 
 impl Fields {
-    /// Reads the texts of a form or a link to a page, without checking them: the page itself reports mistakes.
+    /// Reads the texts of a form or a link to a page without checks. The page itself reports mistakes.
     pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
         for (name, about) in fields {
             self.about(about).note::<String>(name, OPTIONAL);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Numbers that are more realistic than the minimum, by the names of their members.
+/// Example numbers by member name, which are more realistic than the minimum.
 const NUMBERS: [(&str, u64); 6] = [
     ("duration_ms", 85),
     ("expiresIn", 2_592_000),
@@ -12,18 +12,18 @@ const NUMBERS: [(&str, u64); 6] = [
     ("status_code", 503),
 ];
 
-/// The messages of the confirmations that share a schema, by their routes.
+/// The messages of confirmations that share a schema, by route.
 const MESSAGES: [(&str, &str); 3] = [
     ("/v1/deliveries/resend", "Delivery will be resent"),
     ("/v1/webhooks/delete", "Webhook endpoint deleted"),
     ("/v1/webhooks/update", "Webhook endpoint updated"),
 ];
 
-/// Optional fields without a place in the example of a request, by their routes: the response shows a generated secret.
+/// Optional fields that are omitted in the example of a request, by route: the response shows a generated secret.
 const OMITTED: [(&str, &str); 1] = [("/v1/webhooks/create", "signing_secret")];
 
-/// Adds an example to every JSON body, composed of the examples of its parts. Forms have none, because people submit
-/// them.
+/// Adds an example to every JSON body, composed of the examples of its parts. Forms get no example, because people
+/// submit them.
 pub(super) fn add(document: &mut Value) {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let Some(paths) = document["paths"].as_object_mut() else { return };
@@ -57,7 +57,7 @@ fn add_example(content: &mut Value, schemas: &Value) {
     }
 }
 
-/// An example of `schema`: the first alternative that has a meaningful value.
+/// Builds an example of `schema`, from the first alternative with a meaningful value.
 fn example(schema: &Value, schemas: &Value) -> Value {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return example(&schemas[name], schemas);
@@ -73,7 +73,7 @@ fn example(schema: &Value, schemas: &Value) -> Value {
     let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));
     match kind {
         Some("object") => {
-            // Only the first of fields that exclude each other.
+            // Of fields that exclude each other, only the first is included.
             let excluded = schema.pointer("/not/required/1").and_then(Value::as_str);
             let properties = schema["properties"].as_object().into_iter().flatten();
             let properties = properties.filter(|(name, _)| Some(name.as_str()) != excluded);

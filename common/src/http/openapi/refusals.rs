@@ -1,5 +1,5 @@
-//! The error responses in the description. Routes share them, and all errors of a format have one schema, so that
-//! generators make one type of them. Codes and reasons are in the examples.
+//! The error responses in the description. Routes share them, and all errors of a format have the same schema, so that
+//! code generators create a single type. Codes and reasons appear in the examples.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use serde_json::{Map, Value, json};
 
 use crate::http::{shapes::Generators, wire::Wire};
 
-/// Adds the schemas of an error in both formats.
+/// Adds the schemas of errors in both formats.
 pub(super) fn add_schemas(generators: &mut Generators) {
     generators.outputs.subschema_for::<EnvelopeError>();
     generators.outputs.subschema_for::<PlainError>();
 }
 
-/// The name and the response for errors of a status, with an example of each error.
+/// Returns the name and the response for errors of a status, with an example of each error.
 pub(super) fn refusal(wire: Wire, status: u16, errors: &[(Code, Option<Reason>)]) -> (String, Value) {
     let examples: BTreeMap<&str, Value> = errors
         .iter()
@@ -142,19 +142,19 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
             "The caller is the last member of their organization, which would be deleted. Send `deleteOrganization` `true` \
              to delete it, or invite another owner first."
         }
-        Reason::AlreadyAMember => "The user is a member of the organization already. Nothing is left to do.",
+        Reason::AlreadyAMember => "The user is already a member of the organization. No action is needed.",
         Reason::OrganizationChanged => {
-            "The caller has joined another organization since the call began. Make the call again to leave that one."
+            "The caller has joined another organization since the call began. Repeat the call to leave that organization."
         }
         Reason::EndpointLimit => "The organization has reached its limit of endpoints. Delete an endpoint first.",
         Reason::KeyLimit => "The organization has 100 API keys, including expired ones. Delete a key first.",
         Reason::PayloadNotKept => {
-            "The delivery succeeded, and its payload was too large to be kept, or its payload was erased, so it cannot be \
+            "The payload was erased, or was too large to be kept after the delivery succeeded, so the delivery cannot be \
              resent. Ask the producer for a new event."
         }
         Reason::DeliveryPending => {
-            "A delivery is pending, or waits to be received, and so needs its payload. Wait until it is delivered or has \
-             failed, or disable its endpoint, which holds it."
+            "The delivery is pending, so its payload is still needed. Wait until it is delivered or has failed, or disable \
+             its endpoint, which holds the delivery."
         }
         Reason::EndpointInactive => {
             "The endpoint is inactive, and its deliveries are held. Enable it with the `active` field of \

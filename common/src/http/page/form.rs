@@ -5,18 +5,18 @@ use maud::{Markup, Render, html};
 use super::super::status::error_message;
 use crate::error::Error;
 
-/// A form, which posts its fields and hidden fields.
+/// A form, which posts its visible and hidden fields.
 #[derive(Default)]
 pub struct Form<'a> {
-    /// Prefix of the field ids, unique per page; empty for the only form.
+    /// The prefix of the field ids, unique per page; empty for the only form of a page.
     pub id: &'static str,
-    /// The path that it posts to; empty for the path of its page.
+    /// The path that the form posts to; empty for the path of its page.
     pub to: &'a str,
     /// The label of the button.
     pub button: &'a str,
-    /// Whether the button is less important than another one of the page.
+    /// Whether the button is less important than another button on the page.
     pub is_secondary: bool,
-    /// Whether the button destroys something.
+    /// Whether the button's action is destructive.
     pub is_danger: bool,
     /// Names and values of the hidden fields. Empty values are omitted.
     pub hidden: &'a [(&'static str, &'a str)],
@@ -24,12 +24,13 @@ pub struct Form<'a> {
     pub fields: &'a [Field<'a>],
     /// Content between the fields and the button.
     pub more: Option<&'a Markup>,
-    /// The error of the last submission. The issues of a field are shown next to the field.
+    /// The error of the last submission. Issues are shown next to their fields.
     pub error: Option<&'a Error>,
 }
 
 impl Render for Form<'_> {
-    /// An empty `to` becomes the action `?`, the page's path: without an `action`, the query would be part of it.
+    /// An empty `to` becomes the action `?`, which is the page's path. Without an `action`, the form would post to the
+    /// path with the query.
     fn render(&self) -> Markup {
         let hidden = self.hidden.iter().filter(|(_, value)| !value.is_empty());
         let alert = self.error.map(|error| match error {
@@ -54,7 +55,7 @@ impl Render for Form<'_> {
     }
 }
 
-/// The value of a ticked checkbox. An unticked box sends nothing.
+/// The value of a ticked checkbox. Browsers send nothing for an unticked one.
 pub const TICKED: &str = "yes";
 
 /// The kinds of field that are not `input` elements.
@@ -62,7 +63,7 @@ const AREA: &str = "textarea";
 const SELECT: &str = "select";
 const RADIO: &str = "radio";
 
-/// A value to choose, with what it means.
+/// A value to choose, with its meaning.
 #[derive(Clone, Copy)]
 pub struct Choice<'a> {
     pub value: &'a str,
@@ -140,7 +141,7 @@ impl<'a> Field<'a> {
         Self { kind: "url", ..Self::text(name, label, "off", value) }
     }
 
-    /// A moment, in UTC: `2026-01-31T12:00`.
+    /// A time in UTC: `2026-01-31T12:00`.
     #[must_use]
     pub fn moment(name: &'static str, label: &'static str, value: &'a str) -> Self {
         Self { kind: "datetime-local", ..Self::text(name, label, "off", value) }
@@ -188,7 +189,7 @@ impl<'a> Field<'a> {
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
-        // The first invalid field gets the focus, so that keyboard and screen reader users continue there.
+        // The first invalid field gets the focus, for keyboard and screen reader users.
         let is_first = is_first(name, error);
         let (about, wrong) = (format!("{id}-hint"), format!("{id}-error"));
         if kind == "checkbox" {
@@ -228,7 +229,7 @@ impl<'a> Field<'a> {
                 label for=(id) { (label) @if is_optional && !is_filter && kind != SELECT { " (optional)" } }
                 @if let Some(hint) = hint { p .hint id=(about) { (hint) } }
                 @match kind {
-                    // Browsers drop the first line break of the content.
+                    // Browsers drop a line break at the start of the content.
                     AREA => textarea id=(id) name=(name) autocomplete=(autocomplete) aria-describedby=[described]
                         aria-invalid=[invalid] spellcheck="false" required[!is_optional] autofocus[is_first] { "\n" (value) },
                     SELECT => select id=(id) name=(name) aria-describedby=[described] aria-invalid=[invalid]
@@ -248,7 +249,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Whether the first issue is one of this field.
+/// Whether the first issue belongs to this field.
 fn is_first(name: &str, error: Option<&Error>) -> bool {
     let Some(Error::Invalid(issues)) = error else { return false };
     issues.first().and_then(|issue| issue.path.first()).is_some_and(|path| path == name)

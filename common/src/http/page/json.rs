@@ -1,11 +1,11 @@
-//! Human-readable JSON: the same text with line breaks and indentation. Numbers keep their digits, strings their
-//! escapes.
+//! Human-readable JSON: the same text with line breaks and indentation. Numbers keep their digits, and strings keep
+//! their escapes.
 
-/// The maximum depth of indentation, so that brackets alone cannot make a text grow without bounds.
+/// The maximum depth of indentation, which keeps nested brackets from inflating the text.
 const DEEPEST: usize = 24;
 
 /// Puts each member and element of `text` on a separate line, up to about `most` bytes, and returns whether this is the
-/// entire text. In text that is not JSON, line breaks are misplaced, but only white space is lost.
+/// entire text. Text that is not JSON gets misplaced line breaks, but loses only white space.
 #[must_use]
 pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);

@@ -31,7 +31,7 @@ impl Endpoints {
     /// endpoints and callbacks. Deleted endpoints are included while the log contains their deliveries.
     ///
     /// # Errors
-    /// The tenant never had such an endpoint; or a read fails.
+    /// The tenant never had such an endpoint.
     pub async fn shards(&self, tenant: &TenantId, only: Option<EndpointId>) -> Result<Vec<Shard>> {
         match only {
             Some(id) => self.shards_of(tenant, id).await,

@@ -25,7 +25,7 @@ impl Endpoints {
     /// The active pull endpoint `id` of `tenant`, read consistently.
     ///
     /// # Errors
-    /// The tenant has no such endpoint, it is inactive, or it is a push endpoint; or the read fails.
+    /// The tenant has no such endpoint, it is inactive, or it is a push endpoint.
     pub async fn pulled(&self, tenant: &TenantId, id: EndpointId) -> Result<Endpoint> {
         let endpoint = self.find(tenant, id).await?.ok_or(NOT_FOUND)?;
         match endpoint.address {

@@ -180,7 +180,7 @@ impl Endpoints {
     /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`. `once` also remembers the call.
     ///
     /// # Errors
-    /// The tenant has `limit` endpoints; or the write fails.
+    /// The tenant has `limit` endpoints.
     pub async fn create(
         &self,
         tenant: &TenantId,
@@ -213,7 +213,7 @@ impl Endpoints {
     /// Checks that an endpoint exists.
     ///
     /// # Errors
-    /// The tenant has no such endpoint; or the read fails.
+    /// The tenant has no such endpoint.
     pub async fn require(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
         self.get(tenant, id, &LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
@@ -222,7 +222,7 @@ impl Endpoints {
     /// becomes the previous secret, and continues to sign for `overlap`.
     ///
     /// # Errors
-    /// The tenant has no such endpoint; the change has another URL and does not mention its headers; or a call fails.
+    /// The tenant has no such endpoint, or the change has another URL and does not mention its headers.
     pub async fn update(
         &self,
         tenant: &TenantId,
@@ -329,7 +329,7 @@ impl Endpoints {
     /// Deletes an endpoint and decrements the count. The log still lists its deliveries until `remembered_until`.
     ///
     /// # Errors
-    /// The tenant has no such endpoint; or the write fails.
+    /// The tenant has no such endpoint.
     pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
         let deleted = deleted(tenant, id, remembered_until);
         Transaction::new("deleting an endpoint")

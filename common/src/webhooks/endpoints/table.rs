@@ -26,7 +26,6 @@ pub struct Endpoints {
 pub(super) const NOT_FOUND: Error = Error::NotFound("Webhook endpoint not found");
 
 impl Endpoints {
-    /// Opens the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }

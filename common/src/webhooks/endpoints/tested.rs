@@ -30,7 +30,7 @@ impl Endpoints {
     /// Stores a test of an endpoint with the sample of an event, and counts it. The test gets a due row, but the caller sends its message.
     ///
     /// # Errors
-    /// The tenant has no such endpoint, or it was tested ten times in the last minute; or a call fails.
+    /// The tenant has no such endpoint, or it was tested ten times in the last minute.
     pub async fn begin_test(
         &self,
         log: &Log,

@@ -86,7 +86,7 @@ impl Endpoints {
     /// The endpoint `id` of `tenant`, read consistently.
     ///
     /// # Errors
-    /// The tenant has no such endpoint; or it cannot be read.
+    /// The tenant has no such endpoint, or it cannot be read.
     pub async fn view(&self, tenant: &TenantId, id: EndpointId) -> Result<EndpointView> {
         EndpointView::from_item(&self.get(tenant, id, &VIEW).await?.ok_or(NOT_FOUND)?)
     }

@@ -30,7 +30,7 @@ impl Log {
     /// Erases a delivery. If it was erased before, the time of that stays.
     ///
     /// # Errors
-    /// There is no such delivery, it waits for an attempt, or a call failed.
+    /// There is no such delivery, or it waits for an attempt.
     pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<()> {
         rounds((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;

@@ -90,7 +90,7 @@ impl Log {
     /// calls add no work. A recovery that has begun is never joined: it may have passed a recently failed delivery.
     ///
     /// # Errors
-    /// The tenant has too many unfinished recoveries, or a call failed.
+    /// The tenant has too many unfinished recoveries.
     pub async fn start_recovery(
         &self,
         tenant: &TenantId,

@@ -25,7 +25,7 @@ impl Log {
     /// Returns its new state. It gets a due row, but the caller sends its message.
     ///
     /// # Errors
-    /// There is no such delivery, its payload was not kept, or the marker is not new; or a call failed.
+    /// There is no such delivery, its payload was not kept, or the marker is not new.
     pub async fn resend(
         &self,
         tenant: &TenantId,

@@ -106,7 +106,6 @@ const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60)
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
 impl Log {
-    /// Opens the table that `env` names.
     ///
     /// # Errors
     /// A variable is missing, does not parse or is out of range.
