@@ -275,9 +275,6 @@ impl Sessions {
 
     /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in
     /// every function.
-    ///
-    /// # Errors
-    /// The write fails.
     pub async fn revoke_all(&self, user: &User) -> Result<()> {
         // A deleted user has no sessions.
         let update = Update::of(&self.users, pk(user_key(user.id))).add(SESSION_EPOCH, number(1)).only_if(PK.exists());

@@ -1,7 +1,8 @@
 //! Deliveries: one event on its way to one destination.
 //!
-//! A [`Delivery`] is its state in the log, and `state` contains every change of it. An [`Attempt`] is a POST to the
-//! receiver, an [`Outcome`] is its result, and [`next_step`] decides the next step. Nothing here calls AWS.
+//! A [`Delivery`] is the logged state of a delivery, and the module `state` contains every state change. An [`Attempt`]
+//! is a POST to the receiver, an [`Outcome`] is its result, and [`next_step`] decides what follows. This module does
+//! not call AWS.
 
 mod attempt;
 mod detail;

@@ -1,4 +1,4 @@
-//! The allowed destinations of deliveries, their signatures, and the tenant's own headers.
+//! The allowed destinations of deliveries, their signatures, and custom headers.
 
 mod destination_policy;
 mod endpoint_url;
@@ -21,6 +21,6 @@ pub struct Target<'a> {
     pub url: &'a EndpointUrl,
     /// The keys that sign the attempt.
     pub keys: SigningKeys<'a>,
-    /// The tenant's own headers. A job's own callback has none.
+    /// The endpoint's custom headers. The callback of a job has none.
     pub headers: Option<&'a Headers>,
 }

@@ -1,16 +1,17 @@
-//! Failed jobs, kept until their organization has been notified: one email for each workflow, at most once an hour.
+//! Failed jobs, kept until their organization has been notified by email, at most once an hour per workflow.
 //!
-//! A failing workflow has an item in the table of endpoints, among those of its tenant. The process that handles a
-//! `job.failed` event writes the item without reading it, and so makes a notice pending. The sweep finds the notice in
-//! a sparse index and sends the email. [`Failing`] is the item that the sweep reads; it decides when to send.
+//! A failing workflow has an item in the table of endpoints, under its tenant. The process that handles a `job.failed`
+//! event writes the item without reading it, which creates a pending notice. The sweep finds the notice in a sparse
+//! index and sends the email. [`Failing`] is the item as the sweep reads it, and determines when the email is sent.
 //!
-//! The item stores the id of each failure, so repetitions of an event count once. After an email, the ids of the
-//! reported failures are kept until the next email. Beyond [`FULL`] failures between two emails, failures are only
-//! counted: each process counts on its own, and writes its count once a minute ([`storm`]).
+//! The item stores the id of each failure, so duplicates of an event count once. After an email, the ids of the
+//! reported failures are kept until the next email. After [`FULL`] failures since the last email, further failures are
+//! only counted: each process counts separately, and writes its count once a minute ([`storm`]).
 //!
-//! A process may die at any step. Before it has noted a failure, the record is retried. Before the sweep has counted its
-//! try, the notice waits for the next sweep. After that and before the email, one try and one email of the daily quota are
-//! wasted. After the email and before the notice is removed, the email is sent twice.
+//! A process may stop at any step. If it stops before it has recorded a failure, the SQS record is redelivered. If the
+//! sweep stops before it has counted its try, the next sweep sends the notice. If it stops between the count and the
+//! email, one try and one email of the daily quota are lost. If it stops between the email and the removal of the
+//! notice, the email is sent twice.
 
 mod failing;
 mod failure;

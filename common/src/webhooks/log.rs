@@ -1,20 +1,20 @@
 //! The delivery log: the state of every delivery, and the time of every due attempt.
 //!
-//! A single table, with the partition key `destination` and the sort key `delivery`, contains:
+//! One table, with the partition key `destination` and the sort key `delivery`, contains:
 //!
 //! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`.
 //!   The deliveries of a destination sort by time. All undelivered states are also in a sparse index by status, so that
-//!   a search does not have to read the delivered ones. A delivery that succeeds or is held immediately consists of
-//!   this item alone, with its payload.
-//! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`.
-//!   Each update costs a write unit per kilobyte of the item, so the state is kept small: it contains a payload of at
-//!   most 512 bytes, and earlier attempts move to other items when it reaches a kilobyte. Bodies over 640 bytes are
+//!   searches for them skip the delivered ones. A delivery that succeeds or is held immediately has only this item,
+//!   which includes its payload.
+//! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`. An
+//!   update costs one write unit per kilobyte of the item, so the state is kept small: it contains a payload of at most
+//!   512 bytes, and earlier attempts are moved to other items when it reaches a kilobyte. Bodies over 640 bytes are
 //!   compressed (LZ4 with a dictionary).
-//! - The deliveries that wait for a pull endpoint, in a separate sparse index: [`pull`].
+//! - A sparse index of the deliveries that wait to be received from a pull endpoint: [`pull`].
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
-//! Two tenants never share a key: each key consists of the tenant's id and a part with a fixed form.
+//! Two tenants never share a key, because each key consists of the tenant's id and a part of fixed form.
 
 pub mod count;
 pub mod due;

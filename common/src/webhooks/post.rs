@@ -1,11 +1,11 @@
-//! Makes delivery attempts. Each is a signed POST to an untrusted receiver.
+//! Makes delivery attempts. Each attempt is a signed POST to an untrusted receiver.
 //!
-//! The `Dialer` connects to permitted addresses only, a `Connection` limits the bytes that are read from it, and the
-//! `Pool` keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
+//! The `Dialer` connects only to permitted addresses, a `Connection` limits the bytes that are read, and the `Pool`
+//! keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
-//! The project has a custom pool, since the pool of `hyper-util`'s client bounds idle connections per host but not over
-//! all hosts: many receivers could take all file descriptors of the process. Nor does it see data that precedes a
-//! response.
+//! The project has a custom pool, because the pool of `hyper-util`'s client limits idle connections per host but not in
+//! total, so many receivers could use up the file descriptors of the process. That pool also does not detect data that
+//! a receiver sends before a response.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ mod dialer;
 mod pool;
 mod tls;
 
-/// Receivers know the service by this name. Every function that sends uses it.
+/// The `User-Agent` of every function that sends deliveries.
 const USER_AGENT: &str = concat!("fanfare/", env!("CARGO_PKG_VERSION"));
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 const EVENT_TIME: HeaderName = HeaderName::from_static("x-event-time");
@@ -64,7 +64,7 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// The process has run out of file descriptors. This failure is not the receiver's, and does not count as an attempt.
+/// The process has run out of file descriptors. This is not the receiver's fault and does not count as an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoDescriptor;
 
@@ -89,7 +89,7 @@ pub struct Post<'a> {
 pub struct Content<'a> {
     /// The keys that sign the attempt.
     pub keys: SigningKeys<'a>,
-    /// The tenant's own headers, if any.
+    /// The endpoint's custom headers, if any.
     pub headers: Option<&'a Headers>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
@@ -114,14 +114,14 @@ impl NoResponse {
     }
 }
 
-/// Waits for a phase of an attempt, which fails at the deadline with this cause.
+/// Waits for a phase of an attempt. At the deadline, it fails with `cause`.
 async fn within<T>(deadline: Instant, cause: &'static str, phase: impl Future<Output = T>) -> Result<T, NoResponse> {
     timeout_at(deadline, phase).await.map_err(|_elapsed| NoResponse::because(Failure::Timeout, cause))
 }
 
 impl Client {
-    /// A client for the destinations that `policy` allows, with a `timeout` for each attempt. The limit on open
-    /// connections is chosen for `attempts` concurrent attempts.
+    /// Builds a client for the destinations that `policy` allows, with a `timeout` for each attempt. The limit on open
+    /// connections depends on `attempts`, the number of concurrent attempts.
     #[must_use]
     pub fn new(
         policy: DestinationPolicy,
@@ -154,7 +154,7 @@ impl Client {
                 Ok(Posted { outcome: Outcome::Failed(failure), response: None, detail })
             }
             Err(NoResponse::NoDescriptor) => {
-                // Idle connections hold descriptors that other calls need, among them calls to AWS.
+                // Frees the descriptors of idle connections, which other calls need, such as those to AWS.
                 self.pool.clear();
                 Err(NoDescriptor)
             }
@@ -168,7 +168,7 @@ impl Client {
         if let Some(mut connection) = self.pool.take(origin) {
             let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
             match within(deadline, SILENT, sent).await? {
-                // The receiver closed the idle connection before the request arrived. Open a new one.
+                // The receiver closed the idle connection before the request arrived. A new connection is opened below.
                 Err(_) if connection.is_unanswered() => {}
                 Err(error) => return Err(broken(&error, &connection)),
                 Ok(posted) => {
@@ -177,7 +177,7 @@ impl Client {
                 }
             }
         }
-        // Boxed, because the future has a size of thousands of bytes, and most attempts find an open connection.
+        // Boxed, because the future has thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(url, deadline)).await?;
         let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
         let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;
@@ -191,7 +191,7 @@ impl Client {
         let mut permit = self.pool.reserve();
         // Connecting has a separate limit.
         let tcp = within(deadline, "The name servers did not respond", self.dialer.dial(&host, port)).await??;
-        // A connection needs only one of the sockets reserved for the dial.
+        // The connection needs only one of the sockets reserved for the dial.
         drop(permit.as_mut().and_then(|permit| permit.split(permit.num_permits() - 1)));
         let wire = Meter::new();
         let tcp = Metered::new(tcp, Arc::clone(&wire));
@@ -246,7 +246,7 @@ fn no_connection(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-/// Why a TLS handshake failed. If the connection did, and not TLS, that is the reason.
+/// Finds the reason why a TLS handshake failed, which may be a failure of the connection.
 fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
     if let Some(error) = cause_of::<rustls::Error>(error) {
         return NoResponse::Failed(Failure::Tls, Some(tls::explained(error, asked)));
@@ -255,7 +255,7 @@ fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "The receiver reset the connection during the TLS handshake"
         }
-        // `rustls` reports a message that is too long by an error of this kind.
+        // `rustls` reports a message that is too long with an error of this kind.
         kind if kind == io::ErrorKind::InvalidData || is_caused_by::<TooMuch>(error) => {
             "The TLS handshake exceeds 64 KiB"
         }
@@ -264,7 +264,7 @@ fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
     NoResponse::because(Failure::Connect, text)
 }
 
-/// Why an exchange on `connection` failed.
+/// Finds the reason why an exchange on `connection` failed.
 fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     if let Some(error) = cause_of::<rustls::Error>(error) {
         // With TLS 1.3, the client has finished its handshake before the receiver rejects it.
@@ -275,7 +275,7 @@ fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     } else if connection.is_spent() {
         "The headers of the response exceed 64 KiB"
     } else if error.is_parse() {
-        // `hyper` does not distinguish them without its server code.
+        // Without its server code, `hyper` does not distinguish the two.
         "The response is not valid HTTP/1.1, or has more than 1,024 header lines"
     } else if connection.is_unanswered() {
         "The receiver closed the connection without a response"
@@ -307,10 +307,10 @@ fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper
 }
 
 impl Content<'_> {
-    /// The signed headers of an attempt made at `now`.
+    /// Builds the signed headers of an attempt made at `now`.
     ///
     /// # Errors
-    /// A stored header is not a valid header.
+    /// A stored header is not valid.
     pub fn headers(self, now: Timestamp) -> Result<HeaderMap, hyper::http::Error> {
         let Self { keys, headers, id, event, event_at, trace, body } = self;
         let id = id.to_string();
@@ -330,7 +330,7 @@ impl Content<'_> {
         for (name, value) in headers.into_iter().flat_map(Headers::reveal) {
             let (name, mut value) = (HeaderName::from_lowercase(name.as_bytes())?, HeaderValue::from_str(value)?);
             value.set_sensitive(true);
-            // The service's own headers take precedence over stored headers.
+            // The headers of the service take precedence over stored headers.
             all.entry(name).or_insert(value);
         }
         Ok(all)
@@ -390,7 +390,7 @@ mod tests {
         client_trusting(rustls::RootCertStore::empty())
     }
 
-    /// A client whose resolver gives these responses in turn, and a count of the lookups.
+    /// A client whose resolver returns these responses in turn, and a count of the lookups.
     fn client_resolving(answers: Vec<Vec<&'static str>>) -> (Client, Arc<AtomicUsize>) {
         let (answers, asked) = (Mutex::new(answers.into_iter()), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&asked);
@@ -413,7 +413,8 @@ mod tests {
         try_to_post(client, url).await.expect("there are descriptors").outcome
     }
 
-    /// The behavior of a server on a connection: it answers each request with the next response in pieces, then closes.
+    /// The behavior of a server on a connection. It responds to each request with the next response, in pieces, and
+    /// then closes.
     type Script = Vec<Vec<&'static [u8]>>;
 
     async fn play(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Script) {
@@ -484,12 +485,12 @@ mod tests {
         (port, connections)
     }
 
-    /// A server that answers this many requests per connection, each with 200.
+    /// A server that responds with 200 to this many requests per connection.
     async fn good(address: &str, requests: usize) -> (u16, Arc<Connections>) {
         server(address, None, vec![vec![vec![OK]; requests]]).await
     }
 
-    /// A certificate for `hook.example`: a root store that trusts it, and an acceptor that presents it.
+    /// A root store that trusts a certificate for `hook.example`, and an acceptor that presents it.
     fn certified() -> (rustls::RootCertStore, TlsAcceptor) {
         let (certificate, key) = self_signed(&CertificateParams::new(["hook.example".to_owned()]).expect("a name"));
         (trusting(&certificate), presenting(vec![certificate.der().clone()], &key))
@@ -657,7 +658,7 @@ mod tests {
 
     #[tokio::test]
     async fn headers_in_tiny_pieces_are_a_failure() {
-        // The same headers would be accepted in large pieces: they stay below the limit in bytes.
+        // In large pieces, the same headers would be accepted, because they are below the limit in bytes.
         let large: &[u8] = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(60_000)).leak().as_bytes();
         let mut answer = vec![large];
         answer.resize(60, b"x");
@@ -829,7 +830,7 @@ mod tests {
         }
     }
 
-    /// OpenSSL rejects a client without a certificate by an alert that, without TLS 1.3, can also mean other things.
+    /// OpenSSL rejects a client without a certificate with an alert that, before TLS 1.3, can also mean other things.
     #[tokio::test]
     async fn a_general_alert_after_a_certificate_request_is_explained() {
         const REQUIRED: [u8; 7] = [21, 3, 3, 0, 2, 2, 116];

@@ -1,5 +1,6 @@
-//! The deliveries queues, whose messages name due attempts: one queue each for receivers that answer quickly, that
-//! answer late or with errors, and that hang. So no delivery waits for slower receivers.
+//! The deliveries queues, whose messages name due attempts. There is one queue for receivers that respond quickly, one
+//! for receivers that respond late or with errors, and one for receivers that hang, so a delivery never waits for
+//! slower receivers.
 
 use std::borrow::Cow;
 
@@ -19,14 +20,14 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The number of messages that SQS accepts in one call.
+/// The maximum number of messages in a call to SQS.
 const BATCH: usize = 10;
-/// The number of calls that a caller may have in progress.
+/// The maximum number of concurrent calls per caller.
 const CONCURRENCY: usize = 16;
 /// The variable with the URL of the `deliveries` queue.
 const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 
-/// A message of these queues. It contains no body, URL or secret: those are in the log.
+/// A message of these queues. It contains no body, URL or secret, which are in the log.
 #[derive(Serialize, Deserialize)]
 struct Message<'a> {
     tenant_id: Cow<'a, str>,
@@ -34,7 +35,7 @@ struct Message<'a> {
     attempt: u32,
 }
 
-/// Sends to the deliveries queues. Cloning is cheap.
+/// Sends messages to the deliveries queues. Cloning is cheap.
 #[derive(Clone)]
 pub struct Queues {
     sqs: Client,
@@ -42,14 +43,14 @@ pub struct Queues {
     urls: [String; 3],
 }
 
-/// Sends to the `deliveries` queue only. Cloning is cheap.
+/// Sends messages only to the `deliveries` queue. Cloning is cheap.
 #[derive(Clone)]
 pub struct SharedQueue {
     sqs: Client,
     url: String,
 }
 
-/// Reads the attempt that a message of these queues names.
+/// Parses a message of these queues, which names an attempt.
 ///
 /// # Errors
 /// `text` is not a message of these queues.
@@ -61,7 +62,7 @@ pub fn parse_message(text: &str) -> Result<DueAttempt, Malformed> {
     Ok(DueAttempt { tenant, id, attempt })
 }
 
-/// The text of the message for an attempt.
+/// Writes the message for an attempt.
 fn written(DueAttempt { tenant, id, attempt }: &DueAttempt) -> Result<String> {
     let message = Message { tenant_id: tenant.as_str().into(), delivery_id: id.to_string().into(), attempt: *attempt };
     serde_json::to_string(&message).map_err(Error::internal("writing a message"))
@@ -74,7 +75,7 @@ impl Queues {
         Ok(Self { sqs: aws.sqs(), urls: [env.required(shared)?, env.required(slow)?, env.required(hanging)?] })
     }
 
-    /// The queue with this ARN; `None` for another ARN.
+    /// The queue with this ARN, or `None` for any other ARN.
     #[must_use]
     pub fn with_arn(&self, arn: &str) -> Option<Queue> {
         let name = arn.rsplit(':').next()?;
@@ -82,8 +83,8 @@ impl Queues {
         queues.find_map(|(url, queue)| (url.rsplit('/').next() == Some(name)).then_some(queue))
     }
 
-    /// Sends messages to `queue`, each to arrive at its time, or after SQS's longest delay if that is sooner. Returns a
-    /// result for each, in the same order.
+    /// Sends messages to `queue`. Each arrives at its time, or after the maximum delay of SQS if that is sooner.
+    /// Returns the results in the same order.
     pub async fn send(&self, queue: Queue, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
         let [shared, slow, hanging] = &self.urls;
         let url = match queue {
@@ -101,10 +102,10 @@ impl SharedQueue {
         Ok(Self { sqs: aws.sqs(), url: env.required(SHARED_URL)? })
     }
 
-    /// Sends the message that the next attempt of a delivery is due now. Its due row has been written: if the message
-    /// cannot be sent, the sweep wakes the delivery.
+    /// Sends the message for the next attempt of a delivery, if it is due soon. The due row must have been written: if
+    /// the message cannot be sent, the sweep wakes the delivery.
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
-        // A pull delivery needs no message.
+        // A pull delivery is never due soon, and needs no message.
         let due = DueAttempt::soon(tenant, delivery, now);
         for error in send(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             crate::log!("attempt.delayed", %tenant, delivery_id = %delivery.id, ?error);

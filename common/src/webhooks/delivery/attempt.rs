@@ -1,4 +1,4 @@
-//! Attempts, in the form that the log stores.
+//! Attempts, as the log stores them.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::timestamp::Timestamp;
 
-/// The number of bytes of a receiver's response that the log keeps.
+/// The maximum number of bytes of a receiver's response in the log.
 pub const RESPONSE_BYTES: usize = 1024;
 
 /// One POST to the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// When the attempt started.
+    /// The time at which the attempt started.
     pub at: Timestamp,
     /// `delivered`, or the reason for the failure.
     pub outcome: Cow<'static, str>,
@@ -33,7 +33,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// An attempt that began `at` and ended with `outcome` after `duration_ms`.
+    /// Builds an attempt that started `at` and ended with `outcome` after `duration_ms`.
     #[must_use]
     pub fn new(at: Timestamp, duration_ms: u32, outcome: Outcome, response: Option<String>, trigger: Trigger) -> Self {
         let (name, status_code) = match outcome {
@@ -44,12 +44,12 @@ impl Attempt {
         Self { at, outcome: name.into(), status_code, detail: None, duration_ms, response, trigger }
     }
 
-    /// The attempt without texts from the receiver: its response, and the detail, which may quote it.
+    /// Removes text from the receiver: the response, and the detail, which may quote it.
     pub(in crate::webhooks) fn bare(self) -> Self {
         Self { detail: None, response: None, ..self }
     }
 
-    /// The approximate size of the attempt in an item, in bytes: the names, the numbers and the texts.
+    /// The approximate size of the attempt in an item, in bytes, including attribute names.
     fn stored_bytes(&self) -> usize {
         let response = self.response.as_ref().map_or(0, |response| "response".len() + response.len());
         let detail = self.detail.as_ref().map_or(0, |detail| "detail".len() + detail.as_str().len());
@@ -57,12 +57,12 @@ impl Attempt {
     }
 }
 
-/// The space for earlier attempts in the state of a delivery, in bytes. It keeps the item below one kilobyte, since
-/// DynamoDB charges an update per started kilobyte.
+/// The space for earlier attempts in the state of a delivery, in bytes. This limit keeps the item below one kilobyte,
+/// because DynamoDB charges an update per started kilobyte.
 const ROOM: usize = 560;
 
-/// Whether the state of a delivery, which has a workflow's name of this length, has room for these attempts before its
-/// last attempt.
+/// Whether the state of a delivery has room for these earlier attempts. `workflow` is the length of its workflow's
+/// name.
 pub(super) fn have_room(attempts: &[Attempt], workflow: usize) -> bool {
     attempts.iter().map(Attempt::stored_bytes).sum::<usize>() + workflow <= ROOM
 }

@@ -1,17 +1,17 @@
-//! The human-readable details of a failed attempt.
+//! Human-readable details of a failed attempt.
 
 use std::borrow::Cow;
 
-/// The cause of a failure, as a sentence without its period. It can contain text from a receiver, so it has printable
-/// ASCII characters only, and at most 240 of them.
+/// The cause of a failure, as a sentence without its period. It may contain text from a receiver, so it is limited to
+/// 240 printable ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail(Cow<'static, str>);
 
-/// The maximum length of a detail, since it is stored with each attempt.
+/// The maximum length of a detail, which is stored with each attempt.
 const MAX_BYTES: usize = 240;
 
 impl Detail {
-    /// A detail with this text. Characters other than printable ASCII become `?`, and a long text is cut.
+    /// Builds a detail. Characters other than printable ASCII become `?`, and long text is cut off.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         let text = text.into();
         let is_printable = |char: char| matches!(char, ' '..='~');

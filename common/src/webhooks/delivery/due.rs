@@ -1,11 +1,11 @@
-//! Due attempts, identified by their keys in messages and in items of the log.
+//! Due attempts, which messages and log items identify by their keys.
 
 use std::time::Duration;
 
 use super::{id::DeliveryId, state::Delivery};
 use crate::{id::TenantId, timestamp::Timestamp};
 
-/// The longest delay that SQS offers. The sweep of the log wakes deliveries that wait longer.
+/// The maximum delay of an SQS message. The sweep of the log wakes deliveries that wait longer.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,20 +14,20 @@ pub struct DueAttempt {
     pub tenant: TenantId,
     /// The delivery that the attempt belongs to.
     pub id: DeliveryId,
-    /// The number of the attempt. The attempt is obsolete once the delivery has made it. 0 is not an attempt, but the
-    /// end of the time in which a pull delivery can be received.
+    /// The number of the attempt. The message is obsolete once the attempt has been made. 0 marks the end of the time
+    /// in which a pull delivery can be received.
     pub attempt: u32,
 }
 
 /// The queue that carries an attempt, chosen by the response time of the receiver. Each queue has its own invocations,
-/// so an attempt never waits for a slower one.
+/// so an attempt never waits for a slower attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
     /// `deliveries`: for receivers that are good or unknown. All organizations share its invocations.
     Shared,
-    /// `slow-deliveries`: for receivers that answer late or with errors.
+    /// `slow-deliveries`: for receivers that respond late or with errors.
     Slow,
-    /// `hanging-deliveries`: for receivers that do not answer, or have not answered yet.
+    /// `hanging-deliveries`: for receivers that do not respond.
     Hanging,
 }
 
@@ -54,7 +54,7 @@ impl DueAttempt {
         Self { tenant: tenant.clone(), id: delivery.id, attempt }
     }
 
-    /// The [next](Self::next) attempt and its time, if a message can wait for that long.
+    /// The [next](Self::next) attempt and its time, if a message can be delayed until then.
     #[must_use]
     pub fn soon(tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Option<(Self, Timestamp)> {
         let at = delivery.wakes_at().filter(|at| at.since(now) <= MAX_DELAY)?;

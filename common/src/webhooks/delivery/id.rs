@@ -11,8 +11,8 @@ use crate::{
     issue::Problem,
 };
 
-/// Identifies a delivery within its tenant. It is also the key of the delivery in the log, so finding a delivery needs
-/// no index: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
+/// Identifies a delivery within its tenant. The id is also the key of the delivery in the log, so a lookup needs no
+/// index: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId {
     pub destination: DestinationId,
@@ -20,15 +20,15 @@ pub struct DeliveryId {
     pub shard: u8,
     /// The time at which the event entered its queue, in milliseconds of Unix time.
     pub at: Millis,
-    /// The id that receivers get in the `webhook-id` header.
+    /// The value of the `webhook-id` header.
     pub webhook_id: WebhookId,
 }
 
-/// A moment in milliseconds of Unix time: thirteen digits, so that the text sorts by time.
+/// A Unix time in milliseconds. Its text has thirteen digits, so it sorts by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Millis(i64);
 
-/// The part of the log that a delivery belongs to: an endpoint, or all callbacks of the tenant.
+/// The part of the log that a delivery belongs to: that of an endpoint, or that of all callbacks of the tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DestinationId {
     /// A stored endpoint.
@@ -37,7 +37,8 @@ pub enum DestinationId {
     Callback,
 }
 
-/// The id that a receiver gets. All attempts and duplicates of an event share it, so that the receiver can detect them.
+/// The id that a receiver gets. It is the same for all attempts and duplicates of an event, so that the receiver can
+/// detect duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 
@@ -46,11 +47,11 @@ pub struct WebhookId(u128);
 pub struct Shard {
     /// The destination of its deliveries.
     pub destination: DestinationId,
-    /// Its number among the shards of the destination, from 0.
+    /// The number of this shard within the destination, starting at 0.
     pub number: u8,
 }
 
-/// The number of shards in the log of a busy destination: a DynamoDB partition accepts a thousand writes per second.
+/// The number of shards in the log of a busy destination. A DynamoDB partition accepts a thousand writes per second.
 pub const SHARDS: u8 = 8;
 
 impl DeliveryId {
@@ -95,7 +96,7 @@ impl Shard {
 impl FromStr for DeliveryId {
     type Err = NotAnId;
 
-    /// Accepts only the exact text that `Display` writes, so that each delivery has a single id.
+    /// Accepts only the exact text that `Display` writes, so that each delivery has only one id.
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NotAnId);
@@ -115,7 +116,7 @@ impl Serialize for DeliveryId {
 }
 
 impl Millis {
-    /// The moment `milliseconds` after the Unix epoch, or the first or last that has thirteen digits.
+    /// The time `milliseconds` after the Unix epoch, limited to the range of thirteen digits.
     #[must_use]
     pub fn new(milliseconds: i64) -> Self {
         Self(milliseconds.clamp(0, 9_999_999_999_999))
@@ -168,8 +169,8 @@ impl FromStr for DestinationId {
 }
 
 impl WebhookId {
-    /// The id of an event's delivery: 128 bits of a hash over the tenant, the job, the event, and the endpoint's id or
-    /// the callback's URL. Each part is prefixed with its length, so that different parts never form the same text.
+    /// Computes the id of an event's delivery: 128 bits of a hash of the tenant, the job, the event, and the endpoint's
+    /// id or the callback's URL. Each part is prefixed with its length, so different parts never form the same text.
     #[must_use]
     pub fn of(tenant: &TenantId, job: &str, event: &str, destination: &str) -> Self {
         let mut hash = Sha256::new();
@@ -181,13 +182,13 @@ impl WebhookId {
         Self(u128::from_be_bytes(half))
     }
 
-    /// A new random id, since tests are never duplicates of one another.
+    /// Generates a random id, for tests, which are never duplicates of each other.
     #[must_use]
     pub fn unique() -> Self {
         Self(ambient::uuid().as_u128())
     }
 
-    /// The shard of a delivery with this id among `shards` shards.
+    /// The shard of a delivery with this id if there are `shards` shards.
     #[must_use]
     pub fn shard(self, shards: u8) -> u8 {
         u8::try_from(self.0 % u128::from(shards.max(1))).unwrap_or_default()

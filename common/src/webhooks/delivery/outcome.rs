@@ -10,7 +10,7 @@ use crate::{
 /// The outcome of an attempt. A failure of the receiver is data, not an error of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The receiver answered with this 2xx status.
+    /// The receiver responded with this 2xx status.
     Delivered(u16),
     /// The attempt failed for this reason.
     Failed(Failure),
@@ -19,11 +19,11 @@ pub enum Outcome {
 /// The reason why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The receiver answered with this status, and perhaps a `Retry-After`.
+    /// The receiver responded with this status, and with a `Retry-After` if there is one.
     Status(u16, Option<Duration>),
-    /// There was no complete response in time.
+    /// No complete response arrived in time.
     Timeout,
-    /// The deployment does not allow this destination.
+    /// The deployment does not allow the destination.
     Blocked,
     /// The host name has no address.
     Dns,
@@ -66,14 +66,15 @@ pub enum NextStep {
     Failed,
 }
 
-/// The limit for `Retry-After`. Longer requests are shortened to it.
+/// The maximum delay for `Retry-After`. Longer delays are shortened to it.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// An attempt that would be due after [`MAX_AGE`] is moved forward into this period before the deadline, so that a
-/// delivery still gets a last attempt after a long outage.
+/// The period before the deadline to which an attempt that would be due after [`MAX_AGE`] is moved, so that a delivery
+/// still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
-/// The maximum share by which delays are extended, so that deliveries that failed together are not retried together.
+/// The maximum fraction by which a delay is extended, so that deliveries that failed at the same time are not retried
+/// at the same time.
 const JITTER: f64 = 0.2;
 
 /// Reads the delays between attempts from `RETRY_SCHEDULE`.
@@ -85,9 +86,10 @@ pub fn retry_schedule(env: &Env) -> Result<Vec<Duration>, ConfigError> {
     Ok(seconds.into_iter().map(Duration::from_secs).collect())
 }
 
-/// Decides the step after attempt number `attempt` (the first is 1). `schedule` has the delays after the first attempt,
-/// the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in `0.0..1.0`. An
-/// attempt that would be too late is moved into the last hours or, once they have begun, the delivery fails.
+/// Decides the step after attempt number `attempt` (the first is 1). `schedule` lists the delays after the first
+/// attempt, the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in
+/// `0.0..1.0`. An attempt that would be too late is moved to the last hours. If they have already begun, the delivery
+/// fails.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,
@@ -121,7 +123,7 @@ pub fn next_step(
 pub(in crate::webhooks) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that overflows is above the limit.
+        // A number that overflows exceeds the limit.
         return Some(header.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs));
     }
     let date = httpdate::parse_http_date(header).ok()?;
@@ -215,7 +217,8 @@ mod tests {
             prop_assert_eq!(delay, base.mul_f64(1.0 + 0.2 * jitter));
         }
 
-        /// With any jitter, an outage from Friday evening to Monday morning (62 hours) is over before the last attempt.
+        /// With any jitter, the last attempt is later than the end of an outage from Friday evening to Monday morning
+        /// (62 hours).
         #[test]
         fn the_tenth_attempt_is_made_in_the_last_hours_of_three_days(jitters in prop::array::uniform9(0.0..1.0)) {
             let schedule =

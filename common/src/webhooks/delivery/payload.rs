@@ -22,7 +22,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The payload of a test of an endpoint: the sample of an event.
+    /// Builds the payload of a test of an endpoint, which is the sample of an event.
     #[must_use]
     pub fn test(endpoint: EndpointId, sample: EventName) -> Self {
         let body = Bytes::from_static(sample.sample().as_bytes());
@@ -35,7 +35,7 @@ impl Payload {
 pub enum Destination {
     /// A stored endpoint. Its URL and secret are read again for each attempt.
     Endpoint(EndpointId),
-    /// A job's own callback.
+    /// The callback of a job.
     Callback {
         /// The receiver's URL.
         url: EndpointUrl,
@@ -45,7 +45,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The URL and secret of a callback. Those of an endpoint are in its item.
+    /// The URL and secret of a callback. The URL and secret of an endpoint are in its item.
     #[must_use]
     pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
         match self {

@@ -1,11 +1,11 @@
-//! Deliveries to pull endpoints: each waits until a client receives it, under a lease.
+//! Deliveries to pull endpoints. Each waits until a client receives it under a lease.
 
 use crate::{id::LeaseId, timestamp::Timestamp};
 
 /// The additional state of a delivery to a pull endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pull {
-    /// The time from which the delivery can be received. `None` if it no longer can.
+    /// The time from which the delivery can be received; `None` if it can no longer be received.
     pub due: Option<Timestamp>,
     /// The latest lease.
     pub lease: Option<Lease>,
@@ -14,9 +14,9 @@ pub struct Pull {
 /// The right to settle a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Distinguishes the lease from every other lease.
+    /// The unique id of the lease.
     pub id: LeaseId,
-    /// The end of the lease. `None` once it has been settled.
+    /// The end of the lease; `None` if it has been settled.
     pub ends: Option<Timestamp>,
 }
 
@@ -25,9 +25,9 @@ pub struct Lease {
 pub enum Claim {
     /// The lease can be settled.
     Valid,
-    /// The lease has been settled already. The first response may have been lost.
+    /// The lease has already been settled. The client may not have got the first response.
     Settled,
-    /// The lease has ended, or the delivery was received or resent since.
+    /// The lease has ended, or the delivery has been received again or resent.
     Over,
 }
 

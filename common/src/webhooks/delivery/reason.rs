@@ -1,11 +1,11 @@
-//! A human-readable reason for a failed attempt. Programs read the reason itself: see [`Failure::reason`].
+//! Human-readable reasons for failed attempts. The form for programs is [`Failure::reason`].
 //!
 //! [`Failure::reason`]: super::Failure::reason
 
 use super::detail::Detail;
 use crate::issue::Problem;
 
-/// The outcomes of attempts, as the log names them.
+/// The names of outcomes in the log.
 const OUTCOMES: [&str; 14] = [
     "delivered",
     "status_5xx",
@@ -26,7 +26,7 @@ const OUTCOMES: [&str; 14] = [
 /// Parses the outcome of an attempt from a request.
 ///
 /// # Errors
-/// No attempt has this outcome.
+/// There is no such outcome.
 pub fn parse_outcome(text: &str) -> Result<String, Vec<Problem>> {
     match OUTCOMES.contains(&text) {
         true => Ok(text.to_owned()),
@@ -59,7 +59,7 @@ pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
     name.to_owned()
 }
 
-/// The meaning of a failure, in sentences: its detail, or an explanation of the reason.
+/// Explains a failure in sentences: its detail or, if there is none, the meaning of the reason.
 #[must_use]
 pub fn error_meaning(reason: &str, detail: Option<&Detail>) -> String {
     if let Some(detail) = detail {
@@ -73,7 +73,7 @@ pub fn error_meaning(reason: &str, detail: Option<&Detail>) -> String {
         "redirect" => "The receiver redirected the request. Redirects are not followed.",
         "gone" => "The receiver asked to stop deliveries.",
         "timeout" => "No complete response arrived in time.",
-        "blocked" => "The URL leads to an address that this deployment does not allow.",
+        "blocked" => "The URL resolves to an address that this deployment does not allow.",
         "dns" => "The host name has no address.",
         "connect" => "No address of the host accepted a connection.",
         "tls" => "The TLS handshake failed, most often because the certificate is not trusted.",

@@ -1,4 +1,4 @@
-//! The state of a delivery, and every change of it.
+//! The state of a delivery, and all of its changes.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub id: DeliveryId,
-    /// The value of the `webhook-id` header, by which receivers recognize duplicates.
+    /// The value of the `webhook-id` header, which lets receivers detect duplicates.
     pub webhook_id: WebhookId,
     /// The id of the endpoint; `None` for the callback of a job.
     pub webhook_endpoint_id: Option<EndpointId>,
@@ -33,13 +33,13 @@ pub struct Delivery {
     pub status: Status,
     /// The number of attempts so far.
     pub attempts: u32,
-    /// When the event entered its queue.
+    /// The time at which the event entered its queue.
     pub created_at: Timestamp,
-    /// When the next attempt is due; only while the delivery is pending.
+    /// The time at which the next attempt is due; only while the delivery is pending.
     pub next_attempt_at: Option<Timestamp>,
     /// The latest attempt.
     pub last_attempt: Option<Attempt>,
-    /// Attempts before the last, oldest first. Once there are too many, they are elsewhere in the log.
+    /// The attempts before the last one, oldest first. If they do not fit, they are in separate rows of the log.
     pub earlier: Vec<Attempt>,
     /// The number of attempts in the current schedule. A resend starts a new schedule.
     pub tries: u32,
@@ -47,16 +47,16 @@ pub struct Delivery {
     pub trigger: Trigger,
     /// The time after which a failed attempt is the last.
     pub fails_at: Timestamp,
-    /// Its additional state if it goes to a pull endpoint.
+    /// The additional state of a delivery to a pull endpoint.
     pub pull: Option<Pull>,
-    /// When the payload and the responses were erased.
+    /// The time at which the payload and the responses were erased.
     pub erased_at: Option<Timestamp>,
 }
 
-/// The number of bytes of a workflow's name that the log keeps: enough for each name that an endpoint can choose.
+/// The maximum number of bytes of a workflow's name in the log, which is enough for any name in an endpoint's filter.
 pub(in crate::webhooks) const WORKFLOW_BYTES: usize = 400;
 
-/// A workflow's name in the form that the log stores.
+/// Shortens a workflow's name to the form that the log stores.
 pub(in crate::webhooks) fn kept_workflow(name: &str) -> &str {
     name.get(..name.floor_char_boundary(WORKFLOW_BYTES)).unwrap_or(name)
 }
@@ -65,20 +65,20 @@ pub(in crate::webhooks) fn kept_workflow(name: &str) -> &str {
 #[derive(Debug)]
 pub enum AttemptResult {
     Made(Attempt, Outcome),
-    /// The attempt could not be made, and is due again at this time.
+    /// The attempt could not be made and is due again at this time.
     Postponed(Timestamp),
     /// The endpoint is inactive, so the delivery is held.
     Inactive,
-    /// The endpoint is a pull endpoint: the delivery waits until a client receives it.
+    /// The endpoint is a pull endpoint, so the delivery waits until a client receives it.
     ToBeTaken,
     /// The endpoint has been deleted.
     NoEndpoint,
-    /// The delivery has failed because no attempt could be made in time.
+    /// The delivery has failed, because no attempt could be made in time.
     Expired,
 }
 
 impl Delivery {
-    /// A delivery before its first attempt.
+    /// Builds a delivery before its first attempt.
     #[must_use]
     pub fn new(id: DeliveryId, event: EventName, job_id: String) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Delivery {
         }
     }
 
-    /// The delivery of `event` to `destination`, whose log has this many shards.
+    /// Builds the delivery of `event` to `destination`, which has `shards` shards in the log.
     #[must_use]
     pub fn first(event: &JobEvent, destination: &Destination, shards: u8) -> Self {
         let (destination, address) = match destination {
@@ -116,8 +116,8 @@ impl Delivery {
         Self { workflow, ..Self::new(id, event.name, event.job_id.clone()) }
     }
 
-    /// A test of an endpoint, due `now`. It is in the first shard, regardless of the number of shards, so that its id
-    /// is known before the endpoint has been read.
+    /// Builds a test of an endpoint, due `now`. A test is always in the first shard, so its id is known before the
+    /// endpoint is read.
     #[must_use]
     pub fn test(endpoint: EndpointId, now: Timestamp) -> Self {
         let (at, webhook_id) = (Millis::new(now.as_millisecond()), WebhookId::unique());
@@ -126,8 +126,8 @@ impl Delivery {
         Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
     }
 
-    /// The event that the receiver gets. The body of a test may be the sample of another event, which the log does not
-    /// show as one of a job: it counts for nothing, and has a single attempt.
+    /// The event that the receiver gets. The body of a test may be the sample of another event, but the log shows it as
+    /// a test.
     #[must_use]
     pub fn event_in(&self, body: &[u8]) -> EventName {
         match self.event {
@@ -136,7 +136,7 @@ impl Delivery {
         }
     }
 
-    /// The state after an attempt was due. `schedule` has the delays between attempts (a test has a single attempt);
+    /// Returns the state after `result`. `schedule` lists the delays between attempts (a test has only one attempt);
     /// `jitter` returns a number in `0.0..1.0`.
     #[must_use]
     pub fn after(
@@ -185,8 +185,8 @@ impl Delivery {
         }
     }
 
-    /// The attempts to store in the state after another attempt, or none if there is no room for them. A pull delivery
-    /// keeps none, since its item already has the payload.
+    /// The attempts to keep in the state after another attempt, or none if they do not fit. A pull delivery keeps none,
+    /// because its item already contains the payload.
     fn earlier_then(&self) -> Vec<Attempt> {
         let attempts: Vec<_> = self.attempts_so_far().cloned().collect();
         if self.pull.is_none() && have_room(&attempts, self.workflow.as_ref().map_or(0, String::len)) {
@@ -196,12 +196,13 @@ impl Delivery {
         }
     }
 
-    /// The last attempt, and the earlier attempts that are stored in the state; oldest first.
+    /// The attempts that are stored in the state, oldest first.
     pub fn attempts_so_far(&self) -> impl Iterator<Item = &Attempt> {
         self.earlier.iter().chain(&self.last_attempt)
     }
 
-    /// The state of a delivery that has waited too long: its receiver did not answer, or no client received it.
+    /// Returns the state of a delivery that has waited too long, because its receiver did not respond or no client
+    /// received it.
     fn expired(&self, now: Timestamp) -> Self {
         let unanswered = || Attempt {
             at: now,
@@ -222,12 +223,12 @@ impl Delivery {
         }
     }
 
-    /// The pull state without a lease, and without a time from which the delivery can be received.
+    /// The pull state of a delivery that has no lease and can no longer be received.
     fn no_longer_taken(&self) -> Option<Pull> {
         self.pull.as_ref().map(|_| Pull::default())
     }
 
-    /// The same delivery, pending again, with a full schedule ahead and its first attempt at `due`.
+    /// Makes the delivery pending again, with a new schedule whose first attempt is at `due`.
     #[must_use]
     pub(in crate::webhooks) fn reopened(self, trigger: Trigger, due: Timestamp, now: Timestamp) -> Self {
         Self {
@@ -236,7 +237,7 @@ impl Delivery {
             tries: 0,
             trigger,
             fails_at: fails_at(now),
-            // The lease ends, since its holder was to deliver the event that is now resent.
+            // The lease ends, because its delivery is now resent.
             pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),
             ..self
         }
@@ -252,7 +253,7 @@ impl Delivery {
         }
     }
 
-    /// The state after the lease was released without an attempt: the delivery can be received again immediately.
+    /// Returns the state after a release of the lease. The delivery can be received again immediately.
     #[must_use]
     pub fn released(&self, now: Timestamp) -> Self {
         let next_attempt_at = self.next_attempt_at.map(|_| now);
@@ -260,7 +261,7 @@ impl Delivery {
     }
 
     /// The time at which the delivery must be woken: its next attempt or, for a pull delivery, the end of the time in
-    /// which it can be received. `None` if no change is due.
+    /// which it can be received. `None` if it has nothing to wait for.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Timestamp> {
         let Some(pull) = &self.pull else { return self.next_attempt_at };
@@ -269,22 +270,23 @@ impl Delivery {
         Some(pull.lease.and_then(|lease| lease.ends).map_or(fails_at, |ends| ends.max(fails_at)))
     }
 
-    /// Whether the delivery is to be sent or received, for which its payload is needed.
+    /// Whether the delivery can still be sent or received, and so needs its payload.
     #[must_use]
     pub fn needs_payload(&self) -> bool {
         self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
     }
 
-    /// Whether the delivery failed when this attempt was due.
+    /// Whether the delivery failed at this attempt.
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
-        // An attempt that was made is the last; an attempt that expired before it was made would be the next.
+        // If the attempt was made, its number is the number of attempts. If the delivery expired before it, its number
+        // is one higher.
         let is_it = (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt);
         self.status == Status::Failed && (is_it || self.pull.is_some())
     }
 }
 
-/// The time at which a delivery that started at `start` fails, to the millisecond, as the log stores it.
+/// The time at which a delivery that started at `start` fails, in the milliseconds that the log stores.
 fn fails_at(start: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(start.after(MAX_AGE).as_millisecond())
 }

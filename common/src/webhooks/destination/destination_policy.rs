@@ -1,7 +1,7 @@
 //! Allowed destinations of deliveries: the guard against server-side request forgery (SSRF).
 //!
-//! The same policy is applied twice: when an endpoint is stored (a literal address is refused immediately), and to
-//! every address before a connection is opened to it, literal or resolved.
+//! The policy is applied when an endpoint is stored, which refuses literal addresses immediately, and again before each
+//! connection, to every literal or resolved address.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use url::{Host, Url};
 
 use crate::config::{ConfigError, Env};
 
-/// The destinations that the deployment allows in addition to TLS on the public internet.
+/// The destinations that the deployment allows in addition to https URLs on the public internet.
 #[derive(Clone, Debug, Default)]
 pub struct DestinationPolicy {
     allow_http: bool,
@@ -27,7 +27,7 @@ pub enum Refused {
     PlainHttp,
     /// An address that is not on the public internet.
     NotPublic,
-    /// A host name or a port that cannot exist.
+    /// An invalid host name or port.
     Impossible,
 }
 
@@ -55,9 +55,9 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// The refusals that need no DNS lookup: of the scheme, and of a host that is an address. The URL parser has
-    /// already converted every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width
-    /// digits) to the address (WHATWG URL, "host parsing").
+    /// Finds the reasons to refuse a URL that need no DNS lookup: its scheme, or a literal address. The URL parser has
+    /// already normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width
+    /// digits; WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
         let address = match url.host() {
@@ -70,8 +70,8 @@ impl DestinationPolicy {
         scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
-    /// The refusals of a URL that is about to be stored: also of a host that cannot exist, and of port 0. A stored URL is
-    /// attempted anyway and fails like any other, with `dns` or `connect`.
+    /// Finds the reasons to refuse a URL that is about to be stored, which include an invalid host name and port 0. If
+    /// such a URL was stored earlier, its attempts fail with `dns` or `connect`.
     pub fn refusals_to_store(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let exists = url.port() != Some(0) && url.domain().is_none_or(is_host_name);
         self.refusals(url).chain((!exists).then_some(Refused::Impossible))
@@ -80,7 +80,7 @@ impl DestinationPolicy {
     /// Checks an address before a connection is opened to it.
     ///
     /// # Errors
-    /// It is neither public nor in an allowed range.
+    /// The address is neither public nor in an allowed range.
     pub fn check_address(&self, address: IpAddr) -> Result<(), Refused> {
         let address = embedded(address);
         let allowed = is_public(address) || self.allowed.iter().any(|range| range.contains(&address));
@@ -88,8 +88,8 @@ impl DestinationPolicy {
     }
 }
 
-/// Whether a name can exist in DNS, which the URL parser has already converted to ASCII (RFC 1035, 2.3.4; RFC 1123,
-/// 2.1). Host names cannot contain underscores, but some in use do.
+/// Whether `name`, which the URL parser has converted to ASCII, is valid in DNS (RFC 1035, 2.3.4; RFC 1123, 2.1).
+/// Underscores are accepted, because some host names in use contain them.
 fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -101,14 +101,14 @@ fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// RFC 6761, section 6.3: these names mean the loopback address, even if a resolver disagrees.
+/// Whether `name` means the loopback address by definition, regardless of the resolver (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The IPv4 address that an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address reaches, or else the address itself. The
-/// other forms that embed an IPv4 address (compatible, 6to4, Teredo) are always refused.
+/// Returns the IPv4 address in an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address, or else the address itself. Other
+/// forms that embed an IPv4 address (compatible, 6to4, Teredo) are always refused.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -135,8 +135,8 @@ const fn v6(a: u16, b: u16, prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-/// The IANA IPv4 special-purpose address registry (RFC 6890 and its updates), multicast and reserved ranges, and the
-/// addresses outside them at which clouds serve metadata and platform services.
+/// The IANA IPv4 special-purpose address registry (RFC 6890 and its updates), multicast and reserved ranges, and other
+/// addresses at which clouds serve metadata and platform services.
 const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
     v4(0, 0, 0, 0, 8),
     v4(10, 0, 0, 0, 8),
@@ -163,7 +163,8 @@ const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
 /// The only IPv6 space allocated for the public internet (IANA IPv6 address space registry).
 const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
 
-/// The exceptions in [`GLOBAL_V6`]: protocol assignments with Teredo, documentation, 6to4, and documentation again.
+/// The exceptions in [`GLOBAL_V6`]: protocol assignments with Teredo, documentation, 6to4, and a second documentation
+/// range.
 const NOT_PUBLIC_V6: [Ipv6Net; 4] = [v6(0x2001, 0, 23), v6(0x2001, 0xdb8, 32), v6(0x2002, 0, 16), v6(0x3fff, 0, 20)];
 
 #[cfg(test)]
@@ -177,7 +178,7 @@ mod tests {
 
     /// Hosts that must be refused, in every spelling that an attacker might try.
     const HOSTILE: &[&str] = &[
-        // Each range of the registry, at its edges.
+        // The edges of each range of the registry.
         "0.0.0.0",
         "0.255.255.255",
         "10.0.0.0",
@@ -254,7 +255,7 @@ mod tests {
         "[5f00::1]",
         "[4000::1]",
         "[1fff::1]",
-        // Inside it, but not public: protocol assignments, Teredo, ORCHID, documentation, 6to4.
+        // Inside 2000::/3, but not public: protocol assignments, Teredo, ORCHID, documentation, 6to4.
         "[2001::1]",
         "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
         "[2001:20::1]",
@@ -264,7 +265,7 @@ mod tests {
         "[2002:808:808::1]",
         "[3fff::1]",
         "[3fff:fff:ffff::1]",
-        // Embedding an address that is not public: mapped, compatible, NAT64, and NAT64 for local use.
+        // Embedded addresses that are not public: mapped, compatible, NAT64, and NAT64 for local use.
         "[::ffff:127.0.0.1]",
         "[::ffff:7f00:1]",
         "[::ffff:a9fe:a9fe]",

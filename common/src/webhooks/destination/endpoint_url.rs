@@ -10,7 +10,7 @@ use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
 
-/// An absolute http or https URL with a host, at most 2048 characters, without user info or fragment. The
+/// An absolute http or https URL with a host, of at most 2048 characters, without user info or fragment. The
 /// [`DestinationPolicy`] decides whether the deployment may send to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl {
@@ -22,16 +22,15 @@ impl EndpointUrl {
     /// Parses a URL to deliver to, without applying a policy.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         Self::parse_and(text, |_| Vec::new())
     }
 
-    /// Parses a URL to store, and refuses every URL that `policy` would refuse at each delivery, or whose host cannot
-    /// exist.
+    /// Parses a URL to store. Refuses URLs with an invalid host, and those that `policy` would refuse at each delivery.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         let problem = |refused: Refused| Problem::format(refused.to_string());
         Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).collect())
@@ -39,7 +38,7 @@ impl EndpointUrl {
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
-        // The parser silently drops these characters, but the stored URL must be the URL that is called.
+        // The parser silently drops these characters, but the stored text must be the URL that is called.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             problems.push(Problem::format("Must not contain whitespace or control characters"));
         }
@@ -57,38 +56,38 @@ impl EndpointUrl {
         if problems.is_empty() { Ok(Self { given: text.to_owned(), url }) } else { Err(problems) }
     }
 
-    /// The text as the tenant gave it.
+    /// The text as entered by the tenant.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.given
     }
 
-    /// The parsed URL, to which requests go.
+    /// The parsed URL, for requests.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Scheme and host, and the port if the text has it: the target of a connection.
+    /// Scheme, host and, if the text has one, port: the target of a connection.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.url[..Position::BeforePath]
     }
 }
 
-/// Whether HTTP can request the URL: the URL standard allows some characters in a host that HTTP does not.
+/// Whether the URL is valid for HTTP, which does not allow all characters in a host that the URL standard allows.
 fn is_requestable(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host() && url.as_str().parse::<Uri>().is_ok()
 }
 
-/// The parser drops an empty user name, so this also looks for the `@`.
+/// Also looks for an `@`, because the parser drops an empty user name.
 fn has_user_info(text: &str, url: &Url) -> bool {
     let authority = text.split(['/', '\\']).find(|part| !part.is_empty() && !part.ends_with(':'));
     let at = authority.and_then(|part| part.split(['?', '#']).next()).is_some_and(|part| part.contains('@'));
     at || !url.username().is_empty() || url.password().is_some()
 }
 
-/// A query often contains a secret, so only the origin is printed.
+/// Prints only the origin, because a query often contains a secret.
 impl fmt::Debug for EndpointUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EndpointUrl({})", self.url.origin().ascii_serialization())

@@ -1,4 +1,5 @@
-//! A tenant's own headers, which its receiver gets with each attempt: usually credentials that the receiver requires.
+//! The custom headers of an endpoint, which the receiver gets with each attempt. Usually they are credentials that the
+//! receiver requires.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::issue::{IssueCode, MemberProblem, Problem};
 
-/// Up to ten headers, sorted by name. Names are in lower case, since case is insignificant. Values are secrets.
+/// Up to ten headers, sorted by name. Names are in lower case, because HTTP ignores their case. Values are secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers(BTreeMap<String, Zeroizing<String>>);
 
@@ -14,8 +15,8 @@ pub(crate) const MOST: usize = 10;
 pub(crate) const LONGEST_NAME: usize = 64;
 pub(crate) const LONGEST_VALUE: usize = 1024;
 
-/// Headers that the service and its HTTP client set, those of a trace, and headers that concern the connection instead of
-/// the request.
+/// The headers that the service and its HTTP client set, the headers of a trace, and those that concern the connection
+/// rather than the request.
 pub(crate) const RESERVED: [&str; 13] = [
     "connection",
     "cookie",
@@ -33,14 +34,15 @@ pub(crate) const RESERVED: [&str; 13] = [
 ];
 pub(crate) const RESERVED_PREFIXES: [&str; 5] = ["content-", "proxy-", "webhook-", "x-webhook-", "x-event-"];
 
-/// Replaces a value that a receiver repeats. It is not longer than the text that it replaces.
+/// Replaces a value that a receiver repeats. The mask is not longer than any text that it replaces.
 const MASK: &str = "[secret]";
 
 impl Headers {
-    /// Validates the headers that a tenant chooses. The value is `None` if it is not a string.
+    /// Validates the headers that a tenant chooses. A value that is not a string is `None`.
     ///
     /// # Errors
-    /// Every rule that they break. Problems contain neither a value nor an invalid name, which may be a value.
+    /// One problem for each broken rule. Problems contain no values, and no invalid names, which may be misplaced
+    /// values.
     pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
         let mut problems: Vec<_> =
             Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();
@@ -68,12 +70,12 @@ impl Headers {
         if problems.is_empty() { Ok(headers) } else { Err(problems) }
     }
 
-    /// Reads stored headers. A name that was reserved later stays valid, so that no delivery is lost for it.
+    /// Reads stored headers. A name that was reserved later stays valid, so that its deliveries are not lost.
     pub(in crate::webhooks) fn stored<'a>(stored: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         stored.map(|(name, value)| Some((name_of(name)?, value_of(value).ok()?))).collect::<Option<_>>().map(Self)
     }
 
-    /// Whether there are none.
+    /// Whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -89,13 +91,13 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Masks the values in the beginning of a receiver's response: each word of a value, if it is at least as long as
-    /// the mask. Shorter words are not secrets, and would match everywhere.
+    /// Masks the values in the beginning of a receiver's response: each word of a value that is at least as long as the
+    /// mask. Shorter words are unlikely to be secrets, and would match too often.
     #[must_use]
     pub fn mask(&self, answer: String) -> String {
         let mut words: Vec<_> = self.0.values().flat_map(|value| value.split(' ')).collect();
         words.retain(|word| word.len() >= MASK.len());
-        // A word may be part of another word.
+        // Longer words first, because a word may be part of another word.
         words.sort_unstable_by_key(|word| std::cmp::Reverse(word.len()));
         // The response may have been cut off within a word.
         let cut = |word: &&str| {
@@ -112,7 +114,7 @@ impl Headers {
     }
 }
 
-/// A token of RFC 9110, in lower case.
+/// Parses a token of RFC 9110, and converts it to lower case.
 fn name_of(text: &str) -> Option<String> {
     let is_in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_name = (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(is_in_token);
@@ -127,7 +129,8 @@ fn not_a_text() -> Vec<Problem> {
     vec![Problem { code: IssueCode::InvalidType, message: "Must be a string".to_owned() }]
 }
 
-/// Visible ASCII characters, with spaces only between them (`Bearer x` has one). Receivers differ on other whitespace.
+/// Accepts visible ASCII characters, with spaces only between them, as in `Bearer x`. Receivers treat other whitespace
+/// differently.
 fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
     let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST_VALUE));
     let is_fine = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
@@ -137,7 +140,7 @@ fn value_of(text: &str) -> Result<Zeroizing<String>, Vec<Problem>> {
     if problems.is_empty() { Ok(Zeroizing::new(text.to_owned())) } else { Err(problems) }
 }
 
-/// Prints the names only.
+/// Prints only the names.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Headers").field(&self.names().collect::<Vec<_>>()).finish()

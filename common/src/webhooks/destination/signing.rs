@@ -7,21 +7,21 @@ use sha2::Sha256;
 use super::signing_secret::SigningSecret;
 use crate::timestamp::Timestamp;
 
-/// The secrets that sign an attempt: the current secret and, for a while after a rotation, the previous secret.
+/// The secrets that sign an attempt: the current secret and, for a time after a rotation, the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningKeys<'a> {
-    /// The secret that makes every signature.
+    /// The secret for both signatures.
     pub current: &'a SigningSecret,
     /// The secret before the latest rotation.
     pub previous: Option<&'a PreviousSecret>,
 }
 
-/// A secret that has been replaced.
+/// A replaced secret.
 #[derive(Clone, Debug)]
 pub struct PreviousSecret {
     /// The secret itself.
     pub secret: SigningSecret,
-    /// The time at which it stops signing.
+    /// The time from which it no longer signs.
     pub expires_at: Timestamp,
 }
 
@@ -47,7 +47,8 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
 /// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. A secret
-/// can represent two keys: its bytes, and the bytes that libraries decode it to. Each makes a signature.
+/// can represent two keys: its own bytes, and the bytes that libraries decode from it. There is one signature for each
+/// key.
 #[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
     let head = format!("{id}.{}.", now.as_second());
@@ -65,7 +66,7 @@ pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body
     signatures
 }
 
-/// The length of one signature with the space before it.
+/// The length of a signature and the space before it.
 const SIGNATURE: usize = " v1,".len() + 44;
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {

@@ -1,4 +1,4 @@
-//! The secret that a tenant's receiver shares with the service.
+//! The secret that a receiver shares with the service.
 
 use std::fmt;
 
@@ -17,22 +17,23 @@ use crate::{
     random,
 };
 
-/// Marks a text as a webhook secret. It is not part of the key.
+/// Marks a text as a webhook secret. The prefix is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// The minimum number of visible characters of a secret that a tenant chooses. Sixteen random letters and digits have
-/// 95 bits of entropy.
+/// The minimum number of visible characters of a secret that a tenant chooses. 16 random letters and digits have 95
+/// bits of entropy.
 const FEWEST_CHOSEN: usize = 16;
 
-/// 1 to 256 characters, not blank. The text is an HMAC key; its decoding by Standard Webhooks libraries can be another.
+/// 1 to 256 characters, not blank. The text is one HMAC key; the bytes that Standard Webhooks libraries decode from it
+/// can be another.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
 impl SigningSecret {
-    /// Validates a secret that is stored or part of a job event.
+    /// Validates a secret that was stored or is part of a job event.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, 256));
         if !text.is_empty() && text.trim().is_empty() {
@@ -41,18 +42,18 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// Validates a secret that a tenant chooses for an endpoint, by three more rules:
+    /// Validates a secret that a tenant chooses for an endpoint, with three more rules:
     ///
-    /// - It has 16 visible characters, apart from the prefix: a reader of one delivery can try short secrets until one
-    ///   gives its signature.
-    /// - It begins and ends with a visible character. Pasted text often does not, and then the receiver's copy is
-    ///   another key, and no library decodes it as base64.
-    /// - It does not decode to an empty key, which some libraries accept: anyone could sign with it.
+    /// - It has 16 visible characters after the prefix, because a reader of one delivery can try short secrets until
+    ///   one gives the same signature.
+    /// - It begins and ends with a visible character. Pasted text often has surrounding white space. The receiver's
+    ///   copy would then be a different key, and no library could decode it as base64.
+    /// - It does not decode to an empty key, which some libraries accept and anyone could sign with.
     ///
-    /// A secret that is stored or part of a job event is only parsed, so that these rules lose no delivery.
+    /// These rules do not apply to a secret that was stored or is part of a job event, so that no delivery is lost.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
         let mut problems = Vec::new();
@@ -69,8 +70,8 @@ impl SigningSecret {
         if problems.is_empty() { Ok(secret) } else { Err(problems) }
     }
 
-    /// Whether base64 decoders decode the text to an empty key. Without the prefix, which promises base64, the key
-    /// counts as empty only if decoders skip every character of the text.
+    /// Whether base64 decoders decode the text to an empty key. Without the prefix, the text need not be base64, so the
+    /// key counts as empty only if decoders skip every character.
     fn is_empty_key(&self) -> bool {
         match self.0.strip_prefix(PREFIX) {
             Some(text) => text.matches(is_symbol).count() < 2,
@@ -78,7 +79,7 @@ impl SigningSecret {
         }
     }
 
-    /// A new secret, in the form that every library for Standard Webhooks accepts.
+    /// Generates a secret in the form that every library for Standard Webhooks accepts.
     #[must_use]
     pub fn generate() -> Self {
         let key = Zeroizing::new(random::bytes::<32>());
@@ -91,7 +92,8 @@ impl SigningSecret {
         &self.0
     }
 
-    /// The form that every library for Standard Webhooks accepts, of the text or of its bytes: both sign each delivery.
+    /// Returns a form of the secret that every library for Standard Webhooks accepts: the text itself, or the encoding
+    /// of its bytes. Each delivery is signed with both keys.
     #[must_use]
     pub fn for_libraries(&self) -> Zeroizing<String> {
         let key = self.0.strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok()).filter(|key| !key.is_empty());
@@ -102,8 +104,8 @@ impl SigningSecret {
     }
 
     /// The key that libraries for Standard Webhooks decode from the text as base64, if they accept it. The npm packages
-    /// `standardwebhooks` and `svix` decode in one way, the PyPI packages of these names in another. A text that both
-    /// accept gives the same key in both. The key is shorter than the text, so it never equals the text's own bytes.
+    /// `standardwebhooks` and `svix` decode differently from the PyPI packages of these names, but a text that both
+    /// accept gives the same key. The key is shorter than the text, so it never equals the text's bytes.
     #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
@@ -111,8 +113,8 @@ impl SigningSecret {
     }
 }
 
-/// npm: padding is optional, and a lone last character is dropped even if it is not base64. Lengths are in UTF-16
-/// units.
+/// npm: padding is optional, and a single last character after complete groups is dropped, even if it is not base64.
+/// Lengths are in UTF-16 units.
 fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let symbols = text.trim_end_matches('=');
     let (length, padding) = (symbols.encode_utf16().count(), text.len() - symbols.len());
@@ -121,13 +123,13 @@ fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     }
     let mut symbols = symbols.chars();
     if length % 4 == 1 {
-        // Only the second half of a surrogate pair is dropped; the first is not base64.
+        // npm drops only the second half of a surrogate pair, and the first half is not base64.
         symbols.next_back().filter(|last| last.len_utf16() == 1)?;
     }
     decode(symbols.as_str())
 }
 
-/// PyPI: characters outside the alphabet are skipped, and the padding that completes a group ends the text.
+/// PyPI: characters outside the alphabet are skipped, and the text ends at the padding that completes a group.
 fn decoded_by_pypi(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     if !text.is_ascii() {
         return None;
@@ -153,7 +155,7 @@ fn is_symbol(character: char) -> bool {
     matches!(character, 'A'..='Z' | 'a'..='z' | '0'..='9' | '+' | '/')
 }
 
-/// Decodes without padding, and ignores bits that are left over after the last byte.
+/// Decodes without padding, and ignores bits after the last byte.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// No library accepts an empty key.
@@ -174,7 +176,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Each form signs: the key that a library decodes from it is the text's, or the text itself.
+        /// The key that a library decodes from the form is one that signs: the key decoded from the text, or the text
+        /// itself.
         #[test]
         fn the_form_for_libraries_is_base64_of_a_key_that_signs(text in "(whsec_)?[a-zA-Z0-9+/=ß ]{1,40}") {
             let Ok(secret) = SigningSecret::parse_chosen(&text) else { return Ok(()) };
@@ -195,8 +198,8 @@ mod tests {
         }
     }
 
-    /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to nothing, or refuses them: nothing after the prefix, a
-    /// lone symbol, and text that is not ASCII.
+    /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to an empty key or refuses them: no text after the prefix, a
+    /// single symbol, and text that is not ASCII.
     #[test]
     fn a_chosen_secret_does_not_decode_to_an_empty_key() {
         for nothing in [
@@ -276,10 +279,10 @@ mod tests {
             ("c2VjcmV0MQ==", Some("73656372657431")),
             ("c2VjcmV0MQ", Some("73656372657431")),
             ("c2VjcmV0MR=", Some("73656372657431")),
-            // Only npm accepts these: a lone last character is dropped.
+            // Only npm accepts these, and drops a single last character.
             ("abcde", Some("69b71d")),
             ("abcd\u{e9}", Some("69b71d")),
-            // Only PyPI accepts these: too short or too much padding for npm; other characters are skipped.
+            // Only PyPI accepts these: they are too short or have too much padding for npm, or PyPI skips characters.
             ("ab", Some("69")),
             ("abcd===", Some("69b71d")),
             ("ab-cd", Some("69b71d")),

@@ -1,9 +1,9 @@
-//! Notices by webhook: an endpoint that is failing, has been disabled or works again is an event for the other endpoints
-//! of its tenant that ask for it by name. An endpoint gets no notice about itself.
+//! Notices by webhook. When an endpoint starts to fail, is disabled or recovers, the other endpoints of its tenant that
+//! subscribe to this event by name get a notice. An endpoint gets no notice about itself.
 //!
-//! A notice is announced by the sweep that also sends its email, with the same limits, so that a flapping endpoint or two
-//! endpoints that fail at notices about each other cause few. Its deliveries have ids that are made from the change, so
-//! that a repeated call finds them in the log and adds none. From then on they are like all others.
+//! The sweep that sends the email of a notice also announces it, with the same limits. A flapping endpoint, or two
+//! endpoints that fail on notices about each other, therefore cause few notices. The ids of the deliveries are derived
+//! from the change, so a repeated call finds them in the log and adds none. Otherwise they are ordinary deliveries.
 
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ use crate::{
 /// The failed deliveries of an endpoint, as a notice reports them.
 #[derive(Clone, Copy, Debug)]
 pub struct Failures<'a> {
-    /// The number of deliveries that have failed since the endpoint began to fail, as far as they were counted.
+    /// The number of counted deliveries that have failed since the endpoint began to fail.
     pub count: usize,
     /// The reason for the latest failure.
     pub reason: Option<&'a str>,
@@ -61,7 +61,7 @@ impl Notice {
     }
 
     fn body(&self, failures: Failures<'_>, now: Timestamp) -> Result<Vec<u8>> {
-        // The query may be a credential.
+        // The query may contain a credential.
         let url = self.address.url().map(|url| {
             let mut url = url.url().clone();
             url.set_query(None);
@@ -84,7 +84,7 @@ impl Notice {
         serde_json::to_vec(&body).map_err(Error::internal("writing a notice"))
     }
 
-    /// The delivery of the notice to an endpoint, due `now`. Each call returns the same id.
+    /// Builds the delivery of the notice to an endpoint, due `now`. Its id is the same in each call.
     fn delivery(&self, tenant: &TenantId, to: &Endpoint, now: Timestamp) -> Delivery {
         let (event, at) = (self.event(), Millis::new(self.at.as_millisecond()));
         let change = format!("{}.{at}", self.endpoint);
@@ -96,10 +96,10 @@ impl Notice {
 }
 
 impl Endpoints {
-    /// Sends a notice to the endpoints of the tenant that ask for it. A repeated call adds no delivery.
+    /// Sends a notice to the endpoints of the tenant that subscribe to it. A repeated call adds no delivery.
     ///
     /// # Errors
-    /// A call failed. Repeat the call, until when some endpoints may lack the notice.
+    /// A call to AWS failed. Some endpoints may not get the notice until the caller tries again.
     pub async fn announce(
         &self,
         (log, queues): (&Log, &Queues),
@@ -135,7 +135,7 @@ impl Endpoints {
             return Err(Error::Busy);
         }
         for delivery in &new {
-            // Another process may have written it meanwhile.
+            // Another process may have written the state in the meantime.
             let state = log.begin_in(Transaction::new("announcing a notice"), tenant, delivery, now);
             state.try_commit(&self.dynamodb).await?;
         }
@@ -143,7 +143,7 @@ impl Endpoints {
         let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
         for error in queues.send(Queue::Shared, &due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err)
         {
-            // The sweep wakes the delivery by its due row.
+            // The sweep finds the due row of the delivery and wakes it.
             crate::log!("attempt.delayed", %tenant, delivery_id = %notice.endpoint, ?error);
         }
         Ok(())

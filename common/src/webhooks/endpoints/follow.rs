@@ -1,5 +1,5 @@
-//! The consequences of an attempt, for operators, and for the endpoint and its owner: the same for deliveries that the
-//! service posts and for those that receivers of pull endpoints settle.
+//! The consequences of an attempt for operators and for the endpoint. They are the same for attempts of the service and
+//! for attempts that clients of pull endpoints settle.
 
 use std::time::Duration;
 
@@ -16,9 +16,10 @@ use crate::{
 };
 
 impl Endpoints {
-    /// Reports a delivery that has failed, and notes the consequences of the last attempt for its endpoint, which had
-    /// this `health` before; `None` if the endpoint is inactive or does not exist. If a process died before it recorded
-    /// them, the call is repeated with `is_new` false: it reports nothing, and changes nothing that was recorded.
+    /// Reports a failed delivery, and records the consequences of its last attempt for the endpoint. `health` is the
+    /// endpoint's health before the attempt; `None` if the endpoint is inactive or does not exist. If a process stopped
+    /// before it recorded the consequences, the call is repeated with `is_new` false. It then reports nothing, and
+    /// changes nothing that was already recorded.
     pub async fn follow(
         &self,
         tenant: &TenantId,
@@ -42,7 +43,7 @@ impl Endpoints {
     }
 }
 
-/// Logs and counts a delivery that has failed permanently. A failed test is not counted, since it concerns only its
+/// Logs and counts a delivery that has failed permanently. A failed test is not counted, because it concerns only its
 /// tenant and must not raise an alarm.
 fn report_failed(tenant: &TenantId, delivery: &Delivery) {
     let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);

@@ -1,4 +1,4 @@
-//! Deletes a tenant's endpoints, and finally every trace of them. The work can stop at any point and be repeated.
+//! Deletes a tenant's endpoints, and later all items about them. An interrupted call can be repeated.
 
 use super::{
     item::{TENANT_ID, WEBHOOK_ENDPOINT_ID},
@@ -20,8 +20,9 @@ use crate::{
 const DOING: &str = "forgetting endpoints";
 
 impl Endpoints {
-    /// Deletes all endpoints of `tenant`, unreadable endpoints included. Their ids are remembered until
-    /// `remembered_until`. The count stays, since the tenant creates no more endpoints. Returns whether there were any.
+    /// Deletes all endpoints of `tenant`, including unreadable ones. Their ids are remembered until `remembered_until`.
+    /// The count is not updated, because the tenant creates no more endpoints. Returns whether there were any
+    /// endpoints.
     pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
         let found = self.query(tenant, &LOGGED).await?;
         let ids = found.iter().map(|item| record(item).text(WEBHOOK_ENDPOINT_ID)).collect::<Result<Vec<_>>>()?;
@@ -31,10 +32,11 @@ impl Endpoints {
         Ok(!ids.is_empty())
     }
 
-    /// The shards of the delivery log that may contain deliveries of a `tenant` whose endpoints have all been deleted.
+    /// Lists the shards of the delivery log that may contain deliveries of `tenant`, all of whose endpoints have been
+    /// deleted.
     ///
     /// # Errors
-    /// The read fails, or an item cannot be read.
+    /// An item cannot be parsed.
     pub async fn shards_left(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
         let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED)));
         let query = query(&self.dynamodb, &self.table, keys).consistent_read(true);

@@ -1,4 +1,5 @@
-//! The headers of an endpoint in its item. The names have their own attribute, so that a list does not read the values.
+//! The custom headers in the item of an endpoint. The names have a separate attribute, so that lists do not read the
+//! values.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -9,7 +10,7 @@ use crate::{
     webhooks::destination::Headers,
 };
 
-/// The attributes that store `headers`; none if there are no headers.
+/// The attributes that store `headers`, or none if there are no headers.
 pub(super) fn attributes(headers: &Headers) -> Vec<(Attribute, AttributeValue)> {
     if headers.is_empty() {
         return Vec::new();

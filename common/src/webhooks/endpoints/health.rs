@@ -1,7 +1,7 @@
-//! The health of an endpoint: whether its receiver answers and accepts its deliveries.
+//! The health of an endpoint: whether its receiver responds and accepts deliveries.
 //!
-//! The health is in the endpoint's item, which every delivery reads anyway, and is written only when it changes. The
-//! write that makes an endpoint failing or inactive also makes a notice to its tenant pending.
+//! The health is part of the endpoint's item, which every delivery reads anyway, and is written only when it changes.
+//! The write that marks an endpoint as failing or inactive also creates a pending notice to its tenant.
 
 use std::time::Duration;
 
@@ -27,26 +27,26 @@ use crate::{
     },
 };
 
-/// The health of a receiver, as the item of its endpoint stores it.
+/// The health of a receiver, as stored in the item of its endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// The time of the first attempt without a response, without a success since. The receiver is then silent, and
-    /// slow.
+    /// The time of the first attempt without a response since the last success. While it is set, the receiver is silent
+    /// and slow.
     pub unanswered_since: Option<Timestamp>,
-    /// Whether the receiver fails to answer within seconds. Its deliveries then use the queue for hanging receivers.
+    /// Whether the receiver does not respond within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
-    /// The time at which a hanging receiver last answered again.
+    /// The time at which the receiver last stopped hanging.
     pub replied_at: Option<Timestamp>,
-    /// The time at which it was first cut off, which starts a trial: it may be merely slow.
+    /// The time at which an attempt was first cut off. This starts a trial, because the receiver may only be slow.
     pub suspected_at: Option<Timestamp>,
-    /// The time since which deliveries have failed without a success.
+    /// The time since which deliveries have failed, without a success.
     pub failing_since: Option<Timestamp>,
     /// The time at which the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
-    /// The time at which a process last began to probe a receiver that does not answer.
+    /// The time at which a process last began to probe the receiver while it did not respond.
     pub probed_at: Option<Timestamp>,
-    /// The time at which the receiver was last slow or hanging, unless good since. Its deliveries have a separate
-    /// queue.
+    /// The time at which the receiver was found to be slow or hanging, unless it has been good since. While it is set,
+    /// deliveries use a separate queue.
     pub slow_at: Option<Timestamp>,
     /// The time at which the receiver last became good again.
     pub good_at: Option<Timestamp>,
@@ -57,14 +57,14 @@ pub struct Health {
 /// The consequence of a failed delivery for its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
-    /// The endpoint is failing from now on.
+    /// The endpoint has started to fail.
     Failing,
-    /// The endpoint has been made inactive.
+    /// The service has disabled the endpoint.
     Disabled(DisabledReason),
 }
 
 impl Consequence {
-    /// Logs the consequence, and counts an endpoint that was made inactive.
+    /// Logs the consequence, and counts a disabled endpoint.
     fn report(self, tenant: &TenantId, endpoint: EndpointId) {
         match self {
             Self::Failing => crate::log!("endpoint.failing", %tenant, %endpoint),
@@ -77,17 +77,17 @@ impl Consequence {
     }
 }
 
-/// The attributes of a receiver that does not answer. A success or a new URL removes them.
+/// The attributes of a receiver that does not respond. A success or a new URL removes them.
 pub(super) const SILENT: [Attribute; 4] = [UNANSWERED_SINCE, HANGS, SUSPECTED_AT, PROBED_AT];
-/// The other attributes that a fresh start removes.
+/// The other attributes that are removed when a user enables the endpoint.
 pub(super) const DISABLED: [Attribute; 6] = [DISABLED_AT, DISABLED_REASON, NOTICE, NOTICE_AT, NOTICE_TRIES, TOLD_SINCE];
 /// The value of `notice` while a notice is pending.
 pub(super) const PENDING: &str = "pending";
 
-/// The operation that the errors of this module's writes name.
+/// The operation named in errors of this module's writes.
 pub(super) const NOTING: &str = "noting the health of an endpoint";
 
-/// Decides the consequence for an endpoint of a delivery that has failed with `attempt`.
+/// Decides the consequence for the endpoint of a delivery that has failed with `attempt`.
 fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Consequence> {
     match health.failing_since {
         _ if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),
@@ -99,13 +99,13 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
     }
 }
 
-/// The time of, and the reason for, the service's decision to make the endpoint inactive, if it did.
+/// The time at which, and the reason for which, the service disabled the endpoint, if it did.
 pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
     let at = record.optional_number(DISABLED_AT).map(Timestamp::from_millisecond);
     at.map(|at| Ok((at, record.parsed(DISABLED_REASON)?))).transpose()
 }
 
-/// Reads `DISABLE_AFTER`: how long an endpoint may be failing. Zero means forever.
+/// Reads `DISABLE_AFTER`, the time for which an endpoint may fail before it is disabled. Zero means forever.
 ///
 /// # Errors
 /// The variable is missing, does not parse or is out of range.
@@ -139,9 +139,9 @@ impl Health {
 }
 
 impl Endpoints {
-    /// Records that the receiver accepted a delivery at `at`, and so is healthy. A disabled endpoint stays disabled. If
-    /// the tenant has been or is being notified that the endpoint is failing, the same write makes the notice of the
-    /// recovery pending. Otherwise a pending notice stays: the sweep finds that it has become obsolete.
+    /// Records that the receiver accepted a delivery at `at` and is therefore healthy. A disabled endpoint stays
+    /// disabled. If the tenant has been or is being notified that the endpoint is failing, the same write creates the
+    /// pending notice of the recovery. Otherwise a pending notice remains, and the sweep finds that it is obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let answered = || {
             self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove(SILENT).remove([FAILING_SINCE])
@@ -160,7 +160,7 @@ impl Endpoints {
         answered.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that the receiver was slow in an attempt that ended at `at`, unless it has been good since.
+    /// Records that the receiver was slow in an attempt that ended at `at`, unless it has become good since.
     pub async fn note_slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -169,8 +169,9 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that the receiver has been hanging since `since`, and that its trial began at `suspected_at`, if it has
-    /// one. Returns `false` if it is known to hang, or has answered or been good since.
+    /// Records that the receiver has been hanging since `since` and, if it is on trial, that the trial began at
+    /// `suspected_at`. Returns `false` if it is already recorded as hanging, or has stopped hanging or become good
+    /// since.
     pub async fn note_hangs(
         &self,
         tenant: &TenantId,
@@ -190,7 +191,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Records that the receiver is good again: since `since`, it has answered many attempts in a row quickly.
+    /// Records that the receiver is good again, because it has responded quickly to many consecutive attempts since
+    /// `since`.
     pub async fn note_good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -200,8 +202,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that an attempt that ended at `at` had no response, and whether the receiver hangs. From the first such
-    /// attempt on, the receiver is silent and slow.
+    /// Records that an attempt that ended at `at` got no response, and whether the receiver hangs. The first such
+    /// attempt makes the receiver silent and slow.
     pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -214,7 +216,7 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that a hanging receiver answers again, or at least fails quickly.
+    /// Records that a hanging receiver responds again, or at least fails quickly.
     pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -224,7 +226,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Permits the caller to probe a receiver that does not answer, unless another process began at `since` or later.
+    /// Returns whether the caller may probe a receiver that does not respond. It may not if another process has begun a
+    /// probe at `since` or later.
     pub async fn begin_probe(
         &self,
         tenant: &TenantId,
@@ -239,8 +242,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Records that `delivery` has failed; `health` is that of its endpoint when the last attempt began. Returns the
-    /// consequence that this write caused, and logs it. Repeated calls and test deliveries change nothing.
+    /// Records that `delivery` has failed. `health` is the health of its endpoint when the last attempt began. Returns
+    /// and logs the consequence that this write caused. Repeated calls and tests change nothing.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,
@@ -259,7 +262,7 @@ impl Endpoints {
             .remove([NOTICE_TRIES])
             .set_once(FAILING_SINCE, number(attempt.at.as_millisecond()))
             .only_if(ACTIVE.equals(boolean(true)))
-            // The attempt is outdated if the receiver has become healthy since.
+            // The attempt is outdated if the receiver has become healthy since then.
             .only_if(is_absent_or_before(HEALTHY_AT, attempt.at));
         if let Consequence::Disabled(reason) = consequence {
             update = update
@@ -273,7 +276,7 @@ impl Endpoints {
             (Consequence::Disabled(DisabledReason::Failing), Some(since)) => {
                 FAILING_SINCE.equals(number(since.as_millisecond()))
             }
-            // The endpoint may have got another URL, or a fresh start, since.
+            // The endpoint may have been given another URL or been enabled since then.
             (Consequence::Disabled(_), _) => is_absent_or_before(GOOD_AT, attempt.at),
         });
         if !update.send(&self.dynamodb, NOTING).await? {
@@ -311,7 +314,8 @@ mod tests {
         }
     }
 
-    /// An attribute that is not listed would be neither read nor removed by a success or a fresh start.
+    /// An attribute that is not listed would not be read, and would not be removed by a success or by enabling the
+    /// endpoint.
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |attribute| if attribute == HANGS { boolean(true) } else { number(7) };

@@ -10,20 +10,20 @@ attributes! { pub(super)
     URL = "url", KIND = "kind", DESCRIPTION = "description", EVENTS = "events", WORKFLOWS = "workflows", HEADERS = "headers",
     HEADER_NAMES = "header_names", SIGNING_SECRET = "signing_secret", PREVIOUS_SECRET = "previous_secret",
     PREVIOUS_SECRET_EXPIRES_AT = "previous_secret_expires_at", CREATED_AT = "created_at", UPDATED_AT = "updated_at",
-    // The number of changes, which differs even between two of the same millisecond.
+    // The number of changes, which distinguishes changes within a millisecond.
     REVISION = "revision",
     LOG_SHARDS = "log_shards", TESTED_AT = "tested_at", ASKED_AT = "asked_at", TAKEN_AT = "taken_at",
 }
 
 attributes! { pub(super)
     ACTIVE = "active",
-    // The time at which an endpoint became inactive. A fresh start removes it.
+    // The time at which an endpoint became inactive. Removed when a user enables it.
     INACTIVE_SINCE = "inactive_since",
     DISABLED_AT = "disabled_at", DISABLED_REASON = "disabled_reason",
-    // Set while deliveries to an endpoint fail. A success removes it.
+    // Set while deliveries to an endpoint fail. Removed by a success.
     FAILING_SINCE = "failing_since",
     HEALTHY_AT = "healthy_at",
-    // Set while a receiver is slow. A new URL removes it, a single success does not.
+    // Set while a receiver is slow. Removed by a new URL, but not by a single success.
     SLOW_AT = "slow_at",
     GOOD_AT = "good_at",
     // The latest failed attempt.
@@ -34,7 +34,6 @@ attributes! { pub(super)
 
 attributes! { pub(in crate::webhooks)
     NOTICE = "notice", NOTICE_AT = "notice_at", NOTICE_TRIES = "notice_tries", MAILED_AT = "mailed_at",
-    // The start of the failure of which the tenant was last notified. Removed when the email about its recovery is
-    // sent.
+    // The start of the failure that the tenant was last notified of. Removed when the email about the recovery is sent.
     TOLD_SINCE = "told_since",
 }

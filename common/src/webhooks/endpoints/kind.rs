@@ -1,11 +1,11 @@
-//! The kind of an endpoint (push or pull), and the time of its last receive.
+//! The kind of an endpoint (push or pull), and the times of its last receives.
 
 pub use api::webhooks::Kind;
 
 use super::item::{ASKED_AT, KIND, TAKEN_AT, URL};
 use crate::{aws::dynamo::Record, error::Result, timestamp::Timestamp, webhooks::destination::EndpointUrl};
 
-/// The way in which an endpoint gets its deliveries, with its URL.
+/// The way in which an endpoint gets its deliveries.
 #[derive(Clone, Debug)]
 pub enum Address {
     /// The service posts deliveries to this URL.
@@ -14,10 +14,10 @@ pub enum Address {
     Pull,
 }
 
-/// The times of the last calls to receive deliveries. To save writes, they are updated at intervals.
+/// The times of the last calls to receive deliveries, which are updated only at intervals to save writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulled {
-    /// The time of the last call, even if nothing was waiting.
+    /// The time of the last call, even if no delivery was waiting.
     pub asked_at: Option<Timestamp>,
     /// The time of the last call that returned a delivery.
     pub taken_at: Option<Timestamp>,
@@ -41,7 +41,7 @@ impl Address {
     }
 }
 
-/// The kind of an endpoint. The item of a push endpoint does not name it.
+/// Reads the kind of an endpoint. Items of push endpoints do not have this attribute.
 pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
     if record.optional_text(KIND).is_some() { record.parsed(KIND) } else { Ok(Kind::Push) }
 }

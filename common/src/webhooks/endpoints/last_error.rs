@@ -1,9 +1,10 @@
-//! The latest failed attempt at an endpoint, in the endpoint's item.
+//! The latest failed attempt of an endpoint, stored in the endpoint's item.
 //!
-//! The log cannot find it quickly: it is sorted by creation, and a delivery that is retried or recovered fails long
-//! after that. A receiver that fails may get thousands of attempts a minute, so an attempt within a minute of the noted
-//! one is not noted. Endpoints without failed attempts cost no write, others at most one a minute and process. If a
-//! process dies before the write, the previous error remains until the next failed attempt.
+//! A search of the log would be slow, because the log is sorted by creation, and a retried or recovered delivery can
+//! fail much later. A failing receiver may get thousands of attempts a minute, so an attempt is recorded only if a
+//! minute has passed since the recorded one. An endpoint without failed attempts costs no writes, and any other costs
+//! at most one write per minute and process. If a process stops before the write, the previous error remains until the
+//! next failed attempt.
 
 use std::time::Duration;
 
@@ -25,9 +26,9 @@ use crate::{
 /// An attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// When it began.
+    /// The time at which it began.
     pub at: Timestamp,
-    /// The reason for the failure, as the log names it.
+    /// The reason for the failure, as in the log.
     pub reason: String,
     /// The HTTP status of the response, if there was one.
     pub status_code: Option<u16>,
@@ -41,11 +42,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];
 
 impl Endpoints {
-    /// Records the last attempt of `delivery` if it failed, unless an error was recorded shortly before, at `noted`
-    /// according to the endpoint's item. Tests are not noted.
-    ///
-    /// # Errors
-    /// The write failed.
+    /// Records the last attempt of `delivery` if it failed, unless `noted`, the time of the recorded error, is shortly
+    /// before. Tests are not recorded.
     pub async fn note_error(&self, tenant: &TenantId, delivery: &Delivery, noted: Option<Timestamp>) -> Result<()> {
         let is_new = |at: Timestamp| noted.is_none_or(|noted| at > noted && at.since(noted) >= INTERVAL);
         let error = LastError::of(delivery).filter(|error| is_new(error.at));

@@ -1,5 +1,5 @@
-//! An endpoint's shards of the delivery log: one, until writes to it are throttled. Deleted endpoints are remembered
-//! for as long as the log may contain their deliveries.
+//! The shards of the delivery log that belong to an endpoint: one, until writes to it are throttled, and then more.
+//! Deleted endpoints are remembered for as long as the log may contain their deliveries.
 
 use std::fmt;
 
@@ -19,16 +19,16 @@ use crate::{
     webhooks::delivery::{DestinationId, SHARDS, Shard},
 };
 
-/// The attributes that locate an endpoint's deliveries in the log. None is secret.
+/// The attributes that locate an endpoint's deliveries in the log. None of them is secret.
 pub(super) const LOGGED: [Attribute; 2] = [WEBHOOK_ENDPOINT_ID, LOG_SHARDS];
-/// The prefix of the sort keys of deleted endpoints. These keys sort before every id.
+/// The prefix of the sort keys of deleted endpoints, which sort before every id.
 pub(super) const DELETED: &str = "#deleted#";
-/// The number of deleted endpoints whose deliveries a list still includes.
+/// The maximum number of deleted endpoints whose deliveries a list includes.
 const MAX_DELETED: i32 = 100;
 
 impl Endpoints {
-    /// The shards of the delivery log that may contain deliveries of `tenant`: to the endpoint `only`, or to all
-    /// endpoints and callbacks. Deleted endpoints are included while the log contains their deliveries.
+    /// Lists the shards of the delivery log that may contain deliveries of `tenant`: only those of the endpoint `only`,
+    /// or those of all endpoints and callbacks. Deleted endpoints are included while the log contains their deliveries.
     ///
     /// # Errors
     /// The tenant never had such an endpoint.
@@ -45,14 +45,14 @@ impl Endpoints {
         let (existing, deleted) = tokio::join!(self.get(tenant, id, &LOGGED), deleted);
         let shards = match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
             (Some(existing), _) => log_shards(&record(&existing)),
-            // The number of shards that it had is no longer known.
+            // The item of a deleted endpoint does not contain its number of shards.
             (None, Some(_)) => SHARDS,
             (None, None) => return Err(NOT_FOUND),
         };
         Ok(Shard::first(DestinationId::Endpoint(id), shards).collect())
     }
 
-    /// The shards of the callbacks, of all existing endpoints, and of the newest deleted endpoints.
+    /// Lists the shards of the callbacks, of all existing endpoints, and of the newest deleted endpoints.
     async fn all_shards(&self, tenant: &TenantId) -> Result<Vec<Shard>> {
         let keys = TENANT_ID.equals(text(tenant)).and(WEBHOOK_ENDPOINT_ID.begins_with(text(DELETED)));
         let deleted = query(&self.dynamodb, &self.table, keys).scan_index_forward(false).limit(MAX_DELETED).send();
@@ -73,7 +73,7 @@ impl Endpoints {
 
     /// Spreads the endpoint's future deliveries over more partitions of the log.
     pub async fn spread_log(&self, tenant: &TenantId, id: EndpointId) -> Result<()> {
-        // The endpoint may have been deleted. Then it needs no more partitions.
+        // The endpoint may have been deleted in the meantime.
         let update =
             self.change(tenant, id).set(LOG_SHARDS, number(SHARDS.into())).only_if(WEBHOOK_ENDPOINT_ID.exists());
         update.send(&self.dynamodb, "spreading the delivery log").await.map(drop)

@@ -1,13 +1,13 @@
-//! Notices tell a tenant that an endpoint is failing, has been disabled, or works again: by email, and by an
-//! [event](super::announce) to the endpoints that ask for it.
+//! Notices inform a tenant that an endpoint is failing, has been disabled, or works again. They are sent by email, and
+//! as an [event](super::announce) to the endpoints that subscribe to it.
 //!
-//! The write that changes the endpoint also makes the notice pending, so that neither is lost. Pending notices are in a
-//! sparse index, which makes them an outbox. A notice describes the endpoint at the time of sending, and is removed on
-//! condition that it is unchanged. If a process dies before it has counted a try, the next sweep sends the notice; if
-//! it dies between the email and the removal, a second email is sent.
+//! The write that changes the endpoint also creates the pending notice, so neither is lost. A sparse index of pending
+//! notices serves as an outbox. A notice describes the endpoint at the time of sending, and is removed on condition
+//! that it is unchanged. If a process stops before it has counted a try, the next sweep sends the notice; if it stops
+//! between the email and the removal, a second email is sent.
 //!
-//! Each try is counted before it is made. Two processes therefore never send the same notice, no notice is sent while
-//! the table cannot be written, and tries become rarer regardless of their result.
+//! Each try is counted before it is made. Two processes therefore never send the same notice at the same time, no
+//! notice is sent while the table cannot be written, and the pauses between tries grow regardless of the result.
 
 use std::time::Duration;
 
@@ -38,21 +38,21 @@ pub struct Notice {
     pub endpoint: EndpointId,
     /// The URL of the endpoint, if it has one.
     pub address: Address,
-    /// The tenant's own description of the endpoint.
+    /// The tenant's description of the endpoint.
     pub description: Option<Description>,
-    /// The time since which the endpoint has been failing, if it still is.
+    /// The time since which the endpoint has been failing, if it is.
     pub failing_since: Option<Timestamp>,
-    /// The time of, and the reason for, the service's decision to make the endpoint inactive, if it did.
+    /// The time at which, and the reason for which, the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// The start of the failure of which the tenant was notified, until they are notified of the recovery.
+    /// The start of the failure that the tenant was notified of, until they are notified of the recovery.
     pub told_since: Option<Timestamp>,
     /// The time at which the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
-    /// The shards of the delivery log with the endpoint's deliveries.
+    /// The shards of the delivery log that contain the endpoint's deliveries.
     pub shards: Vec<Shard>,
-    /// The last error of the endpoint, if it had any.
+    /// The last error of the endpoint, if there is one.
     pub last_error: Option<LastError>,
-    /// The time since which the notice has been pending: that of the change that it is about.
+    /// The time since which the notice has been pending, which is the time of the change.
     pub at: Timestamp,
     /// The number of tries to send it.
     tries: u32,
@@ -65,11 +65,11 @@ pub struct Notice {
 pub enum NoticeStep {
     /// Send the notice now.
     Send,
-    /// Try it again later.
+    /// Try again later.
     Wait,
-    /// Remove the notice: it has become obsolete.
+    /// Remove the notice, because it is obsolete.
     Drop,
-    /// Remove the notice: it could not be sent for too long.
+    /// Remove the notice, because it could not be sent for too long.
     GiveUp,
 }
 
@@ -81,14 +81,14 @@ const NOTICED: [Attribute; 18] = [
 ];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
-/// The time for which the service tries to send a notice.
+/// The time after which the service stops trying to send a notice.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// The time between the first try and the second. It doubles with each try.
+/// The time between the first and the second try. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The minimum time between two emails about the failure of an endpoint, which may keep failing and recovering.
+/// The minimum time between two emails about failures of an endpoint, which may repeatedly fail and recover.
 const APART: Duration = Duration::from_secs(60 * 60);
 
-/// The time between a notice becoming pending and its next try, after `tries` tries.
+/// The time from the creation of a notice to its next try, after `tries` tries.
 pub(in crate::webhooks) fn after_tries(tries: u32) -> Duration {
     PAUSE.saturating_mul(2_u32.saturating_pow(tries).saturating_sub(1))
 }
@@ -117,8 +117,8 @@ impl Notice {
         }))
     }
 
-    /// The time since which the endpoint has been failing or, if it is not failing, inactive. If it works again, the time
-    /// since which it was failing.
+    /// The time since which the endpoint has been failing or, if it is not failing, disabled. If it works again, the
+    /// start of its failure.
     #[must_use]
     pub fn since(&self, now: Timestamp) -> Timestamp {
         self.failing_since.or(self.disabled.map(|(at, _)| at)).or(self.told_since).unwrap_or(now)
@@ -136,7 +136,7 @@ impl Notice {
         let pause = after_tries(self.tries);
         let is_soon = |mailed_at| now.since(mailed_at) < APART;
         match (self.failing_since, self.disabled) {
-            // The tenant was not notified that it was failing.
+            // The tenant was not notified of the failure.
             (None, None) if self.told_since.is_none() => NoticeStep::Drop,
             _ if now.since(self.at) >= GIVE_UP_AFTER => NoticeStep::GiveUp,
             _ if now.since(self.at) < pause => NoticeStep::Wait,
@@ -147,7 +147,7 @@ impl Notice {
 }
 
 impl Endpoints {
-    /// The endpoints with a pending notice: all, or the first page of the index. The index lags behind the table.
+    /// Lists the endpoints with a pending notice, or the first page of them. The index lags behind the table.
     pub async fn pending_notices(&self) -> Result<Vec<(TenantId, EndpointId)>> {
         let query = query(&self.dynamodb, &self.table, NOTICE.equals(text(PENDING))).index_name(INDEX);
         let items = query.send().await.map_err(failure("listing pending notices"))?.items.unwrap_or_default();
@@ -155,18 +155,18 @@ impl Endpoints {
         keys.map(|key| Ok((key.parsed(TENANT_ID)?, key.parsed(WEBHOOK_ENDPOINT_ID)?))).collect()
     }
 
-    /// The pending notice about an endpoint, if there is one, read consistently.
+    /// Reads the pending notice about an endpoint, if there is one, consistently.
     ///
     /// # Errors
-    /// The read fails, or the endpoint cannot be read.
+    /// The stored endpoint cannot be parsed.
     pub async fn notice(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Notice>> {
         let found = self.get(tenant, id, &NOTICED).await?;
         Ok(found.as_ref().map(Notice::from_item).transpose()?.flatten())
     }
 
     /// Counts a try to send a notice. Returns the updated notice, or `None` if it has changed in the meantime and must
-    /// not be sent. Records that the tenant is notified of a failing endpoint, before the email is sent, so that a
-    /// recovery in the meantime is reported as well.
+    /// not be sent. Records that the tenant is notified of a failure before the email is sent, so that a recovery in
+    /// the meantime is also reported.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let told = notice.failing_since.filter(|_| notice.disabled.is_none());
@@ -177,8 +177,8 @@ impl Endpoints {
         Ok(update.send(&self.dynamodb, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
-    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if one was. The
-    /// email about a recovery does not delay the next one about a failure.
+    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if it was sent. An
+    /// email about a recovery does not delay the next email about a failure.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
         let mailed_at = mailed_at.filter(|_| !notice.is_recovery());
         self.if_unchanged(tenant, notice)

@@ -1,4 +1,4 @@
-//! Pull endpoints: their tenants receive deliveries. The endpoint's item has the times of the last calls.
+//! Pull endpoints, whose tenants receive deliveries. The endpoint's item stores the times of the last calls.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The minimum time between two writes of `asked_at`: an idle client calls thousands of times an hour.
+/// The minimum time between two writes of `asked_at`, because an idle client calls thousands of times an hour.
 const ASKED: Duration = Duration::from_secs(10 * 60);
 /// The minimum time between two writes of `taken_at`.
 const TAKEN: Duration = Duration::from_secs(60);
 
 impl Endpoints {
-    /// The active pull endpoint `id` of `tenant`, read consistently.
+    /// Reads the active pull endpoint `id` of `tenant`, consistently.
     ///
     /// # Errors
     /// The tenant has no such endpoint, it is inactive, or it is a push endpoint.
@@ -35,7 +35,7 @@ impl Endpoints {
         }
     }
 
-    /// Records that a client requested deliveries, and whether it received any, unless the item was updated recently.
+    /// Records that a client requested deliveries, and whether it received any, unless this was recorded recently.
     pub async fn note_pulled(
         &self,
         tenant: &TenantId,

@@ -36,54 +36,54 @@ use crate::{
 /// An endpoint to store.
 #[derive(Debug)]
 pub struct NewEndpoint {
-    /// The endpoint's id; ids sort by creation time.
+    /// The endpoint's id. Ids sort by creation time.
     pub id: EndpointId,
-    /// The URL of a push endpoint, or the kind pull.
+    /// The URL of a push endpoint, or `Pull`.
     pub address: Address,
     /// The secret that signs deliveries.
     pub signing_secret: SigningSecret,
-    /// The headers that the receiver gets with each attempt.
+    /// The custom headers.
     pub headers: Headers,
-    /// The tenant's own description.
+    /// The tenant's description.
     pub description: Option<Description>,
-    /// Whether events are delivered to it.
+    /// Whether events are delivered to the endpoint.
     pub active: bool,
-    /// The events to deliver; `None` for all about jobs.
+    /// The events to deliver; `None` means all job events.
     pub events: Option<EventFilter>,
-    /// The workflows whose events to deliver; `None` for all.
+    /// The workflows whose events are delivered; `None` means all.
     pub workflows: Option<WorkflowFilter>,
-    /// When it was created.
+    /// The time at which it was created.
     pub created_at: Timestamp,
 }
 
-/// An endpoint, reduced to the fields that a delivery needs.
+/// The fields of an endpoint that a delivery needs.
 #[derive(Debug)]
 pub struct Endpoint {
     /// The endpoint's id.
     pub id: EndpointId,
-    /// The URL of a push endpoint, or the kind pull.
+    /// The URL of a push endpoint, or `Pull`.
     pub address: Address,
     /// The secret that signs deliveries.
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
     pub previous_secret: Option<PreviousSecret>,
-    /// The headers that the receiver gets with each attempt.
+    /// The custom headers.
     pub headers: Headers,
-    /// The events to deliver; `None` for all about jobs.
+    /// The events to deliver; `None` means all job events.
     pub events: Option<EventFilter>,
-    /// The workflows whose events to deliver; `None` for all.
+    /// The workflows whose events are delivered; `None` means all.
     pub workflows: Option<WorkflowFilter>,
-    /// The number of its shards in the delivery log.
+    /// The number of shards in the delivery log.
     pub log_shards: u8,
     /// The health of its receiver.
     pub health: Health,
     /// The time at which it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// The last calls to receive its deliveries, if it is a pull endpoint.
+    /// The times of the last receives, for a pull endpoint.
     pub pulled: Pulled,
 }
 
-/// The time for which an inactive endpoint still collects held deliveries. Zero means never.
+/// The time for which an inactive endpoint still collects held deliveries. Zero turns holding off.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldFor(Duration);
 
@@ -96,7 +96,8 @@ impl HoldFor {
         env.number("HOLD_FOR", 0..=31_536_000).map(|seconds| Self(Duration::from_secs(seconds)))
     }
 
-    /// The time until which an endpoint inactive since `inactive_since` collects deliveries; `None` if holding is off.
+    /// The time until which an endpoint that became inactive at `inactive_since` collects deliveries; `None` if holding
+    /// is off.
     #[must_use]
     pub fn end(self, inactive_since: Timestamp) -> Option<Timestamp> {
         (!self.0.is_zero()).then(|| inactive_since.after(self.0))
@@ -110,21 +111,21 @@ pub struct Change {
     pub url: Option<EndpointUrl>,
     /// The new signing secret.
     pub signing_secret: Option<SigningSecret>,
-    /// The headers that replace all previous headers.
+    /// The custom headers, which replace all previous ones.
     pub headers: Patch<Headers>,
     /// The new description.
     pub description: Patch<Description>,
-    /// Whether to deliver events to the endpoint.
+    /// Whether events are delivered to the endpoint.
     pub active: Option<bool>,
-    /// The events to deliver; cleared for all about jobs.
+    /// The events to deliver. `Clear` means all job events.
     pub events: Patch<EventFilter>,
-    /// The workflows whose events to deliver; cleared for all.
+    /// The workflows whose events are delivered. `Clear` means all.
     pub workflows: Patch<WorkflowFilter>,
     /// Makes the change only if the endpoint still has this [revision](super::EndpointView::revision).
     pub revision: Option<i64>,
 }
 
-/// The effect of a change with a secret on the secret of an endpoint.
+/// The effect of a change on the secret of an endpoint.
 #[derive(Clone, Copy)]
 enum Rotation {
     /// The secret replaces another secret.
@@ -134,7 +135,7 @@ enum Rotation {
 }
 
 impl Change {
-    /// Whether the change leaves every field as it is.
+    /// Whether the change leaves every field unchanged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(
@@ -153,18 +154,19 @@ impl Change {
     }
 
     /// Whether the change would send the existing headers to another URL, which may belong to another party. A caller
-    /// that may change an endpoint still may not read its headers.
+    /// who may change an endpoint may still not read its headers.
     fn takes_headers_along(&self) -> bool {
         self.url.is_some() && matches!(self.headers, Patch::Keep)
     }
 }
 
 /// The largest endpoint limit that a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains
-/// the list as JSON inside a JSON string. There, an endpoint takes up to 21,000 bytes: a URL of 2,048 characters of
-/// four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), 20 workflows
-/// of 100 characters of four bytes, ten header names of 64 bytes, and 670 bytes for the rest. 299 endpoints fit.
+/// the list as JSON inside a JSON string. In this form, an endpoint has up to 21,000 bytes: a URL of 2,048 characters
+/// of four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), 20
+/// workflows of 100 characters of four bytes, ten header names of 64 bytes, and 670 bytes for the rest. 299 endpoints
+/// fit.
 pub const MAX_ENDPOINTS: u32 = 290;
-/// The sort key of the counter. It sorts before every id.
+/// The sort key of the counter, which sorts before every id.
 const COUNTER: &str = "#count";
 /// The attribute of the counter.
 const ENDPOINTS: Attribute = Attribute("endpoints");
@@ -177,7 +179,8 @@ const ATTRIBUTES: [Attribute; 25] = [
 ];
 
 impl Endpoints {
-    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit`. `once` also remembers the call.
+    /// Stores a new endpoint and counts it, if the tenant has fewer than `limit` endpoints. `once` makes the call
+    /// idempotent.
     ///
     /// # Errors
     /// The tenant has `limit` endpoints.
@@ -198,13 +201,13 @@ impl Endpoints {
             .await
     }
 
-    /// The endpoints of `tenant`, active or not, read consistently.
+    /// Reads the endpoints of `tenant`, active or not, consistently.
     pub async fn all(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
         let items = self.query(tenant, &ATTRIBUTES).await?;
         Ok(items.iter().filter_map(|item| readable(item, Endpoint::from_item)).collect())
     }
 
-    /// The endpoint `id` of `tenant`, active or not, read consistently.
+    /// Reads the endpoint `id` of `tenant`, active or not, consistently.
     pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Endpoint>> {
         let found = self.get(tenant, id, &ATTRIBUTES).await?;
         found.as_ref().map(Endpoint::from_item).transpose()
@@ -218,11 +221,12 @@ impl Endpoints {
         self.get(tenant, id, &LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
 
-    /// Applies `change`. An empty change does not even update `updated_at`. A new secret rotates: the current secret
-    /// becomes the previous secret, and continues to sign for `overlap`.
+    /// Applies `change`. An empty change has no effect, not even on `updated_at`. A new secret is a rotation: the
+    /// current secret becomes the previous one and continues to sign for `overlap`.
     ///
     /// # Errors
-    /// The tenant has no such endpoint, or the change has another URL and does not mention its headers.
+    /// The tenant has no such endpoint; the endpoint has custom headers, and the change has another URL but no headers;
+    /// or the change has a URL, but the endpoint is a pull endpoint.
     pub async fn update(
         &self,
         tenant: &TenantId,
@@ -247,12 +251,12 @@ impl Endpoints {
         if change.revision.is_some_and(|wanted| wanted != revision) {
             return Err(Error::Busy);
         }
-        // Without headers to protect, the only other reason is a rotation between the two writes.
+        // If there are no headers to protect, the only other reason is a rotation between the two writes.
         Err(if change.takes_headers_along() { Error::Conflict(Conflict::HeadersNeeded) } else { Error::Busy })
     }
 
     /// Applies `change` in one write, so that concurrent rotations lose no secret. Returns `false` if there is no such
-    /// endpoint, its secret does not match `rotation`, or its headers would be sent to another URL.
+    /// endpoint, if its secret does not match `rotation`, or if its headers would be sent to another URL.
     async fn apply(
         &self,
         tenant: &TenantId,
@@ -278,7 +282,7 @@ impl Endpoints {
         update = update.set_all(change.active.map(|active| (ACTIVE, boolean(active))));
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
-            // The slow or silent receiver was the one at the old URL, or before the fresh start.
+            // The recorded standing is of the receiver at the old URL, or before the endpoint was enabled.
             update = update.set(GOOD_AT, number(now.as_millisecond())).remove(SILENT).remove([SLOW_AT]);
         }
         if is_fresh {
@@ -286,7 +290,7 @@ impl Endpoints {
             update = update.remove([FAILING_SINCE, INACTIVE_SINCE]);
         }
         if change.active == Some(false) {
-            // The endpoint may have been inactive before.
+            // The endpoint may already have been inactive.
             update = update.set_once(INACTIVE_SINCE, number(now.as_millisecond()));
         }
         update = match &change.description {
@@ -346,8 +350,8 @@ impl Endpoints {
     }
 }
 
-/// Reads an item. An unreadable endpoint is skipped and reported to operators, so that it does not stop deliveries to
-/// the other endpoints of its tenant.
+/// Reads an item. An unreadable endpoint is skipped and logged, so that it does not stop deliveries to the other
+/// endpoints of its tenant.
 pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text(WEBHOOK_ENDPOINT_ID);
     let unreadable = |error: &Error| {
@@ -394,7 +398,7 @@ fn previous_secret(record: &Record<'_>) -> Result<Option<PreviousSecret>> {
 }
 
 impl Endpoint {
-    /// The URL, keys and headers for an attempt. `None` for a pull endpoint.
+    /// The URL, keys and headers for an attempt; `None` for a pull endpoint.
     #[must_use]
     pub fn target(&self) -> Option<Target<'_>> {
         self.address.url().map(|url| Target { url, keys: self.keys(), headers: Some(&self.headers) })
@@ -406,7 +410,7 @@ impl Endpoint {
         SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() }
     }
 
-    /// The shards of the delivery log with its deliveries.
+    /// The shards of the delivery log that contain its deliveries.
     pub fn shards(&self) -> Vec<Shard> {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }
@@ -418,19 +422,19 @@ impl Endpoint {
             && self.workflows.as_ref().is_none_or(|workflows| workflows.wants(workflow))
     }
 
-    /// Whether it gets this notice about another endpoint, which it has to ask for by name.
+    /// Whether the endpoint gets this notice about another endpoint. It must subscribe to the notice by name.
     #[must_use]
     pub fn takes_notice(&self, notice: EventName) -> bool {
         self.events.as_ref().is_some_and(|events| events.wants(notice))
     }
 
-    /// Whether events are sent to it.
+    /// Whether events are sent to the endpoint.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.inactive_since.is_none()
     }
 
-    /// Whether events are sent to it, or held for it.
+    /// Whether events are sent to the endpoint or held for it.
     #[must_use]
     pub fn takes_events(&self, hold_for: HoldFor, now: Timestamp) -> bool {
         let Some(since) = self.inactive_since else { return true };
@@ -441,7 +445,7 @@ impl Endpoint {
         let record = record(item);
         let inactive_since = || match record.optional_number(INACTIVE_SINCE) {
             Some(since) => Ok(Timestamp::from_millisecond(since)),
-            // The endpoint was made inactive by a version that did not store the time.
+            // The endpoint became inactive in a version that did not store the time.
             None => record.parsed(UPDATED_AT),
         };
         Ok(Self {

@@ -1,4 +1,5 @@
-//! Tests of endpoints, at most ten per minute each. The item of an endpoint stores the times of the last ten.
+//! Tests of endpoints, at most ten a minute per endpoint. The item of an endpoint stores the times of the last ten
+//! tests.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -21,13 +22,14 @@ use crate::{
     },
 };
 
-/// The number of tests that an endpoint may get in any [`WINDOW`].
+/// The maximum number of tests of an endpoint in any [`WINDOW`].
 const TESTS: usize = 10;
 /// One minute, in milliseconds.
 const WINDOW: i64 = 60_000;
 
 impl Endpoints {
-    /// Stores a test of an endpoint with the sample of an event, and counts it. The test gets a due row, but the caller sends its message.
+    /// Stores a test of an endpoint with the sample of an event, and counts it. Adds a due row for the test; the caller
+    /// sends its message.
     ///
     /// # Errors
     /// The tenant has no such endpoint, or it was tested ten times in the last minute.
@@ -41,7 +43,7 @@ impl Endpoints {
         now: Timestamp,
     ) -> Result<()> {
         let id = test.webhook_endpoint_id.ok_or(NOT_FOUND)?;
-        // A round is refused only if a concurrent test was counted, so the limit bounds the rounds.
+        // A round is refused only if a concurrent test was counted, so the limit of tests also limits the rounds.
         for round in 0..=TESTS {
             let record = self.get(tenant, id, &[WEBHOOK_ENDPOINT_ID, TESTED_AT]).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;

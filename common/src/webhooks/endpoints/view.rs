@@ -1,4 +1,4 @@
-//! Endpoints in the form that their tenants see.
+//! Endpoints, as their tenants see them.
 
 use super::{
     headers,
@@ -22,50 +22,50 @@ use crate::{
     },
 };
 
-/// An endpoint in the form that its tenant sees. Its secret and the values of its headers are not read.
+/// An endpoint, as its tenant sees it. The secret and the values of the headers are not read.
 #[derive(Debug)]
 pub struct EndpointView {
-    /// The endpoint's id; ids sort by creation time.
+    /// The endpoint's id. Ids sort by creation time.
     pub id: EndpointId,
-    /// Whether the service posts its deliveries or the tenant receives them.
+    /// Whether the service posts deliveries or the tenant receives them.
     pub kind: Kind,
-    /// The stored text of the URL, so that the owner can see even a broken URL. A pull endpoint has none.
+    /// The stored text of the URL, so that even an invalid URL is shown; `None` for a pull endpoint.
     pub url: Option<String>,
-    /// The last calls to receive its deliveries, if it is a pull endpoint.
+    /// The times of the last receives, for a pull endpoint.
     pub pulled: Pulled,
-    /// The tenant's own description.
+    /// The tenant's description.
     pub description: Option<Description>,
-    /// Whether events are delivered to it.
+    /// Whether events are delivered to the endpoint.
     pub active: bool,
-    /// The events to deliver; `None` for all about jobs.
+    /// The events to deliver; `None` means all job events.
     pub events: Option<EventFilter>,
-    /// The workflows whose events to deliver; `None` for all.
+    /// The workflows whose events are delivered; `None` means all.
     pub workflows: Option<WorkflowFilter>,
-    /// When it was created.
+    /// The time at which it was created.
     pub created_at: Timestamp,
-    /// The number of times that it was changed, for [`Change::revision`](super::Change::revision).
+    /// The number of changes so far, for [`Change::revision`](super::Change::revision).
     pub revision: i64,
-    /// The names of the headers that its receiver gets, sorted.
+    /// The names of the custom headers, sorted.
     pub header_names: Vec<String>,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// The time at which the secret before the latest rotation stops (or stopped) signing.
+    /// The time from which the secret before the latest rotation no longer signs. May be in the past.
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// The time since which deliveries to it have failed without a success.
+    /// The time since which deliveries have failed, without a success.
     pub failing_since: Option<Timestamp>,
     /// The latest failed attempt, to the minute.
     pub last_error: Option<LastError>,
-    /// The time of, and the reason for, the service's decision to make it inactive, if it did.
+    /// The time at which, and the reason for which, the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// The time at which it became inactive, if it is.
+    /// The time at which it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// The time at which a user last enabled it, unless its receiver has become healthy again since.
+    /// The time at which a user last enabled it, unless a delivery has succeeded since.
     pub enabled_at: Option<Timestamp>,
-    /// The time at which its receiver last became healthy again, or a user enabled it.
+    /// The time at which the receiver last became healthy again or a user enabled the endpoint.
     pub healthy_at: Option<Timestamp>,
-    /// Whether its receiver is slow or hangs, so that its deliveries take turns.
+    /// Whether the receiver is slow or hanging, so that deliveries use a separate queue.
     pub is_slow: bool,
-    /// The number of its shards in the delivery log.
+    /// The number of shards in the delivery log.
     pub log_shards: u8,
 }
 
@@ -77,16 +77,16 @@ const VIEW: [Attribute; 26] = [
 ];
 
 impl Endpoints {
-    /// All endpoints of `tenant`, oldest first, read consistently.
+    /// Lists all endpoints of `tenant`, oldest first, with a consistent read.
     pub async fn list(&self, tenant: &TenantId) -> Result<Vec<EndpointView>> {
         let items = self.query(tenant, &VIEW).await?;
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
 
-    /// The endpoint `id` of `tenant`, read consistently.
+    /// Reads the endpoint `id` of `tenant`, consistently.
     ///
     /// # Errors
-    /// The tenant has no such endpoint, or it cannot be read.
+    /// The tenant has no such endpoint, or the stored endpoint cannot be parsed.
     pub async fn view(&self, tenant: &TenantId, id: EndpointId) -> Result<EndpointView> {
         EndpointView::from_item(&self.get(tenant, id, &VIEW).await?.ok_or(NOT_FOUND)?)
     }
@@ -120,7 +120,7 @@ impl EndpointView {
             last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,
             inactive_since: record.optional_number(INACTIVE_SINCE).map(Timestamp::from_millisecond),
-            // Enabling an endpoint sets both times to its own. Nothing else sets both at once.
+            // Only enabling an endpoint sets both times to the same value.
             enabled_at: health.healthy_at.filter(|at| health.good_at == Some(*at)),
             healthy_at: health.healthy_at,
             is_slow: health.slow_at.is_some(),
@@ -128,14 +128,14 @@ impl EndpointView {
         })
     }
 
-    /// The name to show: its URL or, if it has none, its description.
+    /// The name to show: the URL or, if there is none, the description.
     #[must_use]
     pub fn name(&self) -> &str {
         let described = || self.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
         self.url.as_deref().or_else(described).unwrap_or("A pull endpoint")
     }
 
-    /// The shards of the delivery log with its deliveries.
+    /// The shards of the delivery log that contain its deliveries.
     pub fn shards(&self) -> Vec<Shard> {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }

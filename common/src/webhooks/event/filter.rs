@@ -1,4 +1,4 @@
-//! Filters of endpoints: the events that an endpoint gets, by their names and by the workflows of their jobs.
+//! The filters of endpoints, which select events by name and by the workflow of the job.
 
 use std::collections::BTreeSet;
 
@@ -45,14 +45,14 @@ impl FromIterator<EventName> for EventFilter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkflowFilter(BTreeSet<String>);
 
-/// The longest name of a workflow that can be filtered, in characters.
+/// The maximum length of a workflow's name in a filter, in characters.
 const LONGEST: usize = 100;
 
 impl WorkflowFilter {
-    /// Checks that `text` has 1 to 100 characters, none of which is a control character.
+    /// Checks that `text` has 1 to 100 characters, without control characters.
     ///
     /// # Errors
-    /// Every rule that `text` breaks.
+    /// One problem for each rule that `text` breaks.
     pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
         if text.chars().any(char::is_control) {
@@ -61,7 +61,7 @@ impl WorkflowFilter {
         if problems.is_empty() { Ok(text.to_owned()) } else { Err(problems) }
     }
 
-    /// Whether the filter includes this workflow. An event without a workflow is in no filter.
+    /// Whether the filter includes this workflow. No filter includes events without a workflow.
     #[must_use]
     pub fn wants(&self, workflow: Option<&str>) -> bool {
         workflow.is_some_and(|name| self.0.contains(name))

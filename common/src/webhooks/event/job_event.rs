@@ -25,33 +25,33 @@ pub struct JobEvent {
     pub name: EventName,
     /// The tenant that owns the job.
     pub tenant: TenantId,
-    /// The producer's id of the job, unchecked.
+    /// The producer's id of the job, which is not checked.
     pub job_id: String,
     /// The name of the job's workflow, if it is a text.
     pub workflow: Option<String>,
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,
-    /// When the event entered its queue.
+    /// The time at which the event entered its queue.
     pub at: Timestamp,
     /// The destinations of the event.
     pub audience: Audience,
-    /// The body of each delivery, serialized once: every signature covers exactly these bytes.
+    /// The body of each delivery, serialized once, because every signature covers exactly these bytes.
     pub body: Bytes,
 }
 
 /// The destinations of an event.
 #[derive(Debug)]
 pub enum Audience {
-    /// None: the job skips its callbacks.
+    /// None, because the job skips its callbacks.
     None,
-    /// Only the job's own callback.
+    /// Only the callback of the job.
     Callback {
         /// The receiver's URL.
         url: EndpointUrl,
         /// The secret that signs the delivery.
         secret: SigningSecret,
     },
-    /// All endpoints of the tenant that are active, or collect held deliveries, when the event is handled.
+    /// All endpoints of the tenant that are active or collect held deliveries when the event is processed.
     Endpoints,
 }
 
@@ -65,7 +65,8 @@ impl Audience {
     }
 }
 
-/// The reason why a queue's message cannot be parsed. It can never succeed, so the queue's redrive policy handles it.
+/// The reason why a message cannot be parsed. Retries cannot succeed, so the queue's redrive policy moves the message
+/// to the dead letters.
 #[derive(Debug)]
 pub struct Malformed(pub(in crate::webhooks) String);
 
@@ -93,7 +94,7 @@ impl JobEvent {
     /// Parses a message that entered the job events queue at `at`.
     ///
     /// # Errors
-    /// The message is not a job event. The error repeats none of its text.
+    /// The message is not a job event. The error contains none of its text.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
         let message = Message(serde_json::from_str(text).map_err(|error| {
             // Objects are only checked for syntax.
@@ -129,27 +130,27 @@ impl JobEvent {
     }
 }
 
-/// The message as received. Values that are only passed on stay raw JSON, so that numbers keep their digits and strings
-/// their escapes.
+/// The message as received. Values that are only forwarded stay raw JSON, so that numbers keep their digits and strings
+/// keep their escapes.
 struct Message<'a>(Members<'a>);
 
 impl<'a> Message<'a> {
-    /// A member that is only passed on. The last of several counts, as in nearly every JSON parser, and so in the
-    /// producer's tests.
+    /// Returns a member that is only forwarded. Of duplicates, the last counts, as in nearly every JSON parser and
+    /// therefore in the producer's tests.
     fn last(&self, name: &str) -> Option<&'a RawValue> {
         let mut members = self.0.0.iter().rev();
         let (_, value) = members.find(|(other, _)| other == name)?;
         (value.get() != "null").then_some(*value)
     }
 
-    /// A member that is only passed on, if it is a valid text.
+    /// Returns a member that is only forwarded, if it is a valid text.
     fn passing_text(&self, name: &str) -> Option<String> {
         let json = self.last(name)?.get();
         if json.starts_with('"') { serde_json::from_str(json).ok() } else { None }
     }
 
-    /// A member that decides who gets the event. Several with different values are an error: a producer that joins
-    /// texts into JSON may have let a customer add the second.
+    /// Returns a member that determines the recipients of the event. Duplicates with different values are an error,
+    /// because a producer that builds JSON by concatenation may have let a customer inject the second value.
     fn only(&self, name: &str) -> Result<Option<&'a RawValue>, Malformed> {
         let mut values = self.0.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value.get());
         let first = values.next();
@@ -171,7 +172,8 @@ impl<'a> Message<'a> {
         self.only(name)?.map(|value| text(name, value)).transpose()
     }
 
-    /// `skip_callbacks` takes precedence. A callback URL without a secret, or the reverse, counts as no callback.
+    /// Determines the audience. `skip_callbacks` takes precedence. A callback URL without a secret, or a secret without
+    /// a URL, counts as no callback.
     fn audience(&self) -> Result<Audience, Malformed> {
         match self.only("skip_callbacks")?.map(RawValue::get) {
             Some("true") => return Ok(Audience::None),
@@ -187,12 +189,13 @@ impl<'a> Message<'a> {
 
 fn text(name: &str, value: &RawValue) -> Result<String, Malformed> {
     let is_text = value.get().starts_with('"');
-    let problem = if is_text { "has half of a surrogate pair, which is not Unicode" } else { "is not a string" };
+    let problem = if is_text { "has an unpaired surrogate, which is not valid Unicode" } else { "is not a string" };
     serde_json::from_str(value.get()).map_err(|_not_a_text| Malformed(format!("{name} {problem}")))
 }
 
-/// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature over `JSON.stringify`
-/// of the parsed body instead of the bytes that they received. For ordinary payloads, compact JSON makes the two equal.
+/// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature of `JSON.stringify` of
+/// the parsed body rather than of the bytes that they received. For ordinary payloads, compact JSON makes the two
+/// equal.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
         return json;
@@ -221,7 +224,7 @@ fn string_length(json: &[u8]) -> usize {
     json.len()
 }
 
-/// Parses a callback. The errors do not quote the values, which are secret.
+/// Parses a callback. Errors do not quote the values, which are secret.
 fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
     let url = EndpointUrl::parse(url).map_err(|_problems| Malformed("callback_url is not a valid URL".to_owned()))?;
     let secret = SigningSecret::parse(secret)
@@ -229,7 +232,7 @@ fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
     Ok(Audience::Callback { url, secret })
 }
 
-/// Reports the position and the kind of a JSON error, but none of the text, which may be secret.
+/// Describes a JSON error by its position and kind, without the text, which may be secret.
 pub(in crate::webhooks) fn malformed(error: serde_json::Error) -> Malformed {
     Malformed(format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column()))
 }
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_malformed_member_is_named() {
-        let surrogate = "has half of a surrogate pair, which is not Unicode";
+        let surrogate = "has an unpaired surrogate, which is not valid Unicode";
         for (message, expected) in [
             (r#"{"event":"job.completed","tenant_id":"t","job_id":"\ud800"}"#, format!("job_id {surrogate}")),
             (r#"{"event":"job.completed","tenant_id":"t","job_id":"a\udc00\ud800b"}"#, format!("job_id {surrogate}")),
@@ -430,7 +433,7 @@ mod tests {
         ] {
             assert_eq!(problem(&more), format!("{name} occurs several times, with different values"));
         }
-        // As written by a library that flattens one object into another.
+        // A library that flattens an object into another writes such duplicates.
         let same = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","job_id":"j","tenant_id":"t"}"#;
         assert!(body(same).contains(r#""job_id":"j""#));
         let skipped = format!(

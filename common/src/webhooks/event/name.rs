@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::issue::Problem;
 
-/// The `job_id` of samples.
+/// The `job_id` in samples.
 pub const TEST_JOB: &str = "test";
 
 /// Parses a name from a request.
@@ -26,7 +26,7 @@ pub fn named_in(body: &[u8]) -> Option<EventName> {
     serde_json::from_slice::<Body>(body).ok().map(|body| body.event)
 }
 
-/// Reads the name of an event that producers can send.
+/// Deserializes the name of an event that producers can send.
 pub(super) fn of_a_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EventName, D::Error> {
     let name = EventName::deserialize(deserializer)?;
     if name.is_of_a_job() { Ok(name) } else { Err(D::Error::custom("not an event about a job")) }

@@ -5,7 +5,8 @@
 pub struct TraceParent(String);
 
 impl TraceParent {
-    /// Parses the value of a header; `None` if it is malformed. A receiver of such a header has to ignore it.
+    /// Parses the value of a header. Returns `None` if it is malformed, because the specification requires receivers to
+    /// ignore it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<_> = text.split('-').collect();

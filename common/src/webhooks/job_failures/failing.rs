@@ -10,20 +10,20 @@ use crate::{
 
 pub use notice::NoticeStep;
 
-/// The number of failures between two emails that are stored with their ids. Further failures are only counted.
+/// The maximum number of failures between two emails that are stored with their ids. Further failures are only counted.
 pub const FULL: usize = 100;
 /// The number of failures that an email shows.
 const SHOWN: usize = 3;
 /// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
-/// The time for which the service tries to send a notice. A notice may have to wait for the next day's quota.
+/// The time after which the service stops trying to send a notice, which may have to wait for the next day's quota.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
-/// A workflow with failures that may have to be reported to its organization.
+/// A workflow whose failures may have to be reported to its organization.
 pub struct Failing {
-    /// The name that its producer uses.
+    /// The producer's name of the workflow.
     pub workflow: Option<String>,
-    /// The newest failures. Some may be duplicates, or may have been reported already.
+    /// The newest failures. Some may be duplicates or may already have been reported.
     pub(super) newest: Vec<JobFailure>,
     /// The failures since the last email.
     pub(super) failed: Vec<FailureId>,
@@ -31,15 +31,15 @@ pub struct Failing {
     pub(super) more: u64,
     /// The latest failures that have been reported.
     pub(super) reported: Vec<FailureId>,
-    /// The time up to which the ids of reported failures are incomplete, since there were too many.
+    /// The time up to which the ids of reported failures are incomplete, because there were too many.
     pub(super) reported_until: Option<Timestamp>,
     /// The time since which the notice has been pending.
     pub(super) at: Timestamp,
-    /// The number of tries to send it.
+    /// The number of tries to send the notice.
     pub(super) tries: u32,
     /// The time of the last email.
     pub(super) mailed_at: Option<Timestamp>,
-    /// The number of writes to the item. A different number means that failures were noted since.
+    /// The number of writes to the item. If it has changed, failures were recorded in the meantime.
     pub(super) writes: i64,
 }
 
@@ -68,7 +68,7 @@ impl Failing {
     #[must_use]
     pub fn due(&self) -> Timestamp {
         let hour = self.mailed_at.map(|at| at.after(APART));
-        // Processes that know that the notice is pending and full rely on this time.
+        // Processes in a storm rely on the notice not being sent before this time.
         let minute = self.is_full().then(|| next_minute(self.at));
         let due = self.at.after(after_tries(self.tries));
         [hour, minute].into_iter().flatten().fold(due, Ord::max)
@@ -106,7 +106,7 @@ impl Failing {
         was_one_of_many || self.reported.iter().any(|reported| reported.job == id.job)
     }
 
-    /// The ids to store as reported after an email: the latest failures of the old and new ids.
+    /// The ids to store as reported after an email: the latest of the previously reported and the unreported failures.
     pub(super) fn reported_with_these(&self) -> Vec<FailureId> {
         let mut reported: Vec<_> = self.reported.iter().chain(&self.failed).copied().collect();
         reported.sort_by_key(FailureId::order);

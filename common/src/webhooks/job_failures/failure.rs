@@ -1,4 +1,4 @@
-//! A failed job, reduced to the fields that are reported to its organization.
+//! Failed jobs, with the fields that are reported to the organization.
 
 use std::{borrow::Cow, cmp::Reverse, collections::HashSet, fmt, str::FromStr};
 
@@ -13,17 +13,17 @@ use crate::{
     webhooks::event::{EventName, JobEvent},
 };
 
-/// The number of characters of a job's error, of its mapped stack, and of a name that emails show.
+/// The maximum number of characters of a job's error, its mapped stack, and a name in emails.
 const ERROR: usize = 2000;
 const STACK: usize = 4000;
 const NAME: usize = 200;
 
-/// A failed job. Its text may be secret, so it cannot be printed.
+/// A failed job. Its text may be secret, so there is no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobFailure {
     /// Identifies the failure within its workflow.
     pub id: FailureId,
-    /// The producer's id of the job, or the beginning of it.
+    /// The producer's id of the job, or the beginning of a long id.
     pub job_id: String,
     /// The producer's id of the deployment.
     pub deployment: Option<String>,
@@ -40,11 +40,12 @@ pub struct FailureId {
     pub(super) at: i64,
     /// A hash of the job's id.
     pub(super) job: u64,
-    /// Whether the event had been received before. It may then already have been reported, and its id forgotten.
+    /// Whether the event had been received before. Its failure may then already have been reported, and its id
+    /// forgotten.
     pub(super) is_repeated: bool,
 }
 
-/// The unparsed event of a failed job. Parsing waits until the attempts are done.
+/// The unparsed event of a failed job, which is parsed after the delivery attempts.
 pub struct FailedJob {
     tenant: TenantId,
     job_id: String,
@@ -55,9 +56,9 @@ pub struct FailedJob {
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Workflow {
-    /// The key of its item.
+    /// The key of the workflow's item.
     pub key: WorkflowKey,
-    /// The name that its producer uses, or the beginning of it.
+    /// The producer's name of the workflow, or the beginning of a long name.
     pub name: Option<String>,
 }
 
@@ -65,7 +66,7 @@ pub struct Workflow {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkflowKey(String);
 
-/// The members of a delivered body that emails show.
+/// The members of a delivered body that appear in emails.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow, default)]
@@ -79,7 +80,7 @@ struct Body<'a> {
 }
 
 impl JobFailure {
-    /// Whether `job_id` is the complete id of the job, so that its deliveries can be found by it.
+    /// Whether `job_id` is the complete id of the job and can be used to find its deliveries.
     #[must_use]
     pub fn has_whole_id(&self) -> bool {
         self.job_id.chars().count() < NAME
@@ -87,7 +88,8 @@ impl JobFailure {
 }
 
 impl FailedJob {
-    /// Keeps the event of a failed job; `None` for others. `is_repeated` says whether it has been received before.
+    /// Keeps the event of a failed job. Returns `None` for other events. `is_repeated` is whether the event has been
+    /// received before.
     #[must_use]
     pub fn of(event: &JobEvent, is_repeated: bool) -> Option<Self> {
         (event.name == EventName::Failed).then(|| Self {
@@ -105,7 +107,8 @@ impl FailedJob {
         &self.tenant
     }
 
-    /// Parses the workflow and the failure. `None` if the body is not a JSON object, which no event has.
+    /// Parses the workflow and the failure. Returns `None` if the body is not a JSON object, which cannot happen for an
+    /// event.
     #[must_use]
     pub fn read(&self) -> Option<(Workflow, JobFailure)> {
         let Self { tenant, job_id, at, is_repeated, body } = self;
@@ -137,15 +140,15 @@ impl JobFailure {
     }
 }
 
-/// The first characters of a string, or of the JSON of any other value.
+/// Returns the first characters of a string, or of the JSON text of any other value.
 fn beginning(value: &RawValue, characters: usize) -> String {
     let json = value.get();
-    // A string with half of a surrogate pair is not valid text.
+    // A string with an unpaired surrogate does not parse.
     let text: Option<Cow<'_, str>> = json.starts_with('"').then(|| serde_json::from_str(json).ok()).flatten();
     text.as_deref().unwrap_or(json).chars().take(characters).collect()
 }
 
-/// 64 bits of a hash over these parts, each prefixed with its length.
+/// Computes 64 bits of a hash of these parts, each prefixed with its length.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash = Sha256::new();
     for part in parts {
@@ -156,7 +159,7 @@ fn hash(parts: &[&str]) -> u64 {
 }
 
 impl WorkflowKey {
-    /// The key of the workflow with this JSON.
+    /// The key of the workflow whose name is this JSON text.
     fn of(name: &str) -> Self {
         Self(format!("{:016x}{:016x}", hash(&["workflow", name]), hash(&[name, "workflow"])))
     }

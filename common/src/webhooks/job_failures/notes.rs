@@ -1,4 +1,4 @@
-//! The writes to the items of failing workflows: noting failures, and notifying organizations.
+//! The reads and writes of the items of failing workflows: recording failures, and notifying organizations.
 
 use std::time::Duration;
 
@@ -25,17 +25,14 @@ use crate::{
     webhooks::endpoints::{item::*, notice::has_tries},
 };
 
-/// The time for which an item is kept after its last failure. It exceeds the time for which its notice may be pending.
+/// The time for which an item is kept after its last failure. It exceeds the time for which a notice may be pending.
 const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
-/// The number of index pages that a sweep reads. Each has about ten thousand workflows.
+/// The maximum number of index pages that a sweep reads. A page has about ten thousand workflows.
 const PAGES: usize = 20;
 
 impl JobFailures {
-    /// Notes failures of a workflow (at least one, newest first) and makes a notice pending. Repeating the call is
-    /// safe, since each failure counts once.
-    ///
-    /// # Errors
-    /// The write failed.
+    /// Records failures of a workflow (at least one, newest first), which creates a pending notice. Repeating the call
+    /// is safe, because each failure counts once.
     pub async fn note(
         &self,
         tenant: &TenantId,
@@ -59,7 +56,7 @@ impl JobFailures {
             .set_all(workflow.name.as_ref().map(|name| (WORKFLOW, text(name))))
             .set_all(newest.map(|(place, failure)| (place, failure_value(failure))))
             .add(WRITES, number(1));
-        // New failures move the others back.
+        // New failures move the earlier ones back.
         for (from, to) in NEWEST.into_iter().zip(NEWEST.into_iter().skip(new.len())).filter(|_| !new.is_empty()) {
             update = update.copy_or(to, from, AttributeValue::M(Item::new()));
         }
@@ -76,10 +73,8 @@ impl JobFailures {
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })
     }
 
-    /// The workflows with a pending notice, by tenant: all, or many of them. The index lags behind the table.
-    ///
-    /// # Errors
-    /// A read failed.
+    /// Lists workflows with a pending notice, by tenant. If there are very many, the list is incomplete. The index lags
+    /// behind the table.
     pub async fn pending(&self) -> Result<Vec<(TenantId, WorkflowKey)>> {
         let (mut found, mut after) = (Vec::new(), " ".to_owned());
         for _ in 0..PAGES {
@@ -91,7 +86,8 @@ impl JobFailures {
                 let workflow = record.text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(PREFIX);
                 found.push((record.parsed(TENANT_ID)?, WorkflowKey::stored(workflow)));
             }
-            // If a tenant fills several pages, the rest is postponed, so that the next tenants get their turn.
+            // If a tenant fills several pages, the rest of its workflows is postponed, so that the next tenants get
+            // their turn.
             match page.last_evaluated_key.as_ref().and_then(|last| last.get(TENANT_ID.name())?.as_s().ok()) {
                 Some(last) => last.clone_into(&mut after),
                 None => break,
@@ -100,10 +96,10 @@ impl JobFailures {
         Ok(found)
     }
 
-    /// A workflow with a pending notice, read consistently.
+    /// Reads a workflow with a pending notice, consistently.
     ///
     /// # Errors
-    /// The read failed, or the item cannot be read.
+    /// The item cannot be parsed.
     pub async fn failing(&self, tenant: &TenantId, workflow: &WorkflowKey) -> Result<Option<Failing>> {
         let key = key(tenant, &sort_key(workflow));
         let found = get(&self.dynamodb, &self.table, key, "reading a failing workflow").await?;
@@ -126,8 +122,8 @@ impl JobFailures {
         Ok(is_counted.then_some(Failing { tries, ..failing }))
     }
 
-    /// Records that an email has reported the failures in `failing`. Failures noted since stay pending for the next
-    /// email.
+    /// Records that an email has reported the failures in `failing`. Failures recorded in the meantime remain pending
+    /// for the next email.
     pub async fn reported(
         &self,
         tenant: &TenantId,
@@ -158,7 +154,7 @@ impl JobFailures {
         rest.send(&self.dynamodb, DOING).await.map(drop)
     }
 
-    /// Removes a notice whose failures have all been reported, unless a failure has been noted since.
+    /// Removes a notice whose failures have all been reported, unless a failure has been recorded in the meantime.
     pub async fn drop_notice(&self, tenant: &TenantId, workflow: &WorkflowKey, failing: &Failing) -> Result<()> {
         let drop_all = self.update(tenant, &sort_key(workflow)).remove(DONE).only_if(is_unchanged(failing));
         drop_all.send(&self.dynamodb, "dropping a notice about failed jobs").await.map(drop)

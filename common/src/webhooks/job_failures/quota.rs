@@ -16,7 +16,7 @@ use crate::{
     webhooks::endpoints::item::DELETE_AT,
 };
 
-/// The limit per day, which begins at midnight UTC. The last email of a day mentions the limit.
+/// The limit per UTC day. The last email of a day mentions the limit.
 pub const MAILS_A_DAY: i64 = 50;
 
 /// The sort key of the item that counts a tenant's emails.
@@ -27,7 +27,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const DOING: &str = "counting emails about failed jobs";
 
 impl JobFailures {
-    /// Counts an email of the day before it is sent. Returns its number, or `None` if the day's limit has been reached.
+    /// Counts an email before it is sent. Returns its number within the day, or `None` if the day's limit has been
+    /// reached.
     pub async fn take_mail(&self, tenant: &TenantId, now: Timestamp) -> Result<Option<i64>> {
         let day = now.day();
         let more = self.change_mails(tenant, 1, now).only_if(MAILS.is_below(number(MAILS_A_DAY)));
@@ -49,7 +50,7 @@ impl JobFailures {
         less.send(&self.dynamodb, DOING).await.map(drop)
     }
 
-    /// Changes the number of today's emails by `by`, if there is one.
+    /// Changes the number of today's emails by `by`, if emails have been counted today.
     fn change_mails(&self, tenant: &TenantId, by: i64, now: Timestamp) -> Update {
         self.update(tenant, KEY).change_by(MAILS, by).only_if(MAIL_DAY.equals(number(now.day().as_second())))
     }

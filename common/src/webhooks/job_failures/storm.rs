@@ -1,8 +1,8 @@
-//! Storms: a workflow fails so often that a process does not write each failure.
+//! Storms: workflows that fail so often that a process does not write each failure.
 //!
-//! Once a process knows that the notice is pending and full, and is not sent before some time, it only counts the
-//! failures until then, and writes the count once a minute. If a process dies, its count is lost: the email then
-//! reports too low a number, but is still sent.
+//! A storm begins when a pending notice has the maximum number of ids and a known earliest time of sending. Until that
+//! time, a process only counts further failures and writes the count once a minute. If a process stops, its count is
+//! lost, and the email reports too low a number.
 
 use std::time::Duration;
 
@@ -19,31 +19,31 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub struct Storm {
     /// The time until which the process does not write each failure.
     until: Timestamp,
-    /// The time of the next write of its count.
+    /// The time at which the process next writes its count.
     next_write: Timestamp,
-    /// The number of failures counted since its last write.
+    /// The number of failures counted since the last write.
     counted: u64,
 }
 
-/// The write for the failures of a batch.
+/// The way in which the failures of a batch are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Note them with their ids.
+    /// Record the failures with their ids.
     Ids {
         /// The number of other failures counted so far.
         more: u64,
     },
-    /// Note them without their ids.
+    /// Record only the number of failures.
     Count {
         /// The number of failures counted so far, including these.
         more: u64,
     },
-    /// Write nothing: the failures have been counted.
+    /// Write nothing, because the failures have been counted.
     None,
 }
 
 impl Storm {
-    /// The storm that begins after a process has noted failures, if any.
+    /// Returns the storm that begins after a process has recorded failures, if any.
     #[must_use]
     pub fn after(noted: &Noted, now: Timestamp) -> Option<Self> {
         let until = noted.due.before(MARGIN);
@@ -51,7 +51,7 @@ impl Storm {
     }
 }
 
-/// Decides the write for a batch with `new` new failures. If nothing is to be written, counts them.
+/// Decides how to write a batch with `new` new failures. If nothing is to be written, counts them.
 pub fn write(storm: &mut Option<Storm>, new: u64, now: Timestamp) -> Write {
     let Some(known) = storm.as_mut() else { return Write::Ids { more: 0 } };
     if now >= known.until {

@@ -20,32 +20,32 @@ use crate::{
     webhooks::endpoints::item::{MAILED_AT, NOTICE, NOTICE_AT, NOTICE_TRIES, TENANT_ID, WEBHOOK_ENDPOINT_ID},
 };
 
-/// The table of endpoints, which also stores the failing workflows.
+/// The table of endpoints, which also stores failing workflows.
 #[derive(Clone)]
 pub struct JobFailures {
     pub(super) dynamodb: Client,
     pub(super) table: String,
 }
 
-/// The state of a notice after a process has noted failures.
+/// The state of a notice after a process has recorded failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
     /// Whether further failures are only counted.
     pub is_full: bool,
-    /// The earliest time at which the notice is sent.
+    /// The earliest time at which the notice can be sent.
     pub due: Timestamp,
 }
 
 /// The index of pending notices, and its partition for workflows.
 pub(super) const INDEX: &str = "by-notice";
 pub(super) const PENDING: &str = "failures";
-/// The prefix of the sort keys of workflows. These keys sort before every id of an endpoint.
+/// The prefix of the sort keys of workflows, which sort before every endpoint's id.
 pub(super) const PREFIX: &str = "#failing#";
 /// The attributes with the newest failures, newest first.
 pub(super) const NEWEST: [Attribute; 3] = [Attribute("newest_1"), Attribute("newest_2"), Attribute("newest_3")];
 attributes! { pub(super)
-    // The attribute of a failure whose event arrived repeatedly. It may be equal to one of the others, so it does not
-    // replace them.
+    // A failure whose event was received repeatedly. It may be equal to one of the newest failures, so it is stored
+    // separately.
     AGAIN = "again",
     WORKFLOW = "workflow", FAILED = "failed", MORE = "more", TOLD = "told", TOLD_UNTIL = "told_until",
     WRITES = "writes",
@@ -105,7 +105,7 @@ fn read_id(text: &str) -> Result<FailureId, Vec<Problem>> {
     text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a failure")])
 }
 
-/// Reads the item of a workflow; `None` if no notice is pending.
+/// Reads the item of a workflow. Returns `None` if no notice is pending.
 pub(super) fn read(item: &Item) -> Result<Option<Failing>> {
     let record = Record::new("failing workflow", item);
     if record.optional_text(NOTICE).is_none() {

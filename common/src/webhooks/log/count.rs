@@ -1,8 +1,8 @@
 //! Counts of deliveries by status, hour and reason.
 //!
-//! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted while
-//! they are read, newest first and up to a bound: counters would cost writes. The counts include the time from which
-//! they are complete, and only if an older delivery exists that was not read. Tests are not counted.
+//! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted by
+//! reading them, newest first and up to a bound, because counters would cost writes. If older deliveries were not read,
+//! the counts include the time from which they are complete. Tests are not counted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,29 +31,29 @@ use crate::{
     },
 };
 
-/// The counts of a tenant's or an endpoint's deliveries.
+/// The counts of the deliveries of a tenant or an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     /// The counts of all deliveries.
     pub total: Counts,
     /// The counts by the hour in which the deliveries were created.
     pub hours: BTreeMap<Timestamp, Counts>,
-    /// The failed deliveries that were read by [`Bound::Pages`], by the outcome of the last attempt.
+    /// The failed deliveries read with [`Bound::Pages`], by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,
-    /// The time since which all deliveries were counted, if older ones were not counted.
+    /// The time from which the counts are complete, if older deliveries were not counted.
     pub complete_since: Option<Timestamp>,
-    /// The same, but only for pending, failed and held deliveries.
+    /// Like `complete_since`, but for pending, failed and held deliveries only.
     pub open_since: Option<Timestamp>,
-    /// The deliveries that needed more than one attempt, by hour, of those read with [`Bound::Details`].
+    /// The deliveries read with [`Bound::Details`] that needed more than one attempt, by hour.
     pub retried: BTreeMap<Timestamp, u32>,
-    /// The durations of their last attempts, in milliseconds.
+    /// The durations of the successful attempts of deliveries read with [`Bound::Details`], in milliseconds.
     pub durations: Vec<u32>,
 }
 
-/// A bound for the deliveries that are read, over all destinations and their shards. Each shard is read at least once.
+/// The maximum number of deliveries to read, over all destinations and their shards. Each shard is read at least once.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// This many deliveries. Those that ended are not counted: only the keys of delivered ones are read.
+    /// This many deliveries. Only the keys of delivered ones are read, so ended ones are not counted.
     Deliveries(usize),
     /// This many deliveries, with the number and the time of their attempts.
     Details(usize),
@@ -72,7 +72,7 @@ impl Bound {
         }
     }
 
-    /// The bound after a part of it was used. Pages are read in one round, since each is large.
+    /// What remains of the bound after `read` deliveries. Pages are read in one round, because each is large.
     fn less(self, read: usize) -> Option<Self> {
         let left = |most: usize| most.checked_sub(read).filter(|left| *left > 0);
         match self {
@@ -83,7 +83,7 @@ impl Bound {
     }
 }
 
-/// The part of a shard that is to be read, for the destination with this number.
+/// A part of a shard to read, for the destination with this number.
 struct Part {
     destination: usize,
     shard: Shard,
@@ -100,21 +100,18 @@ struct Counted {
     next: Option<String>,
 }
 
-/// The number of deliveries of a page. A call that reads more may exceed its time.
+/// The number of deliveries of a page. A call that reads more may time out.
 const PAGE: usize = 1000;
-/// The number of newest deliveries among which a success is looked for first.
+/// The number of newest deliveries that the search for a success reads first.
 const FEW: usize = 20;
 /// The name of the event of tests.
 const TEST: &str = EventName::Test.as_str();
 
 impl Log {
-    /// Counts the deliveries to each destination that were created at `since` or later and are read within `bound`; and
-    /// of those that are not delivered, which `open` has, all. A destination is given by its shards.
+    /// Counts the deliveries to each destination that were created at `since` or later: the undelivered ones in `open`,
+    /// and the others up to `bound`. Each destination is a list of shards.
     ///
-    /// Each destination gets the same share of the bound. If some need less, the others get the rest.
-    ///
-    /// # Errors
-    /// A read failed.
+    /// Each destination gets the same share of the bound. If some destinations need less, the others get the rest.
     pub async fn count(
         &self,
         tenant: &TenantId,
@@ -162,7 +159,7 @@ impl Log {
     async fn count_part(&self, tenant: &TenantId, part: Part, bound: Bound) -> Result<Counted> {
         let query = self.query(tenant, part.shard, None, &part.range).scan_index_forward(false);
         let (query, most, pages) = match bound {
-            // DynamoDB applies the limit before the filter. An item without its status takes half the time to parse.
+            // DynamoDB applies the limit before the filter. Parsing an item without its status takes half the time.
             Bound::Deliveries(most) => {
                 let delivered = STATUS.equals(text(Status::Delivered)).and(EVENT.differs_from(text(TEST)));
                 (filter(select(query, &[DELIVERY]), delivered), most, 1)
@@ -172,7 +169,7 @@ impl Log {
         };
         let (mut statistics, mut read, mut start) = (Statistics::default(), 0, None);
         for page in 1..=pages {
-            // One more than is counted shows whether there are more.
+            // Reads one more than is counted, to detect further deliveries.
             let limit = if page == pages { most.saturating_add(1) } else { most };
             let query = query.clone().limit(i32::try_from(limit).unwrap_or(i32::MAX)).set_exclusive_start_key(start);
             let answer = Box::pin(query.send()).await.map_err(failure("counting deliveries"))?;
@@ -191,10 +188,7 @@ impl Log {
     }
 
     /// Whether an attempt that began at `since` or later has delivered an event to the destination with these shards.
-    /// Reads its newest deliveries, up to `most`: first a few, since most often one of those shows it.
-    ///
-    /// # Errors
-    /// A read failed.
+    /// Reads its newest deliveries, up to `most`. The first read is small, because it usually finds a success.
     pub async fn succeeded_since(
         &self,
         tenant: &TenantId,
@@ -239,15 +233,16 @@ impl Log {
     }
 }
 
-/// The time from which on all deliveries were read, if `next` is the key of the newest that was not. Another delivery of
-/// the same millisecond may be unread.
+/// The time from which all deliveries were read, if `next` is the key of the newest unread one. It is a millisecond
+/// later, because others of the same millisecond may be unread.
 fn created(shard: Shard, next: &str) -> Option<Timestamp> {
     let id: Option<DeliveryId> = format!("{shard}.{next}").parse().ok();
     id.map(|id| Timestamp::from_millisecond(id.at.get()).after(Duration::from_millis(1)))
 }
 
 impl Statistics {
-    /// Adds what was read of a shard; `read_since` is the time from which on all of it was read, unless that is all.
+    /// Adds the counts of a part of a shard. `read_since` is the time from which the shard was read completely; `None`
+    /// if all of it was read.
     fn add_part(&mut self, part: Self, read_since: Option<Timestamp>) {
         self.complete_since = self.complete_since.max(read_since);
         self.total += part.total;
@@ -257,8 +252,7 @@ impl Statistics {
         part.reasons.into_iter().for_each(|(reason, count)| *self.reasons.entry(reason).or_default() += count);
     }
 
-    /// Adds a delivery that was read. Undelivered ones are counted through their index, except those that ended: they
-    /// are in none of the numbers for which the index is read.
+    /// Adds a delivery that was read. Pending, failed and held deliveries are counted through the index instead.
     fn add(&mut self, shard: Shard, item: &Item) {
         let record = Record::new("delivery", item);
         if record.optional_text(EVENT) == Some(TEST) {
@@ -291,7 +285,7 @@ impl Statistics {
         }
     }
 
-    /// The time that 95 % of the successful attempts stayed within, in milliseconds. `None` if none was read.
+    /// The 95th percentile of the durations of successful attempts, in milliseconds; `None` if there are none.
     #[must_use]
     pub fn p95(&self) -> Option<u32> {
         let mut durations = self.durations.clone();

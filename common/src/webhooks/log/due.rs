@@ -1,11 +1,11 @@
 //! Due rows: the attempts that are due in each minute.
 //!
-//! Every pending delivery has a row in the minute of its next attempt, written before its state. A sweep passes over
-//! each minute twice. At the minute itself, it wakes the deliveries whose wait exceeds the longest delay of SQS.
-//! Fifteen minutes later, it checks the state of all deliveries of that minute: a delivery that is still due has lost
-//! its message, and is woken again. Rows are left to expire instead of deleted, since a delete costs as much as a write.
+//! Every pending delivery has a row in the minute of its next attempt, which is written before its state. The sweep
+//! processes each minute twice. In the minute itself, it wakes the deliveries whose wait exceeds the maximum delay of
+//! SQS. Fifteen minutes later, it checks the states of all deliveries of that minute: a delivery that is still due has
+//! lost its message and is woken again. Rows expire and are not deleted, because a delete costs as much as a write.
 //!
-//! Several sweepers share the partitions of each minute. Each has its own lease and its own cursor.
+//! Several sweepers share the partitions of each minute. Each sweeper has a lease and a cursor.
 
 use std::{fmt, time::Duration};
 
@@ -30,13 +30,14 @@ use crate::{
 
 /// The number of partitions of a minute. Each accepts a thousand rows per second.
 pub const PARTITIONS: u8 = 16;
-/// The number of sweepers that share the partitions. The template has a schedule for each.
+/// The number of sweepers, which share the partitions. The template has a schedule for each.
 pub const SWEEPERS: u8 = 4;
 /// The number of rows per read. In an outage, a minute can have more rows than fit into a function's memory.
 const PAGE: i32 = 1000;
-/// The time from its minute until a due row is checked. It exceeds every delay of SQS and every attempt.
+/// The time after its minute at which a due row is checked. It exceeds every SQS delay and the duration of every
+/// attempt.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
-/// The time for which due rows are kept, and the oldest minute at which a sweep starts.
+/// The time for which due rows are kept. A sweep starts at most this long ago.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 // The attributes of a cursor.
@@ -49,7 +50,7 @@ pub struct DueRow {
     pub attempt: DueAttempt,
     /// The time at which it is due.
     pub at: Timestamp,
-    /// The queue that carries it.
+    /// The queue that carries the attempt.
     pub queue: Queue,
 }
 
@@ -58,7 +59,7 @@ pub struct DueRow {
 pub struct DuePage {
     /// The rows.
     pub rows: Vec<DueRow>,
-    /// The end of the page. `None` if it is the last.
+    /// The end of the page; `None` if it is the last page.
     pub next: Option<DueEnd>,
 }
 
@@ -66,11 +67,11 @@ pub struct DuePage {
 #[derive(Debug)]
 pub struct DueEnd(Item);
 
-/// A minute, counted from the Unix epoch.
+/// A number of minutes since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minute(i64);
 
-/// A sweeper, identified by its number. It sweeps every partition whose number has the same remainder.
+/// A sweeper, identified by its number. It sweeps the partitions whose number modulo [`SWEEPERS`] is this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u8")]
 pub struct Sweeper(u8);
@@ -89,7 +90,7 @@ impl Sweeper {
         (0..SWEEPERS).map(Self)
     }
 
-    /// Whether it is the first sweeper, which also does the work that is not shared.
+    /// Whether this is the first sweeper, which also does the work that is not divided.
     #[must_use]
     pub fn is_first(self) -> bool {
         self.0 == 0
@@ -100,7 +101,7 @@ impl Sweeper {
         (self.0..PARTITIONS).step_by(SWEEPERS.into())
     }
 
-    /// Whether it continues the recoveries of `tenant`: a single sweeper does, so that their rate is bounded.
+    /// Whether this sweeper continues the recoveries of `tenant`. Only one sweeper does, which limits their rate.
     #[must_use]
     pub fn recovers(self, tenant: &TenantId) -> bool {
         let sum = tenant.as_str().bytes().fold(0_u8, u8::wrapping_add);
@@ -116,7 +117,7 @@ impl Sweeper {
 /// The progress of a sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// The last minute whose long waits have been woken.
+    /// The last minute whose long waits have ended.
     pub woken: Minute,
     /// The last minute whose rows have been checked.
     pub checked: Minute,
@@ -163,16 +164,16 @@ impl fmt::Display for Minute {
     }
 }
 
-/// The kind of rows whose wait exceeds the longest delay of SQS.
+/// The kind of rows whose wait exceeds the maximum delay of SQS.
 const WAKE: &str = "wake";
 /// The kind of the other rows. Their deliveries have a message, so they are only checked.
 const CHECK: &str = "check";
-/// The suffix of the kind of a row whose attempt uses another queue than the shared one.
+/// The suffix of the kind of a row whose attempt does not use the shared queue.
 const SLOW: &str = "-slow";
 const HANGING: &str = "-hanging";
 
 impl Log {
-    /// The due row of a delivery that waits: `queue` carries its next attempt.
+    /// Builds the due row of a pending delivery whose next attempt uses `queue`.
     #[must_use]
     pub fn due_row(&self, tenant: &TenantId, delivery: &Delivery, queue: Queue, now: Timestamp) -> Row {
         let at = delivery.wakes_at().unwrap_or(now);
@@ -180,18 +181,18 @@ impl Log {
         DueRow { attempt: DueAttempt::next(tenant, delivery), at, queue }.to_row(kind, now)
     }
 
-    /// The same due row, to be checked with the rows of the present minute.
+    /// Moves a due row to the current minute, to be checked again.
     #[must_use]
     pub fn due_row_again(&self, row: &DueRow, now: Timestamp) -> Row {
         row.to_row(CHECK, now)
     }
 
-    /// A page of the long waits in a partition of a minute, after the page that ended at `after`.
+    /// Reads a page of the long waits in a partition of a minute, after the page that ended at `after`.
     pub async fn waits(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
         self.due_page(minute, partition, WAKE, after).await
     }
 
-    /// A page of all due attempts in a partition of a minute, after the page that ended at `after`.
+    /// Reads a page of all due attempts in a partition of a minute, after the page that ended at `after`.
     pub async fn all_due(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
         self.due_page(minute, partition, "", after).await
     }
@@ -209,7 +210,8 @@ impl Log {
         })
     }
 
-    /// Takes the lease of `sweeper` until `until`, and returns its progress; `None` if the lease is taken.
+    /// Takes the lease of `sweeper` until `until`, and returns the sweeper's progress. Returns `None` if the lease is
+    /// taken.
     pub async fn take_sweep(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp) -> Result<Option<Sweep>> {
         let lease = text(LeaseId::generate());
         let is_free = TAKEN_UNTIL.is_absent().or(TAKEN_UNTIL.is_below(number(now.as_millisecond())));
@@ -217,22 +219,22 @@ impl Log {
             .update(sweeper.key())
             .set(TAKEN_UNTIL, number(until.as_millisecond()))
             .set(LEASE, lease.clone())
-            // This call may itself have taken the lease, if its response was lost.
+            // An earlier try of this call may have taken the lease and lost the response.
             .only_if(is_free.or(LEASE.equals(lease)));
         let taken = update.send_for(&self.dynamodb, ReturnValue::AllNew, "taking the sweep").await?;
         let Some(item) = taken else { return Ok(None) };
         let (record, present) = (Record::new("sweep", &item), Minute::of(now));
         // A new deployment has no older rows.
         let minute = |name| record.optional_number(name).map_or(present.before(CHECK_AFTER * 2), Minute);
-        // A sweep with a fast clock may have passed over minutes that still get rows.
+        // If an earlier sweep had a fast clock, its minutes may still get rows.
         Ok(Some(Sweep {
             woken: minute(WOKEN).clamp(present.before(KEPT), present),
             checked: minute(CHECKED).clamp(present.before(KEPT), present.before(CHECK_AFTER)),
         }))
     }
 
-    /// Stores the progress of `sweeper`. At its end, the lease is released, so that the next sweep does not have to
-    /// wait.
+    /// Stores the progress of `sweeper`. If the sweep `is_over`, also releases the lease, so that the next sweep does
+    /// not have to wait.
     pub async fn save_sweep(&self, sweeper: Sweeper, sweep: Sweep, is_over: bool) -> Result<()> {
         self.update(sweeper.key())
             .set(WOKEN, number(sweep.woken.0))
@@ -243,8 +245,8 @@ impl Log {
             .map(drop)
     }
 
-    /// The last minute that every sweeper has woken, and whose check is not late; `None` if no sweeper has run. It
-    /// reveals a sweeper whose schedule has stopped.
+    /// The last minute up to which all sweepers are on time; `None` if no sweeper has run. It reveals a sweeper whose
+    /// schedule has stopped.
     pub async fn swept(&self) -> Result<Option<Minute>> {
         let cursors = self.get(Sweeper::all().map(Sweeper::key).collect()).await?;
         let swept = cursors.values().filter_map(|item| {
@@ -263,7 +265,7 @@ impl DueRow {
             Queue::Slow => SLOW,
             Queue::Hanging => HANGING,
         };
-        // An overdue row is written to the current minute, since past minutes have been swept.
+        // An overdue row is written to the current minute, because past minutes have been swept.
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
         let mut item = key(partition, format!("{kind}{suffix}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
@@ -275,7 +277,7 @@ impl DueRow {
 
 /// Reads a row from its key.
 fn parse_due_row(item: &Item) -> Option<DueRow> {
-    // A tenant's id may contain slashes, so it comes last.
+    // The tenant's id is last, because it may contain slashes.
     let mut parts = item.get(DELIVERY.name())?.as_s().ok()?.splitn(5, '/');
     let queue = match parts.next()? {
         kind if kind.ends_with(SLOW) => Queue::Slow,

@@ -1,8 +1,8 @@
-//! Erases the payload of a delivery and the responses of its receiver. The row stays, with the time of the erasure.
+//! Erases the payload of a delivery and the responses of its receiver. The state remains, with the time of the erasure.
 //!
-//! The state changes first, on condition that the delivery waits for no attempt. From then on, the payload counts as
-//! deleted: a resend that read it before is refused by its own condition. A process that dies before it has erased the
-//! separate items leaves them invisible, and the repeated call erases them.
+//! The state is changed first, on condition that no attempt is pending. From then on, the payload counts as deleted,
+//! and the condition of a resend that read it earlier fails. If a process stops before it has erased the separate
+//! items, they are invisible, and a repeated call erases them.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -27,10 +27,10 @@ use crate::{
 const DOING: &str = "erasing a delivery";
 
 impl Log {
-    /// Erases a delivery. If it was erased before, the time of that stays.
+    /// Erases a delivery. If it was already erased, the recorded time does not change.
     ///
     /// # Errors
-    /// There is no such delivery, or it waits for an attempt.
+    /// There is no such delivery, or an attempt is pending.
     pub async fn erase(&self, tenant: &TenantId, id: &DeliveryId, now: Timestamp) -> Result<()> {
         rounds((), |()| async move {
             let (before, _) = self.visible(tenant, id, now).await?;
@@ -66,7 +66,7 @@ impl Log {
     }
 }
 
-/// An item of earlier attempts without their responses.
+/// Removes the responses from an item of earlier attempts.
 fn bare(mut item: Item) -> Result<Item> {
     let earlier: Vec<_> = read_earlier(&item)?.into_iter().map(Attempt::bare).collect();
     item.extend(earlier_value(&earlier).map(|(attribute, value)| attribute.with(value)));

@@ -1,7 +1,7 @@
 //! Deletes all deliveries of a tenant from the log.
 //!
-//! The work can stop at any point and be repeated. Due rows, which contain ids and times, cannot be found by their
-//! tenant, and expire.
+//! An interrupted call can be repeated. Due rows, which contain only ids and times, cannot be found by tenant; they
+//! expire.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -31,7 +31,7 @@ impl Log {
     /// Deletes the oldest deliveries of a shard, with their payloads and attempts. Returns whether there are more.
     ///
     /// # Errors
-    /// A call failed, or the partition was throttled in every round.
+    /// The partition was throttled in every round ([`Error::Busy`](crate::error::Error::Busy)).
     pub async fn forget_page(&self, tenant: &TenantId, shard: Shard) -> Result<bool> {
         let states = self.keys_of(shard_key(tenant, shard)).limit(PAGE);
         let page = Box::pin(states.send()).await.map_err(failure(DOING))?;
@@ -42,7 +42,7 @@ impl Log {
         });
         let details: Vec<Vec<Item>> =
             stream::iter(details.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY).try_collect().await?;
-        // The states are deleted last, since the other items are found through them.
+        // The states are deleted last, because the other items are found through them.
         for keys in [details.concat(), states] {
             batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await?;
         }

@@ -1,4 +1,4 @@
-//! Deliveries and attempts in the form of DynamoDB attributes.
+//! Deliveries and attempts as DynamoDB attributes.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -17,13 +17,13 @@ attributes! { pub(super)
     // The attempts before the last.
     EARLIER = "earlier",
     KIND = "kind", DUE = "due", LEASE = "lease", LEASE_ENDS = "lease_ends",
-    // The parts of an attempt, in addition to its trigger.
+    // The parts of an attempt, besides its trigger.
     AT = "at", MS = "ms", OUTCOME = "outcome", CODE = "code", DETAIL = "detail",
     RESPONSE = "response",
     LAST_OUTCOME = "last.outcome", LAST_MS = "last.ms", LAST_AT = "last.at",
 }
 
-/// An attempt in the form of a map, with short names, since every byte of an item is paid for.
+/// An attempt as a map. Its names are short, because every byte of an item costs money.
 pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     let mut value = item([
         (AT, number(attempt.at.as_millisecond())),
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::webhooks::delivery::{Failure, Outcome};
 
-    /// It lets a process recognize its own write if the response was lost.
+    /// A process relies on this to recognize its own write after the response was lost.
     #[test]
     fn an_attempt_survives_storage() {
         let answer = Some("no".to_owned());

@@ -1,9 +1,9 @@
-//! Undelivered deliveries, counted exactly in a log of any size: through the sparse index, which costs nothing to
-//! maintain, and without reading delivered states.
+//! Counts undelivered deliveries exactly in a log of any size. The sparse index, which successful deliveries never
+//! enter, makes this possible without reading delivered states.
 //!
-//! One statement reads the keys of up to 50 partitions of the index. If it finds a thousand, the partition at which it
-//! stopped is read by queries instead, up to [`MOST`] keys, and another statement begins after that partition. The
-//! index lags behind the table, usually by less than a second.
+//! A statement reads the keys of up to 50 partitions of the index. If it finds a thousand, the partition at which it
+//! stopped is read by queries, up to [`MOST`] keys, and another statement continues after that partition. The index
+//! lags behind the table, usually by less than a second.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -27,15 +27,15 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// The undelivered deliveries of a destination, by status. Failed tests are skipped: the endpoint missed no event
-/// because of them.
+/// The undelivered deliveries of a destination, by status. Failed tests are not included, because the endpoint missed
+/// no event.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
-    /// Those that wait for an attempt.
+    /// Deliveries that wait for an attempt.
     pub pending: Backlog,
-    /// Those that failed permanently.
+    /// Deliveries that failed permanently.
     pub failed: Backlog,
-    /// Those that are held.
+    /// Held deliveries.
     pub held: Backlog,
 }
 
@@ -44,27 +44,27 @@ pub struct Open {
 pub struct Backlog {
     /// The number of deliveries counted.
     pub count: usize,
-    /// Whether there are more than were counted.
+    /// Whether there are more deliveries than were counted.
     pub is_longer: bool,
-    /// The oldest.
+    /// The oldest delivery.
     pub oldest: Option<DeliveryId>,
     /// The creation times of the counted deliveries, newest first.
     pub newest: Vec<Timestamp>,
-    /// The time of the last of them, if there are more.
+    /// The time from which `newest` is complete, if there are more deliveries.
     pub newest_since: Option<Timestamp>,
 }
 
-/// The number of deliveries of a status that are counted in a shard.
+/// The maximum number of deliveries of a status that are counted in a shard.
 pub const MOST: usize = 10_000;
 /// The number of keys that a statement reads.
 const READ: i32 = 1000;
-/// The number of partitions that a statement may name
+/// The maximum number of partitions in a statement
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-operators.html>).
 const PARTITIONS: usize = 50;
 const STATUSES: [Status; 3] = [Status::Pending, Status::Failed, Status::Held];
 const DOING: &str = "counting undelivered deliveries";
 
-/// A partition of the index: a shard's deliveries of a status, for the destination with this number.
+/// A partition of the index, which contains a shard's deliveries of a status, for the destination with this number.
 #[derive(Clone, Copy)]
 struct Place {
     destination: usize,
@@ -73,18 +73,12 @@ struct Place {
 }
 
 impl Log {
-    /// The undelivered deliveries of each of `destinations`, which are given by their shards.
-    ///
-    /// # Errors
-    /// A read failed.
+    /// Counts the undelivered deliveries of each of `destinations`, which are lists of shards.
     pub async fn open(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Open>> {
         self.open_with(&STATUSES, tenant, destinations, now).await
     }
 
-    /// The failed deliveries of each of `destinations`: a third of the reads.
-    ///
-    /// # Errors
-    /// A read failed.
+    /// Counts the failed deliveries of each of `destinations`, with a third of the reads of [`Self::open`].
     pub async fn failed(&self, tenant: &TenantId, destinations: &[Vec<Shard>], now: Timestamp) -> Result<Vec<Backlog>> {
         let open = self.open_with(&[Status::Failed], tenant, destinations, now).await?;
         Ok(open.into_iter().map(|open| open.failed).collect())
@@ -121,7 +115,7 @@ impl Log {
         Ok(open)
     }
 
-    /// Reads partitions of the index, which are in the order of their keys.
+    /// Reads partitions of the index, which must be sorted by key.
     async fn read_open(
         &self,
         tenant: &TenantId,
@@ -152,8 +146,8 @@ impl Log {
         Ok(read)
     }
 
-    /// The keys of the deliveries in partitions of the index, up to a thousand, and whether these are all. Because of
-    /// `ORDER BY`, only the last partition that was read may have more.
+    /// Reads up to a thousand keys of deliveries in partitions of the index. Returns the keys, and whether these are
+    /// all. Because of `ORDER BY`, only the last partition that was read can have more.
     async fn open_keys(&self, places: &[(String, Place)], range: &KeyRange) -> Result<(Vec<Item>, bool)> {
         let partitions = vec!["?"; places.len()].join(", ");
         let statement = format!(
@@ -221,7 +215,7 @@ impl Backlog {
         self.newest_since = self.newest_since.max(other.newest_since);
     }
 
-    /// The creation time of the oldest.
+    /// The creation time of the oldest delivery.
     #[must_use]
     pub fn oldest_at(&self) -> Option<Timestamp> {
         self.oldest.map(|id| Timestamp::from_millisecond(id.at.get()))

@@ -14,11 +14,12 @@ use crate::{
     },
 };
 
-/// Text that nearly every body contains and that is not stored. It must never change: stored bodies depend on it.
+/// The compression dictionary: text that nearly every body contains. It must never change, because stored bodies depend
+/// on it.
 const DICTIONARY: &[u8] = br#"{"event":"job.failed","event":"job.completed","job_id":"","nonce":null,"workflow":"","deployment_id":"","status":"failed","status":"completed","result":null,"error":null,"mapped_stack":null,"result":{"error":null,"mapped_stack":null}"#;
 
 attributes! { pub(super)
-    // A plain body, and a compressed body preceded by its plain length.
+    // A plain body, and a compressed body preceded by its uncompressed length.
     RAW = "payload", LZ4 = "payload_lz4",
     CALLBACK_URL = "callback_url", CALLBACK_SECRET = "callback_secret", TRACE = "trace",
 }
@@ -32,12 +33,12 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs `body`. It stays plain if the item fits into a kilobyte, the minimum that DynamoDB charges for.
+    /// Packs `body`. It stays uncompressed if the item fits into a kilobyte, the minimum that DynamoDB charges for.
     pub(super) fn new(body: &Bytes) -> Self {
         Self::beside(body, 0)
     }
 
-    /// Packs `body` for an item that has this many bytes more than others.
+    /// Packs `body` for an item that has `more` bytes more than usual.
     pub(super) fn beside(body: &Bytes, more: usize) -> Self {
         if body.len() > SMALL.saturating_sub(more) {
             let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -64,11 +65,10 @@ impl Packed {
     }
 }
 
-/// The largest body that fits into a kilobyte together with the other attributes of a delivery that succeeds
-/// immediately.
+/// The largest body that fits into a kilobyte with the other attributes of a delivery that succeeds immediately.
 const SMALL: usize = 640;
 
-/// The largest body: SQS accepts events up to 1 MiB.
+/// The largest body, because SQS accepts messages of up to 1 MiB.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The stored size of the body in `item`.
@@ -76,7 +76,7 @@ pub(super) fn stored_bytes(item: &Item) -> usize {
     [RAW, LZ4].into_iter().find_map(|name| bytes(item, name)).map_or(0, <[u8]>::len)
 }
 
-/// The payload in `item`, if any, of a delivery to `destination`.
+/// Reads the payload in `item`, if any, of a delivery to `destination`.
 pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
     let Some(body) = body(item)? else { return Ok(None) };
     let destination = match destination {
@@ -89,7 +89,7 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
     Ok(Some(Payload { destination, body, trace: trace(item) }))
 }
 
-/// The trace in `item`, if any.
+/// Reads the trace in `item`, if any.
 pub(super) fn trace(item: &Item) -> Option<TraceParent> {
     item.get(TRACE.name())?.as_s().ok().and_then(|text| TraceParent::parse(text))
 }

@@ -1,8 +1,9 @@
-//! The deliveries that wait for a pull endpoint: received under a lease, and settled.
+//! Deliveries to pull endpoints: receiving them under a lease, and settling the lease.
 //!
-//! A sparse index contains the deliveries that can be received, now or later, by their time: a leased delivery is in it
-//! with the end of its lease, and a settled delivery is not in it. The index lags behind the table, so each delivery is
-//! leased on condition that it is still due at the indexed time. Later calls find late entries.
+//! A sparse index contains the deliveries that can be received now or later, sorted by the time from which they can be
+//! received. For a leased delivery, this is the end of its lease; a settled delivery is not in the index. The index
+//! lags behind the table, so a delivery is leased on condition that it is still due at the indexed time. Entries that
+//! arrive late are found by later calls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -42,7 +43,7 @@ pub struct Taken {
     pub lease: LeaseId,
     /// The end of the lease.
     pub ends: Timestamp,
-    /// The JSON that the receiver gets.
+    /// The JSON body.
     pub body: Bytes,
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,
@@ -53,30 +54,30 @@ pub struct Taken {
 pub struct Waiting {
     /// Deliveries that can be received now.
     pub due: usize,
-    /// Leased deliveries that are not settled yet, and deliveries that become due within a minute.
+    /// Leased deliveries, and deliveries that become due within a minute.
     pub leased: usize,
 }
 
 /// The index of the deliveries that can be received.
 const INDEX: &str = "by-due";
-/// The number of deliveries that are leased concurrently. Their bodies may be large.
+/// The maximum number of concurrent leases of a call. Their bodies may be large.
 const LEASES: usize = 10;
-/// The number of reads of the index, if other clients receive the deliveries found there first.
+/// The maximum number of reads of the index while other clients receive the found deliveries first.
 const LOOKS: usize = 3;
-/// The duration of most leases.
+/// The typical duration of a lease.
 const SOON: Duration = Duration::from_secs(60);
-/// The number of deliveries that an overview counts.
+/// The maximum number of deliveries that an overview counts.
 pub const MOST_COUNTED: usize = 1000;
 
 /// An entry of the index: the time from which a delivery can be received, and its id.
 type Due = (Timestamp, DeliveryId);
 
 impl Log {
-    /// Leases up to `limit` deliveries of an endpoint, longest due first. Each is returned only if `has_room` accepts
-    /// it; a delivery without room is released immediately.
+    /// Leases up to `limit` deliveries of an endpoint, longest due first. A delivery that `has_room` refuses is
+    /// released immediately and not returned.
     ///
     /// # Errors
-    /// A call failed before anything was leased. If it failed later, the leased deliveries are returned.
+    /// A call to AWS failed before a delivery was leased. If it fails later, the leased deliveries are returned.
     pub async fn take(
         &self,
         tenant: &TenantId,
@@ -128,7 +129,8 @@ impl Log {
         }
     }
 
-    /// The first `limit` deliveries that can be received now, by time, after the entry in `passed` of each shard.
+    /// Finds the first `limit` deliveries that can be received now, by time. In each shard, it starts after the entry
+    /// in `passed`.
     async fn due_for_taking(
         &self,
         tenant: &TenantId,
@@ -191,10 +193,12 @@ impl Log {
         self.settle(tenant, delivery, &delivery.released(now), now).await.map(drop)
     }
 
-    /// Settles the lease of `before`: changes the state to `after`. Returns `false` if the lease is no longer current.
+    /// Settles the lease of `before` by changing the state to `after`. Returns `false` if the lease is no longer
+    /// current.
     ///
     /// # Errors
-    /// A call failed, and nothing is settled; or the delivery is settled, but its large payload was not deleted.
+    /// The delivery may be settled even if an error is returned, because the deletion of a large payload can fail
+    /// afterwards.
     pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
         let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
         let is_attempted = after.attempts > before.attempts;
@@ -210,10 +214,7 @@ impl Log {
         Ok(is_settled)
     }
 
-    /// Counts the deliveries that wait to be received, up to a bound.
-    ///
-    /// # Errors
-    /// A read failed.
+    /// Counts the deliveries that wait to be received, up to [`MOST_COUNTED`].
     pub async fn waiting(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<Waiting> {
         let next = Timestamp::from_millisecond(now.as_millisecond().saturating_add(1));
         let (due, leased) = tokio::try_join!(
@@ -239,7 +240,7 @@ fn due(shard: Shard, item: &Item) -> Option<Due> {
     Some((due, id(shard, item)?))
 }
 
-/// The body in `item` and its trace, if there is a body.
+/// Reads the body and the trace in `item`, if there is a body.
 fn content(item: &Item) -> Result<Option<(Bytes, Option<TraceParent>)>> {
     Ok(payload::body(item)?.map(|body| (body, payload::trace(item))))
 }

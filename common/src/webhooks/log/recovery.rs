@@ -1,14 +1,14 @@
-//! Recoveries: resend the failed and held deliveries that an endpoint missed in a time range, or its pending ones, at a
-//! bounded rate.
+//! Recoveries: resending an endpoint's failed and held deliveries of a period, or its pending ones, at a limited rate.
 //!
-//! A recovery is an item with its progress, which is stored after every page. A page is safe to repeat, since only
-//! deliveries that are still failed or held are resent; after a crash, `resent` omits the deliveries of the page that
-//! was not stored. A pending delivery is resent only if its last attempt began before the recovery was requested and its
-//! next is later, so that a repeated page leaves alone what it has resent, and no attempt in progress is repeated. Failed
-//! tests are left alone. Calls may join a recovery until it has begun.
+//! A recovery is an item with its progress, which is stored after every page. A page can be repeated safely, because
+//! only deliveries that are still failed or held are resent. After a crash, `resent` does not count the deliveries of
+//! the page whose progress was not stored. A pending delivery is resent only if its last attempt began before the
+//! recovery was requested and its next attempt is later. A repeated page therefore does not resend it again, and an
+//! attempt in progress is not repeated. Failed tests are not resent. Until a recovery has begun, further calls can
+//! extend it.
 //!
-//! For each endpoint, another item names its latest recovery. A call that adds a recovery replaces that item on
-//! condition that it is unchanged, so that concurrent calls notice each other's recoveries.
+//! For each endpoint, another item names the latest recovery. A call that adds a recovery replaces this item on
+//! condition that it is unchanged, so concurrent calls detect each other's recoveries.
 
 use std::{
     collections::HashSet,
@@ -61,18 +61,18 @@ pub struct Recovery {
     pub done: bool,
     /// The number of the shard that is being read.
     shard: u8,
-    /// The last key of that shard that was read.
+    /// The last key of this shard that was read.
     after: String,
-    /// Whether its first page has been read, or is being read.
+    /// Whether the first page has been read or is being read.
     begun: bool,
 }
 
-/// The number of deliveries that are resent between two saves.
+/// The maximum number of deliveries that are resent between two saves.
 pub const PAGE: usize = 100;
-/// The number of recoveries in a list, and the number of a tenant's recoveries that are searched for it.
+/// The maximum number of recoveries in a list, and the number of a tenant's recoveries that are searched for the list.
 const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
-/// The number of unfinished recoveries that a tenant may have. Concurrent calls may exceed it.
+/// The maximum number of unfinished recoveries of a tenant. Concurrent calls may exceed it.
 const UNFINISHED: usize = 100;
 /// The partition of the index with the unfinished recoveries.
 const UNFINISHED_PARTITION: &str = "recovery";
@@ -84,10 +84,11 @@ attributes! {
 }
 
 impl Log {
-    /// Adds a recovery of the deliveries to `endpoint` created in `time` with this status, and remembers the call.
+    /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status.
     ///
-    /// If a recovery of the same status and an overlapping time still waits, it is widened instead, so that repeated
-    /// calls add no work. A recovery that has begun is never joined: it may have passed a recently failed delivery.
+    /// If a recovery of the same status and an overlapping period has not begun, it is extended instead, so that
+    /// repeated calls add no work. A recovery that has begun is not extended, because it may already have passed a
+    /// delivery that failed recently.
     ///
     /// # Errors
     /// The tenant has too many unfinished recoveries.
@@ -124,9 +125,9 @@ impl Log {
             };
             match transaction.first_refused(&self.dynamodb).await? {
                 None => Ok(Break(recovery.id)),
-                // The same call was made concurrently and was faster. The caller looks for its response.
+                // The same call was made concurrently and came first. The caller reads its response.
                 Some(0) if call.is_some() => Err(Error::Busy),
-                // A concurrent call was faster, or the recovery has begun.
+                // A concurrent call came first, or the recovery has begun.
                 Some(_) => Ok(Continue(())),
             }
         })
@@ -157,7 +158,7 @@ impl Log {
         transaction.put_if(&self.table, last, is_latest).put(&self.table, added)
     }
 
-    /// Extends the period of a recovery, if it is still waiting and no other call has extended it further.
+    /// Extends the period of a recovery, if it has not begun and no other call has extended it further.
     fn widen(&self, transaction: Transaction, tenant: &TenantId, recovery: &Recovery) -> Transaction {
         let [since, until] = [recovery.since, recovery.until].map(|time| number(time.as_millisecond()));
         let is_wider = SINCE.is_at_least(since.clone()).and(UNTIL.is_at_most(until.clone()));
@@ -165,7 +166,7 @@ impl Log {
         transaction.update(update.only_if(OPEN.exists().and(BEGUN.is_absent()).and(is_wider)))
     }
 
-    /// The newest recoveries of `tenant`, newest first: of one endpoint, or of all endpoints.
+    /// Lists the newest recoveries of `tenant`, newest first, of one endpoint or of all.
     pub async fn recoveries(&self, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<Recovery>> {
         let recoveries = self.newest_recoveries(tenant).await?;
         let wanted = |recovery: &Recovery| endpoint.is_none_or(|endpoint| endpoint == recovery.webhook_endpoint_id);
@@ -180,15 +181,15 @@ impl Log {
         items.iter().map(Recovery::from_item).collect()
     }
 
-    /// The id of the latest recovery of `endpoint`.
+    /// Reads the id of the latest recovery of `endpoint`.
     async fn latest_recovery(&self, tenant: &TenantId, endpoint: EndpointId) -> Result<Option<String>> {
         let key = latest_key(tenant, endpoint);
         let found = get(&self.dynamodb, &self.table, key, "reading the latest recovery").await?;
         found.map(|item| Record::new("latest recovery", &item).text(RECOVERY).map(str::to_owned)).transpose()
     }
 
-    /// The oldest unfinished recovery of each wanted tenant. One recovery at a time bounds the rate of each tenant, and
-    /// keeps a tenant with many recoveries from delaying others.
+    /// Lists the oldest unfinished recovery of each wanted tenant. Running one recovery at a time limits the rate of
+    /// each tenant, and keeps a tenant with many recoveries from delaying others.
     pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
         let query = query(&self.dynamodb, &self.table, OPEN.equals(text(UNFINISHED_PARTITION))).index_name(INDEX);
         let keys = query_all(query, "listing open recoveries").await?;
@@ -212,9 +213,9 @@ impl Log {
         Ok(open)
     }
 
-    /// Makes the next page of deliveries pending again, each at the time that `due` gives. Returns the reopened
-    /// deliveries, and an error if others could not be reopened. Without an error, it moves `recovery` to the end of
-    /// the page, unsaved.
+    /// Makes the next page of deliveries pending again, each at the time that `due` returns. Returns the reopened
+    /// deliveries, and an error if others could not be reopened. If there is no error, moves `recovery` to the end of
+    /// the page, without saving it.
     ///
     /// # Errors
     /// The page could not be read. The call can be repeated.
@@ -233,13 +234,13 @@ impl Log {
         }
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
         let KeyRange { from, to } = self.range(&filter, None, now);
-        // The position just after the last key, since keys have a fixed length.
+        // The position just after the last key. Keys have a fixed length.
         let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
         let ids = self.missed(tenant, shard, recovery.status, &KeyRange { to: to.max(from.clone()), from }).await?;
         let asked = recovery.clone();
-        // Once the partition is throttled, the remaining deliveries wait for the next call.
+        // If the partition is throttled, the remaining deliveries wait for the next call.
         let is_throttled = AtomicBool::new(false);
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             if is_throttled.load(Ordering::Relaxed) {
@@ -248,7 +249,7 @@ impl Log {
             let is_wanted = |delivery: &Delivery| asked.resends(delivery, due);
             match self.resend_if(tenant, id, (Trigger::Recovery, due), None, is_wanted, now).await {
                 Ok(delivery) => Ok(Some(delivery)),
-                // The delivery has been resent or has expired, or its payload was never kept.
+                // The delivery has been resent or has expired, or its payload was not kept.
                 Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(None),
                 Err(Error::Busy) => {
                     is_throttled.store(true, Ordering::Relaxed);
@@ -281,7 +282,8 @@ impl Log {
         Ok((resent, Ok(())))
     }
 
-    /// Closes a recovery to further calls, and reads its final period. A deleted recovery counts as done.
+    /// Begins a recovery, which can then no longer be extended, and reads its final period. A deleted recovery counts
+    /// as done.
     async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);
         let update = self.update(key).set(BEGUN, boolean(true)).only_if(DELIVERY.exists());
@@ -292,7 +294,7 @@ impl Log {
         Ok(())
     }
 
-    /// The first page of the deliveries in a shard that the endpoint missed, oldest first.
+    /// Reads the first page of the deliveries in a shard that the endpoint missed, oldest first.
     async fn missed(
         &self,
         tenant: &TenantId,
@@ -307,7 +309,7 @@ impl Log {
             let answer = Box::pin(query.send()).await.map_err(failure("listing missed deliveries"))?;
             ids.extend(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)));
         }
-        // These are the oldest of each status, so the oldest of both are among them.
+        // `ids` contains the oldest deliveries of each status, and therefore the oldest of both.
         ids.sort_by_key(DeliveryId::moment);
         ids.truncate(PAGE);
         Ok(ids)
@@ -351,8 +353,8 @@ impl Recovery {
         }
     }
 
-    /// Whether the recovery resends a delivery in this state, with an attempt at `due`. A pending delivery of a pull
-    /// endpoint waits for a client. One without attempts, or whose attempt is due, waits for its turn already.
+    /// Whether the recovery resends a delivery in this state, with an attempt at `due`. It does not resend pending
+    /// deliveries of pull endpoints, which wait for a client, or those whose first or next attempt is already due.
     fn resends(&self, delivery: &Delivery, due: Timestamp) -> bool {
         match (self.status, delivery.status) {
             (Missed::Pending, Status::Pending) => {
@@ -366,12 +368,12 @@ impl Recovery {
         }
     }
 
-    /// The same recovery, extended by `time`.
+    /// Returns the recovery, extended by `time`.
     fn widened(&self, time: &Range<Timestamp>) -> Self {
         Self { since: self.since.min(time.start), until: self.until.max(time.end), ..self.clone() }
     }
 
-    /// Whether it has not begun yet.
+    /// Whether the recovery has not begun yet.
     fn waits(&self) -> bool {
         !self.done && !self.begun && self.shard == 0 && self.after.is_empty()
     }
@@ -396,7 +398,7 @@ impl Recovery {
 
 /// The prefix of the partitions of recoveries.
 const PREFIX: &str = "recovery/";
-/// Sorts before every id, and after the keys of the items that name latest recoveries.
+/// Sorts before every id, and after the keys of items that name a latest recovery.
 const BEFORE_IDS: &str = "$";
 
 pub(super) fn partition(tenant: &TenantId) -> String {
@@ -411,7 +413,7 @@ fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Item {
     key(partition(tenant), format!("#{endpoint}"))
 }
 
-/// The table's key from an item of the index.
+/// Extracts the table's key from an item of the index.
 fn only_key(mut item: Item) -> Item {
     item.remove(OPEN.name());
     item

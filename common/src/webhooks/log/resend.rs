@@ -21,11 +21,11 @@ use crate::{
 };
 
 impl Log {
-    /// Makes a delivery of any status pending again, with the whole schedule ahead and the first attempt due at `due`.
-    /// Returns its new state. It gets a due row, but the caller sends its message.
+    /// Makes a delivery of any status pending again, with a new schedule whose first attempt is at `due`. Returns its
+    /// new state. Adds a due row; the caller sends the message.
     ///
     /// # Errors
-    /// There is no such delivery, its payload was not kept, or the marker is not new.
+    /// There is no such delivery, its payload was not kept, or the marker already exists.
     pub async fn resend(
         &self,
         tenant: &TenantId,
@@ -38,7 +38,7 @@ impl Log {
         self.resend_if(tenant, id, (trigger, due), once, |_| true, now).await
     }
 
-    /// The same, unless the delivery in its current state is not wanted: then it counts as not found.
+    /// Like [`Self::resend`], but a delivery whose current state is not wanted counts as not found.
     pub(super) async fn resend_if(
         &self,
         tenant: &TenantId,
@@ -53,14 +53,14 @@ impl Log {
             let (before, payload) = self.visible(tenant, id, now).await?;
             let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
             if is_done && once.is_none() {
-                // The response to this write was lost.
+                // An earlier try made this write, but its response was lost.
                 return Ok(Break(before));
             }
             if !is_wanted(&before) {
                 return Err(NOT_FOUND);
             }
             let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
-            // A large payload in the state would make each update expensive.
+            // A large payload is moved out of the state, because it would make each update expensive.
             let may_be_in_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
             let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
             let moved = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
@@ -74,8 +74,9 @@ impl Log {
         .await
     }
 
-    /// Makes a delivery pending again, unless an attempt, another resend or an erasure came first. The state loses a
-    /// moved payload, in one transaction: written before, it could outlive an erasure.
+    /// Makes a delivery pending again, unless an attempt, another resend or an erasure came first. One transaction
+    /// moves the payload out of the state. If the payload were written to its own item earlier, it could survive an
+    /// erasure.
     async fn reopen(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! Finds deliveries, newest first, with filters: those to one destination of a tenant, or to all.
+//! Finds deliveries to one or all destinations of a tenant, newest first, with filters.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -41,9 +41,9 @@ pub struct Filter {
     pub until: Option<Timestamp>,
     /// Only deliveries whose last attempt had this outcome.
     pub outcome: Option<String>,
-    /// Only deliveries about jobs of the workflow with this name.
+    /// Only deliveries about jobs of this workflow.
     pub workflow: Option<String>,
-    /// Only deliveries with this id in the header `webhook-id`. A list finds them by reading the keys of others.
+    /// Only deliveries with this `webhook-id`. The search reads the keys of other deliveries, too.
     pub webhook_id: Option<WebhookId>,
 }
 
@@ -56,13 +56,13 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// The end of a page in the order of all deliveries of a tenant: the second half of a delivery's id.
+/// The end of a page in the order of all deliveries of a tenant, which is the second half of a delivery's id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Cursor(String);
 
 impl Cursor {
-    /// The cursor in the form of text.
+    /// The cursor as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -71,16 +71,16 @@ impl Cursor {
     /// Parses a cursor from a request.
     ///
     /// # Errors
-    /// The service did not issue the text as a cursor.
+    /// The text is not a cursor.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let id: Result<DeliveryId, NotAnId> = format!("{}.0.{text}", DestinationId::Callback).parse();
         id.map(|id| Self(id.moment())).map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
     }
 }
 
-/// The number of items that a filtered page reads, over all shards.
+/// The maximum number of items that a filtered page reads, over all shards.
 const FILTERED: usize = 4000;
-/// The same limit for items that are read one by one, because the index has only their keys.
+/// The same limit for items that are read individually, because the index has only their keys.
 const FILTERED_KEYS: usize = 1000;
 /// Sorts after every key.
 const END: &str = "~";
@@ -97,18 +97,18 @@ pub(super) struct KeyRange {
     pub(super) to: String,
 }
 
-/// A part of the log that was read, newest first.
+/// A part of the log, newest first.
 struct Stretch<T> {
     found: Vec<T>,
-    /// The last delivery that was examined, if there are more after it.
+    /// The last examined delivery, if there are further deliveries.
     end: Option<String>,
 }
 
 impl Log {
-    /// The newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once.
+    /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once.
     ///
     /// # Errors
-    /// A read failed, or a delivery cannot be read.
+    /// A delivery cannot be parsed.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -121,7 +121,7 @@ impl Log {
         let range = self.range(filter, cursor, now);
         let page = match filter.status {
             None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
-            // The index has all other deliveries, so delivered ones do not have to be read.
+            // The index contains only undelivered deliveries, so delivered ones are not read.
             Some(_) => self.search_index(tenant, shards, filter, &range, limit).await?,
         };
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
@@ -163,7 +163,7 @@ impl Log {
         let is_filtered = filter.is_beyond_the_index();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
         let parts = shards.iter().map(|shard| (*shard, false));
-        // Failed tests have a separate partition, in the shard of all tests.
+        // Failed tests have a separate partition, in the first shard.
         let tests = shards.iter().filter(|shard| shard.number == 0 && filter.status == Some(Status::Failed));
         let parts = parts.chain(tests.map(|shard| (*shard, true))).collect::<Vec<_>>();
         let read = stream::iter(parts).map(async |(shard, is_of_tests)| {
@@ -181,12 +181,12 @@ impl Log {
         let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
         let found = ids.found.into_iter().filter(|id| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id));
         let known = self.known(tenant, &found.collect::<Vec<_>>()).await?;
-        // The index lags, so the status is checked as well.
+        // The index lags, so the status is checked again.
         let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
         Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
 
-    /// The keys of the deliveries that were created in the time of `filter` and follow `cursor` in a list.
+    /// The range of keys of the deliveries that were created in the period of `filter` and follow `cursor`.
     pub(super) fn range(&self, filter: &Filter, cursor: Option<&Cursor>, now: Timestamp) -> KeyRange {
         let moment = |time: Timestamp| Millis::new(time.as_millisecond());
         let since = filter.since.map_or(Millis::new(0), moment).max(self.oldest(now));
@@ -195,11 +195,11 @@ impl Log {
         let before = cursor.map(|Cursor(moment)| just_before(moment));
         let last = [until, before].into_iter().flatten().min().unwrap_or_else(|| END.to_owned());
         let since = since.to_string();
-        // DynamoDB refuses a range whose ends are in the wrong order.
+        // DynamoDB rejects a range whose ends are in the wrong order.
         KeyRange { to: last.max(since.clone()), from: since }
     }
 
-    /// A query for the deliveries of a shard, or through the index for the deliveries with a status.
+    /// Builds a query for the deliveries of a shard: all of them, or through the index those with `status`.
     pub(super) fn query(
         &self,
         tenant: &TenantId,
@@ -213,7 +213,7 @@ impl Log {
         }
     }
 
-    /// A query for the deliveries in a partition of the index.
+    /// Builds a query for the deliveries in a partition of the index.
     fn query_index(&self, partition: String, range: &KeyRange) -> QueryFluentBuilder {
         self.query_range(OPEN, partition, range).index_name(INDEX)
     }
@@ -225,24 +225,24 @@ impl Log {
 }
 
 impl Filter {
-    /// Whether a condition is about more than the keys of the index.
+    /// Whether a condition needs more than the keys in the index.
     #[must_use]
     pub fn is_beyond_the_index(&self) -> bool {
         let texts = [&self.job_id, &self.outcome, &self.workflow];
         self.event.is_some() || self.webhook_id.is_some() || texts.into_iter().any(Option::is_some)
     }
 
-    /// The workflow's name in the form that the log stores.
+    /// The workflow's name, as the log stores it.
     fn kept_workflow(&self) -> Option<&str> {
         self.workflow.as_deref().map(kept_workflow)
     }
 
-    /// The job's id in the form that the log stores.
+    /// The job's id, as the log stores it.
     fn kept_job_id(&self) -> Option<&str> {
         self.job_id.as_ref().map(|job| kept_job_id(job))
     }
 
-    /// The condition that DynamoDB checks, unless every delivery passes.
+    /// The filter condition for DynamoDB; `None` if every delivery passes.
     fn condition(&self) -> Option<Condition> {
         let wanted = [
             self.status.map(|status| STATUS.equals(text(status))),
@@ -267,17 +267,17 @@ impl Filter {
     }
 }
 
-/// The number of items to read from each shard: one more than `limit`, to detect further items. With a filter, up to
+/// The number of items to read from each shard: one more than `limit`, to detect further items; with a filter, up to
 /// `filtered` over all shards.
 fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
     let share = filtered.unwrap_or_default() / shards.len().max(1);
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges the stretches of several shards, newest first, up to the point to which all shards were read, and at most
-/// `most`.
+/// Merges the stretches of several shards, newest first, up to the point to which all shards were read. Returns at most
+/// `most` elements.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
-    // After this point, some shard has not been read yet.
+    // Beyond this point, not all shards have been read.
     let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();
     let found = read.into_iter().flat_map(|stretch| stretch.found).map(|found| (moment(&found), found));
     let mut found: Vec<_> = found.filter(|(at, _)| end.as_ref().is_none_or(|end| at >= end)).collect();
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Reads a shard as DynamoDB does: the newest before `cursor`, at most `most` before the filter is applied.
+    /// Reads a shard like DynamoDB: the newest entries before `cursor`, at most `most` before the filter is applied.
     fn read(shard: &[u16], cursor: Option<u16>, most: usize, wanted: impl Fn(u16) -> bool) -> Stretch<u16> {
         let mut newest: Vec<_> = shard.iter().copied().filter(|at| cursor.is_none_or(|cursor| *at < cursor)).collect();
         newest.sort_unstable_by(|one, other| other.cmp(one));
@@ -359,7 +359,7 @@ mod tests {
                 let Some(end) = page.end else { break };
                 let end = end.parse().expect("a number");
                 prop_assert!(cursor.is_none_or(|before| end < before), "every page advances");
-                // Without a filter, a cursor means that there is more.
+                // Without a filter, a cursor means that there are more entries.
                 prop_assert!(divisor > 1 || listed.len() < all.len());
                 cursor = Some(end);
             }

@@ -1,4 +1,4 @@
-//! Deliveries in the log: writing and reading their states, payloads and attempts.
+//! Reads and writes the states, payloads and attempts of deliveries.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,17 +34,19 @@ use crate::{
     },
 };
 
-/// The number of bytes of a job's id that the log keeps. Producers may send ids of any length.
+/// The maximum number of bytes of a job's id in the log. Producers may send ids of any length.
 const JOB_ID_BYTES: usize = 1024;
-/// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many.
+/// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many such
+/// states.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
-/// The largest body, in bytes, that is stored with a state that changes soon: the item then takes about a kilobyte, the
+/// The largest body, in bytes, stored with a state that is going to change. The item then has about a kilobyte, the
 /// minimum that DynamoDB charges for an update.
 pub const CHANGED_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
-/// The number of earlier attempts that are shown. A Lambda response has at most 6 MiB, and contains the API's response
-/// as JSON inside a JSON string. In it, a payload of 1 MiB becomes up to 4 MiB, and an attempt up to 7.3 KiB.
+/// The maximum number of earlier attempts in a response. A Lambda response has at most 6 MiB, and contains the API's
+/// response as JSON inside a JSON string. In this form, a payload of 1 MiB has up to 4 MiB, and an attempt up to 7.3
+/// KiB.
 const MAX_ATTEMPTS: usize = 200;
 
 /// The first state of a delivery that did not succeed immediately.
@@ -58,7 +60,7 @@ pub struct First<'a> {
 }
 
 impl Log {
-    /// The row of a delivery that succeeded immediately, with its payload unless that is too large to be kept.
+    /// Builds the row of a delivery that succeeded immediately, with its payload unless it is too large to be kept.
     #[must_use]
     pub fn delivered_row(&self, tenant: &TenantId, delivery: &Delivery, payload: &Payload, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);
@@ -71,7 +73,7 @@ impl Log {
         Row(item)
     }
 
-    /// The row with the payload of a delivery that did not succeed immediately.
+    /// Builds the row with the payload of a delivery that did not succeed immediately.
     #[must_use]
     pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
         let mut item = details_key(tenant, id, PAYLOAD);
@@ -80,7 +82,7 @@ impl Log {
         Row(item)
     }
 
-    /// The row for the attempts in `before` that no longer fit into the state `after`; `None` if they fit.
+    /// Builds the row for the attempts in `before` that do not fit into the state `after`. Returns `None` if they fit.
     #[must_use]
     pub fn attempts_row(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
         let attempt = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
@@ -90,16 +92,15 @@ impl Log {
         Some(Row(item))
     }
 
-    /// Stores the first states of deliveries. Returns the results in the same order. It is an error if there is a state
-    /// already: another process handles the same event, or the response to this write was lost. A given payload is
-    /// stored with the state, which is then the only item of a delivery that is held immediately.
+    /// Stores the first states of deliveries. Returns the results in the same order. An existing state is an error:
+    /// another process is handling the same event, or the response to an earlier try was lost. If a payload is given,
+    /// it is stored with the state. For a delivery that is held immediately, this is the only item.
     ///
-    /// [`Error::Busy`] means that the partition, or the table, was throttled.
+    /// [`Error::Busy`] means that the partition or the table was throttled.
     ///
-    /// The call executes statements instead of a batched write, since a batched write has no conditions: an `INSERT`
-    /// fails if the item exists
-    /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No delivery may
-    /// occur twice, since its whole batch would fail.
+    /// This call executes statements, because batched writes have no conditions, whereas an `INSERT` fails if the item
+    /// exists (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No
+    /// delivery may occur twice, because the entire batch would fail.
     pub async fn begin(&self, states: &[First<'_>], now: Timestamp) -> Vec<Result<()>> {
         let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
@@ -141,7 +142,7 @@ impl Log {
                 })
             }
         });
-        // Without a response, it is unknown whether any state was stored.
+        // Without a response, it is unknown which states were stored.
         begun.chain(iter::repeat_with(|| Err(unwritten()))).take(batch.len()).collect()
     }
 
@@ -156,8 +157,8 @@ impl Log {
         transaction.put_new(&self.table, DELIVERY, self.state(tenant, delivery, now))
     }
 
-    /// Changes the state from `before` to `after`. Returns `false` if the state is no longer `before`, because of
-    /// another attempt or a resend. A delivery that succeeded becomes `delivered` in any case, unless it was erased.
+    /// Changes the state from `before` to `after`. Returns `false` if another attempt or a resend has changed the state
+    /// in the meantime. A success is always stored, unless the delivery was erased.
     pub async fn advance(&self, tenant: &TenantId, before: &Delivery, after: &Delivery) -> Result<bool> {
         let mut update = self.attempted(tenant, after);
         if after.status == Status::Delivered {
@@ -166,10 +167,10 @@ impl Log {
             update = update
                 .only_if(ATTEMPTS.equals(number(before.attempts.into())))
                 .only_if(TRIES.equals(number(before.tries.into())))
-                // A resend changes this time, even if there has been no attempt.
+                // A resend changes this time even if there has been no attempt.
                 .only_if(FAILS_AT.equals(number(before.fails_at.as_millisecond())))
                 .only_if(STATUS.equals(text(before.status)));
-            // A client may have received the delivery.
+            // A client may have received the delivery in the meantime.
             if let Some(due) = before.pull.as_ref().and_then(|pull| pull.due) {
                 update = update.only_if(DUE.equals(number(due.as_millisecond())));
             }
@@ -177,7 +178,7 @@ impl Log {
         update.send(&self.dynamodb, "updating a delivery").await
     }
 
-    /// Deletes the payload of a delivery that has succeeded, if it is too large to be kept.
+    /// Deletes the payload of a successful delivery, if it is too large to be kept.
     pub async fn forget_large(&self, tenant: &TenantId, id: &DeliveryId, body: &Bytes) -> Result<()> {
         if body.len() <= self.kept_payload_bytes || Packed::new(body).len() <= self.kept_payload_bytes {
             return Ok(());
@@ -187,7 +188,7 @@ impl Log {
         delete.send().await.map(drop).map_err(failure("deleting a payload"))
     }
 
-    /// Deletes the payload of a delivery that has succeeded, if it is a separate item and too large to be kept.
+    /// Deletes the payload of a successful delivery, if it is in a separate item and too large to be kept.
     pub(super) async fn forget_large_apart(&self, tenant: &TenantId, id: &DeliveryId) -> Result<()> {
         let key = details_key(tenant, id, PAYLOAD);
         let kept = number(i64::try_from(self.kept_payload_bytes).unwrap_or(i64::MAX));
@@ -195,12 +196,12 @@ impl Log {
         delete_if(&self.dynamodb, &self.table, key, is_large, "deleting a payload").await.map(drop)
     }
 
-    /// The states of these deliveries that the log contains, read consistently.
+    /// Reads those of these deliveries that the log contains, consistently.
     ///
     /// # Errors
-    /// The read failed, or a delivery cannot be read.
+    /// A delivery cannot be parsed.
     pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
-        // DynamoDB refuses a batch that contains a key twice.
+        // DynamoDB rejects a batch that contains a key twice.
         let different: BTreeSet<_> = ids.iter().collect();
         let found = self.get(different.iter().map(|id| state_key(tenant, id)).collect()).await?;
         let deliveries = different.into_iter().filter_map(|id| {
@@ -210,11 +211,12 @@ impl Log {
         deliveries.collect()
     }
 
-    /// The states of these attempts' deliveries, of any tenants, without duplicates. Deliveries that the log does not
-    /// contain are omitted. Each result has its own error: [`Error::Busy`] means that another try may read it.
+    /// Reads the states of the deliveries of these attempts, of any tenants, without duplicates. Deliveries that the
+    /// log does not contain are omitted. Each delivery has its own result; [`Error::Busy`] means that another try may
+    /// succeed.
     ///
-    /// The reads are eventually consistent, at half the cost, and may be a second old: the sweep checks deliveries of a
-    /// quarter of an hour ago.
+    /// The reads are eventually consistent, at half the cost. States may be a second old, which is enough for the
+    /// sweep, because it checks deliveries of 15 minutes ago.
     pub async fn states(&self, due: Vec<DueRow>) -> Vec<(DueRow, Result<Delivery>)> {
         let key = |row: &DueRow| [shard_key(&row.attempt.tenant, row.attempt.id.shard()), row.attempt.id.moment()];
         let different: BTreeMap<_, _> = due.into_iter().map(|row| (key(&row), row)).collect();
@@ -234,10 +236,10 @@ impl Log {
         states.collect()
     }
 
-    /// A delivery with its payload, if that is kept, read consistently.
+    /// Reads a delivery, with its payload if it was kept, consistently.
     ///
     /// # Errors
-    /// The read failed, or an item cannot be read.
+    /// An item cannot be parsed.
     pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Delivery, Option<Payload>)>> {
         let found = self.get(vec![state_key(tenant, id), details_key(tenant, id, PAYLOAD)]).await?;
         let Some(state) = found.get(&[shard_key(tenant, id.shard()), id.moment()]) else { return Ok(None) };
@@ -246,7 +248,7 @@ impl Log {
             return Ok(Some((delivery, None)));
         }
         let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
-        // A payload that is too large counts as deleted after a success, even if a crash prevented its deletion.
+        // After a success, a payload that is too large counts as deleted, even if a crash prevented its deletion.
         let is_kept = |item: &&Item| {
             delivery.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes
         };
@@ -257,10 +259,10 @@ impl Log {
         Ok(Some((delivery, payload)))
     }
 
-    /// [Finds](Self::find) a delivery for its tenant. After the retention it counts as deleted.
+    /// [Finds](Self::find) a delivery for its tenant. After the retention period, it counts as deleted.
     ///
     /// # Errors
-    /// There is no such delivery; the read failed, or an item cannot be read.
+    /// There is no such delivery, or an item cannot be parsed.
     pub async fn visible(
         &self,
         tenant: &TenantId,
@@ -271,14 +273,16 @@ impl Log {
         found.ok_or(NOT_FOUND)
     }
 
-    /// The attempts of a delivery before the last, oldest first. If there are too many, only the newest.
+    /// Reads the attempts of a delivery before the last one, oldest first. If there are too many, returns only the
+    /// newest.
     ///
     /// # Errors
-    /// The read failed, or an attempt cannot be read.
+    /// An attempt cannot be parsed.
     pub async fn earlier_attempts(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Vec<Attempt>> {
         let in_state = u32::try_from(delivery.attempts_so_far().count()).unwrap_or(u32::MAX);
         let apart = delivery.attempts.saturating_sub(in_state);
-        // Rows are written before the state, so after a crash both may have an attempt: the state's count decides.
+        // Rows are written before the state, so after a crash both may contain the same attempt. The number of attempts
+        // in the state decides which rows count.
         let keys = DESTINATION
             .equals(text(details_partition(tenant, &delivery.id)))
             .and(DELIVERY.is_between(text(ATTEMPT), text(attempt_key(apart))));
@@ -293,7 +297,7 @@ impl Log {
             attempts.extend(item.get(LAST.name()).map(read_attempt).transpose()?);
         }
         attempts.extend(delivery.earlier.iter().cloned());
-        // A success counts in any case, so there may be items of attempts that the state does not have.
+        // A success is always stored, so there may be items of attempts that the state does not include.
         attempts.sort_by_key(|attempt| attempt.at);
         attempts.dedup();
         attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));
@@ -303,7 +307,7 @@ impl Log {
         Ok(attempts)
     }
 
-    /// The item of a delivery's state.
+    /// Builds the item of a delivery's state.
     fn state(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Item {
         let mut item = state_key(tenant, &delivery.id);
         let mut set = |attribute: Attribute, value: AttributeValue| item.extend([attribute.with(value)]);
@@ -323,7 +327,7 @@ impl Log {
         item
     }
 
-    /// The update of the state after another attempt.
+    /// Builds the update of the state after another attempt.
     pub(super) fn attempted(&self, tenant: &TenantId, after: &Delivery) -> Update {
         let earlier = earlier_value(&after.earlier).into_iter().collect();
         self.update(state_key(tenant, &after.id))
@@ -334,7 +338,7 @@ impl Log {
     }
 }
 
-/// The attributes of [`standing`] that not every status has, and that are removed if they are not set.
+/// Those attributes of [`standing`] that some statuses do not have. They are removed if they are not set.
 pub(super) const PASSING: [Attribute; 5] = [NEXT_ATTEMPT_AT, OPEN, DUE, LEASE, LEASE_ENDS];
 
 /// The sort key of an earlier attempt.
@@ -342,7 +346,7 @@ fn attempt_key(number: u32) -> String {
     format!("{ATTEMPT}{number:06}")
 }
 
-/// The attributes of a status. `delivered` needs only a few.
+/// The attributes that depend on the status. `delivered` needs only a few.
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
@@ -361,7 +365,7 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute
     set
 }
 
-/// The partition of the index that has a delivery.
+/// The partition of the index that contains a delivery.
 fn open_key(tenant: &TenantId, delivery: &Delivery) -> String {
     match (delivery.status, delivery.event) {
         (Status::Failed, EventName::Test) => failed_tests_key(tenant, delivery.id.shard()),
@@ -369,7 +373,7 @@ fn open_key(tenant: &TenantId, delivery: &Delivery) -> String {
     }
 }
 
-/// A job's id in the form that the log stores.
+/// Shortens a job's id to the form that the log stores.
 pub(super) fn kept_job_id(job_id: &str) -> &str {
     job_id.get(..job_id.floor_char_boundary(JOB_ID_BYTES)).unwrap_or(job_id)
 }

@@ -35,11 +35,11 @@ pub struct Log {
     gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
-/// The time for which deliveries can be seen.
+/// The time for which deliveries are visible.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention(Duration);
 
-/// An item to write unconditionally. It may contain a callback's secret, so it cannot be printed.
+/// An item to write unconditionally. It may contain a callback's secret, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Row(pub(super) Item);
 
@@ -59,7 +59,8 @@ impl Retention {
         self.0
     }
 
-    /// The time from which an item written `now` may be deleted. DynamoDB may take days longer, so reads check the age.
+    /// The time from which an item written at `now` may be deleted. DynamoDB may delete it days later, so reads check
+    /// the age.
     #[must_use]
     pub fn end(self, now: Timestamp) -> Timestamp {
         now.after(self.0 + GRACE)
@@ -85,7 +86,7 @@ pub(super) fn key_of(item: &Item) -> Key {
 /// The labels of the rows that could not be written.
 #[derive(Debug)]
 pub struct Unwritten<T> {
-    /// Rows whose partition, or table, was throttled in every round.
+    /// Rows whose partition or table was throttled in every round.
     pub throttled: Vec<T>,
     /// Rows whose call failed.
     pub failed: Vec<T>,
@@ -101,7 +102,7 @@ impl<T> Unwritten<T> {
 
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
-/// The time for which items outlive the retention, so that a resend on the last day still has its full schedule.
+/// The time for which items outlive the retention period, so that a resend on the last day still has its full schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
@@ -114,19 +115,19 @@ impl Log {
             dynamodb: aws.dynamodb(),
             table: env.required("DELIVERIES_TABLE")?,
             retention: Retention::from_env(env)?,
-            // The largest item that DynamoDB accepts has 400 KB.
+            // DynamoDB accepts items of up to 400 KB.
             kept_payload_bytes: env.number("KEPT_PAYLOAD_BYTES", 0..=350_000)?,
             gathered: None,
         })
     }
 
-    /// The maximum size of a stored payload, in bytes, that is kept once its delivery is delivered.
+    /// The maximum stored size of a payload, in bytes, that is kept after a successful delivery.
     #[must_use]
     pub fn kept_payload_bytes(&self) -> usize {
         self.kept_payload_bytes
     }
 
-    /// The same log, but keys that are read at about the same time are read in one call.
+    /// Returns the same log, but with [gathered](crate::aws::gathered) reads of keys.
     #[must_use]
     pub fn gathering(self) -> Self {
         Self { gathered: Some(Arc::default()), ..self }
@@ -134,7 +135,7 @@ impl Log {
 
     /// Writes rows, in any order. Each has a label that identifies it to the caller.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
-        // A batch may not contain the same key twice: the last of several duplicates counts.
+        // A batch must not contain the same key twice, so only the last of several duplicates is written.
         let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(label, row)| (row.key(), (label, row))).collect();
         let writes = rows.into_iter().map(|(key, (label, Row(item)))| ((key, label), put_request(item))).collect();
         let mut written =
@@ -173,7 +174,7 @@ impl Log {
         gathered.get(keys.iter().map(key_of).collect(), read).await
     }
 
-    /// The items, and an error if some keys could not be read.
+    /// Reads items. Also returns an error if some keys could not be read.
     pub(super) async fn get_all(&self, keys: Vec<Item>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
         let mut calls = read_all(&self.dynamodb, &self.table, keys, is_consistent, "reading the delivery log");
         let (mut found, mut failed) = (Found::default(), None);
@@ -214,7 +215,7 @@ pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> Stri
     format!("{tenant}/{shard}/{status}")
 }
 
-/// The partition of the index with the failed tests of a shard. They are listed, and neither counted nor recovered.
+/// The partition of the index with the failed tests of a shard. They are listed, but neither counted nor recovered.
 pub(super) fn failed_tests_key(tenant: &TenantId, shard: Shard) -> String {
     format!("{tenant}/{shard}/failed-test")
 }

@@ -24,7 +24,7 @@ use crate::{
 pub struct Posted {
     /// Whether the receiver accepted the delivery.
     pub outcome: Outcome,
-    /// The first 1,024 bytes of the response to a failed attempt, in the form of text.
+    /// The first 1,024 bytes of the response to a failed attempt, as text.
     pub response: Option<String>,
     /// The cause of the failure, if it is known.
     pub detail: Option<Detail>,
@@ -43,14 +43,14 @@ const INVALID: &str = "The body of the response is not valid HTTP/1.1";
 pub(super) struct Read<'a> {
     /// The URL of the request.
     pub(super) url: &'a Url,
-    /// The tenant's own headers, if any.
+    /// The endpoint's custom headers, if any.
     pub(super) headers: Option<&'a Headers>,
     pub(super) now: Timestamp,
     pub(super) deadline: Instant,
 }
 
 impl Read<'_> {
-    /// Reads a response. A 2xx counts once its body is complete, or longer than the limit. For other responses, the
+    /// Reads a response. A 2xx counts only if its body is complete or longer than the limit. For other responses, the
     /// beginning of the body is kept.
     pub(super) async fn posted(self, response: Response<Incoming>) -> Posted {
         let status = response.status();
@@ -72,13 +72,13 @@ impl Read<'_> {
         }
     }
 
-    /// The text with the values of the tenant's headers masked.
+    /// Masks the values of the custom headers in `text`.
     fn masked(self, text: String) -> String {
         self.headers.into_iter().fold(text, |text, headers| headers.mask(text))
     }
 }
 
-/// Reads a body to its end, or to the limit.
+/// Reads a body to its end or to the limit.
 async fn to_the_end(mut body: Incoming) -> hyper::Result<()> {
     while let Some(frame) = body.frame().await {
         match frame {
@@ -90,13 +90,13 @@ async fn to_the_end(mut body: Incoming) -> hyper::Result<()> {
     Ok(())
 }
 
-/// Whether the framing of a body is wrong, such as the length of a chunk. Otherwise, the connection was closed.
+/// Whether the framing of a body is invalid, such as the length of a chunk. Otherwise, the connection was closed.
 fn is_invalid(error: &hyper::Error) -> bool {
     let kind = cause_of::<io::Error>(error).map(io::Error::kind);
     matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
 }
 
-/// The target of a redirect, without its query, which often contains a credential.
+/// Describes the target of a redirect, without its query, which often contains a credential.
 fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
     let location = response.headers().get(header::LOCATION).filter(|_| response.status().is_redirection())?;
     let to = str::from_utf8(location.as_bytes()).ok().and_then(|location| url.join(location).ok());
@@ -105,15 +105,15 @@ fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
     };
     to.set_query(None);
     to.set_fragment(None);
-    // They fail for a URL that can have neither.
+    // These calls fail only for a URL that can have neither.
     to.set_username("").and_then(|()| to.set_password(None)).ok();
     Some(format!("The receiver redirected the request to {to}"))
 }
 
-/// The maximum time for the body of a failed response, since the status matters more.
+/// The maximum time for the body of a failed response. It is short, because the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
-/// The first bytes of a body as text, or as many as arrive in time. Bytes that are not text are only counted.
+/// Reads the first bytes of a body, or as many as arrive in time, as text. Bytes that are not text are only counted.
 async fn beginning(response: Response<Incoming>) -> String {
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
@@ -133,8 +133,8 @@ async fn beginning(response: Response<Incoming>) -> String {
     not_text(&head.headers, &bytes).unwrap_or_else(|| text(bytes))
 }
 
-/// Names the form of a body that is compressed or binary, with its length. Requests ask for no compression, so few
-/// receivers use one, and a decoder would slow down each cold start.
+/// Describes a compressed or binary body by its form and length. Requests do not accept compression, so few receivers
+/// use it, and a decoder would slow down each cold start.
 fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
     let value = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let form = match value(header::CONTENT_ENCODING) {
@@ -149,11 +149,11 @@ fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// The number of characters of a media type or a coding that are shown.
+/// The maximum number of shown characters of a media type or a coding.
 const LONGEST_FORM: usize = 100;
 
 fn text(mut bytes: Vec<u8>) -> String {
-    // A character that is cut in two is omitted.
+    // A character that was cut off is omitted.
     let whole = match str::from_utf8(&bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
         _ => bytes.len(),

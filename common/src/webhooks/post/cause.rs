@@ -9,12 +9,13 @@ pub(super) fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) ->
     cause_of::<E>(error).is_some()
 }
 
-/// The first cause of this type, which may be the error itself.
+/// Finds the first cause of this type, which may be the error itself.
 pub(super) fn cause_of<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     successors(Some(error), |error| cause(*error)).find_map(<dyn Error>::downcast_ref)
 }
 
-/// The next cause of an error. `source` of an `io::Error` skips the wrapped error, so this function returns that first.
+/// Returns the next cause of an error. `source` of an `io::Error` skips the wrapped error, so this function returns the
+/// wrapped error first.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     wrapped.map(|error| error as &(dyn Error + 'static)).or_else(|| error.source())

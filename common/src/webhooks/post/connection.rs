@@ -21,15 +21,14 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-/// The number of bytes that are read of a response, or of a TLS handshake. Interim responses, headers, the framing of
-/// the body and the overhead of TLS all count, since a receiver could send any of them forever.
+/// The maximum number of bytes to read of a response or a TLS handshake. Interim responses, headers, the framing of the
+/// body and the overhead of TLS all count, because a receiver could send any of them without end.
 const MAX_BYTES: usize = 64 * 1024;
-/// The minimum number of bytes charged per read, since reading one byte costs as much as reading many.
+/// The minimum number of bytes counted per read, because reading one byte costs as much as reading many.
 const READ: usize = 128;
-/// The number of header lines that are read of a response. A line of four bytes occupies thirty times as many in
-/// memory.
+/// The maximum number of header lines of a response. A line of four bytes occupies thirty times as many in memory.
 const MAX_HEADERS: usize = 1024;
-/// The number of bytes that an interim response (100, 102, 103) counts: a few are normal, sixteen are too many.
+/// The number of bytes that an interim response (100, 102, 103) counts as. A few are normal; sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
 
 /// Counts the bytes that are read.
@@ -37,7 +36,7 @@ const INTERIM: usize = MAX_BYTES / 16;
 pub(super) struct Meter {
     /// The number of bytes that may still be read.
     left: AtomicUsize,
-    /// Whether the first bytes of a response were a frame of HTTP/2.
+    /// Whether a response began with an HTTP/2 frame.
     is_http2: AtomicBool,
 }
 
@@ -66,12 +65,12 @@ impl Meter {
     }
 
     fn charge(&self, bytes: usize) {
-        // No race: only one attempt polls a connection.
+        // There is no race, because only one attempt polls a connection.
         self.left.store(self.left.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
     }
 }
 
-/// Whether `bytes` begin with a frame that ends or begins a connection of HTTP/2: SETTINGS or GOAWAY, of stream 0 and
+/// Whether `bytes` begin with a frame that begins or ends an HTTP/2 connection: SETTINGS or GOAWAY, of stream 0 and
 /// with less than 64 KiB (RFC 9113, section 4.1).
 fn is_http2_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0, _, _, 4 | 7, _, 0, 0, 0, 0, ..])
@@ -138,22 +137,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     }
 }
 
-/// An HTTP/1.1 connection. It has no background task: it makes progress only while a request is being sent, and closes
-/// when dropped, so an attempt that times out leaves nothing running.
+/// An HTTP/1.1 connection. It has no background task: it makes progress only during a request, and closes when dropped,
+/// so an attempt that times out leaves nothing running.
 pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
-    /// Reads and writes; `None` once the connection is closed.
+    /// Performs reads and writes; `None` if the connection is closed.
     driver: Option<BoxFuture<'static, hyper::Result<()>>>,
     /// Counts the bytes that arrive over TCP.
     wire: Arc<Meter>,
-    /// Counts the bytes that arrive inside TLS; without TLS, the same meter as `wire`.
+    /// Counts the bytes that arrive inside TLS. Without TLS, this is the same meter as `wire`.
     response: Arc<Meter>,
     /// Counts this connection against the pool's limit.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {
-    /// Opens a connection over `stream`, whose TCP layer is metered by `wire`. It releases `permit` when it closes.
+    /// Opens a connection over `stream`, whose TCP bytes `wire` counts. The connection releases `permit` when it
+    /// closes.
     pub(super) async fn over<S>(
         stream: Metered<S>,
         wire: Arc<Meter>,
@@ -163,7 +163,8 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let response = Arc::clone(&stream.meter);
-        // Clients in use accept these headers, so servers send them, and few of them matter for a delivery.
+        // Accepts invalid headers that common clients accept and servers therefore send. Few of them matter for a
+        // delivery.
         let mut builder = http1::Builder::new();
         builder.max_headers(MAX_HEADERS).allow_spaces_after_header_name_in_responses(true);
         builder.allow_obsolete_multiline_headers_in_responses(true).ignore_invalid_headers_in_responses(true);
@@ -204,14 +205,14 @@ impl Connection {
         self.response.is_spent() || self.wire.is_spent()
     }
 
-    /// Whether the receiver speaks HTTP/2 without having been asked to.
+    /// Whether the receiver speaks HTTP/2 although the client did not request it.
     pub(super) fn is_http2(&self) -> bool {
         self.response.is_http2.load(Ordering::Relaxed)
     }
 
-    /// Whether the connection can be reused: it is open, and has finished the last exchange.
+    /// Whether the connection can be reused, because it is open and has finished the last exchange.
     pub(super) fn is_idle(&mut self) -> bool {
-        // Polling also replaces the waker, and so releases the task that used the connection last.
+        // Polling also replaces the waker, which releases the task that last used the connection.
         let context = &mut Context::from_waker(Waker::noop());
         self.driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_pending())
             && self.requests.is_ready()

@@ -1,4 +1,4 @@
-//! Connects to permitted addresses only, regardless of the URL and of DNS responses.
+//! Connects only to permitted addresses, regardless of the URL and of DNS responses.
 
 use std::{
     io,
@@ -19,11 +19,11 @@ use crate::webhooks::destination::DestinationPolicy;
 
 /// The time limit for connecting to a host, over all of its addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The number of addresses of a name that are tried.
+/// The maximum number of addresses that are tried per name.
 const MAX_ADDRESSES: usize = 8;
-/// The number of addresses that are tried concurrently, and so the number of sockets that a dial needs.
+/// The maximum number of addresses that are tried concurrently, and therefore the number of sockets that a dial needs.
 pub(super) const MAX_PARALLEL: usize = 2;
-/// The time for which one address is tried alone before the next is tried too (RFC 8305, section 5).
+/// The time for which an address is tried alone before the next one is also tried (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 /// The time limit for one address when there are more than [`MAX_PARALLEL`]. TCP resends a lost packet after a second.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -73,7 +73,7 @@ pub(super) enum DialError {
     Refused,
     /// The name has no address.
     NoAddress(LookupError),
-    /// No address accepted a connection. The error of the last address that failed.
+    /// No address accepted a connection. Contains the error of the last address that failed.
     NoAnswer(io::ErrorKind),
     /// The process has run out of file descriptors, which is not the receiver's fault.
     NoDescriptor,
@@ -112,19 +112,19 @@ impl From<io::Error> for LookupError {
 }
 
 /// Opens connections to permitted addresses. A name is looked up once per connection, and only checked addresses are
-/// dialed, so a resolver that changes its responses (DNS rebinding) gains nothing.
+/// dialed, so changing DNS responses (DNS rebinding) do not circumvent the policy.
 pub(super) struct Dialer {
     policy: DestinationPolicy,
     network: Network,
 }
 
 impl Dialer {
-    /// A dialer for the destinations that `policy` allows.
+    /// Builds a dialer for the destinations that `policy` allows.
     pub(super) fn new(policy: DestinationPolicy, network: Network) -> Self {
         Self { policy, network }
     }
 
-    /// Whether the policy allows a URL, judging without a DNS lookup.
+    /// Whether the policy allows a URL, as far as this can be decided without a DNS lookup.
     pub(super) fn permits(&self, url: &Url) -> bool {
         self.policy.refusals(url).next().is_none()
     }
@@ -155,7 +155,8 @@ impl Dialer {
         }
     }
 
-    /// Connects to the address that answers first. Tries them in order: the next if one fails or is slow.
+    /// Connects to the address that accepts first. Addresses are tried in order, and the next one is tried if one fails
+    /// or is slow.
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> io::Result<Box<dyn Stream>> {
         let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
         let mut next = addresses.iter().map(|address| {
@@ -180,7 +181,8 @@ impl Dialer {
     }
 }
 
-/// The first addresses, alternating between IPv4 and IPv6, so that both families are tried soon (RFC 8305, section 4).
+/// Selects the first addresses, alternating between IPv4 and IPv6, so that both families are tried early (RFC 8305,
+/// section 4).
 fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
     let (of_first, of_other): (Vec<_>, Vec<_>) =

@@ -13,14 +13,14 @@ use tokio::{
 
 use super::{connection::Connection, dialer::MAX_PARALLEL};
 
-/// Connections that have been idle for longer are not reused, since some gateways drop idle connections silently.
+/// Connections that have been idle for longer are not reused, because some gateways drop idle connections silently.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
-/// Bounds the open connections, in use and idle together, by the needs of the concurrent attempts, for any number of
-/// hosts. At the limit, a new connection replaces the connection that has been idle longest.
+/// Limits the total number of open connections, in use and idle, to what the concurrent attempts need, for any number
+/// of hosts. At the limit, a new connection replaces the one that has been idle longest.
 ///
 /// Lambda allows a process 1,024 file descriptors. A dial uses at most two: for two addresses at the same time, or for
-/// the sockets and files of a lookup. So with `MAX_CONCURRENT_ATTEMPTS` at its maximum:
+/// the sockets and files of a lookup. With `MAX_CONCURRENT_ATTEMPTS` at its maximum, a process therefore uses at most:
 ///
 /// ```text
 ///  800  connections and dials of 400 attempts, and idle connections
@@ -31,9 +31,8 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 ///  904
 /// ```
 ///
-/// Attempts beyond that, up to twice as many, proceed without a permit, and leave no capacity for idle connections. The
-/// pool of `hyper-util` has no such bound: it limits idle connections per host, and not in total. There is no limit per
-/// host, since a host never has more idle connections than it had concurrent attempts.
+/// Attempts beyond that, up to twice as many, proceed without a permit, and leave no capacity for idle connections.
+/// There is no limit per host, because a host never has more idle connections than it had concurrent attempts.
 pub(super) struct Pool {
     /// The idle connections, longest idle first.
     idle: Mutex<VecDeque<Idle>>,
@@ -48,13 +47,13 @@ struct Idle {
 }
 
 impl Pool {
-    /// A pool for `attempts` concurrent attempts.
+    /// Builds a pool for `attempts` concurrent attempts.
     pub(super) fn new(attempts: usize) -> Self {
         let sockets = attempts.saturating_mul(MAX_PARALLEL).min(Semaphore::MAX_PERMITS);
         Self { idle: Mutex::default(), sockets: Arc::new(Semaphore::new(sockets)) }
     }
 
-    /// Takes the most recently used idle connection to `origin`, since it is the least likely to have been closed.
+    /// Takes the most recently used idle connection to `origin`, which is the least likely to have been closed.
     pub(super) fn take(&self, origin: &str) -> Option<Connection> {
         let mut idle = self.idle();
         while idle.front().is_some_and(|longest| longest.since.elapsed() > MAX_IDLE) {
@@ -76,8 +75,8 @@ impl Pool {
         }
     }
 
-    /// Reserves the sockets for a dial, and closes idle connections if necessary, the longest idle first. `None` if
-    /// there are none to close: the dial exceeds the limit, and may proceed anyway.
+    /// Reserves the sockets for a dial. If necessary, closes idle connections, the longest idle first. Returns `None`
+    /// if there are none to close. The dial then exceeds the limit, but may proceed.
     pub(super) fn reserve(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(permit) = Arc::clone(&self.sockets).try_acquire_many_owned(MAX_PARALLEL as u32) {

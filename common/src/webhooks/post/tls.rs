@@ -20,13 +20,13 @@ use webpki::EndEntityCert;
 use super::cause::HTTP_2;
 use crate::{timestamp::Timestamp, webhooks::delivery::Detail};
 
-/// The number of names of a certificate that a detail lists.
+/// The maximum number of a certificate's names in a detail.
 const NAMES: usize = 3;
 
-/// TLS 1.2 and 1.3 for requests in HTTP/1.1, trusting `authorities`.
+/// Builds a configuration of TLS 1.2 and 1.3 for HTTP/1.1 that trusts `authorities`.
 ///
 /// # Errors
-/// The cryptography supports neither version.
+/// The cryptography provider supports neither version.
 pub fn tls(authorities: impl Into<Arc<RootCertStore>>) -> Result<ClientConfig, Error> {
     let provider = ring::default_provider();
     let verifier = Verifier { authorities: authorities.into(), algorithms: provider.signature_verification_algorithms };
@@ -35,13 +35,14 @@ pub fn tls(authorities: impl Into<Arc<RootCertStore>>) -> Result<ClientConfig, E
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(NoCertificate));
-    // Ends the handshake with a server that speaks only HTTP/2, which would otherwise wait for a preface.
+    // Ends the handshake with a server that speaks only HTTP/2 and would otherwise wait for a preface.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 
-/// Verifies certificates like the default verifier of `rustls`, and distinguishes a self-signed certificate and an
-/// incomplete chain from an untrusted authority: `rustls` does not show the certificates to its callers.
+/// Verifies certificates like the default verifier of `rustls`, but distinguishes self-signed certificates and
+/// incomplete chains from untrusted authorities. A custom verifier is necessary because `rustls` does not show
+/// certificates to its callers.
 #[derive(Debug)]
 struct Verifier {
     authorities: Arc<RootCertStore>,
@@ -88,11 +89,11 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Makes the error about a chain of certificates more precise.
+/// Makes an error about a certificate chain more precise.
 fn untrusted(certificate: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>], error: Error) -> Error {
     let is_from_authority = match &error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => false,
-        // The usual command for a self-signed certificate makes it a CA certificate, which causes a different error.
+        // The usual command for a self-signed certificate creates a CA certificate, which causes a different error.
         Error::InvalidCertificate(CertificateError::Other(_)) => true,
         _ => return error,
     };
@@ -113,7 +114,7 @@ fn untrusted(certificate: &CertificateDer<'_>, intermediates: &[CertificateDer<'
 enum Untrusted {
     /// The certificate is its own issuer.
     SelfSigned,
-    /// The receiver did not send its issuer's certificate.
+    /// The receiver did not send the issuer's certificate.
     Incomplete,
 }
 
@@ -137,7 +138,7 @@ struct NoCertificate;
 
 impl ResolvesClientCert for NoCertificate {
     fn resolve(&self, _authorities: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        // It fails outside of `noting`, where the result is not needed.
+        // This fails outside of `noting`, where the result is not needed.
         ASKED.try_with(|asked| asked.set(true)).ok();
         None
     }
@@ -148,12 +149,12 @@ impl ResolvesClientCert for NoCertificate {
 }
 
 tokio::task_local! {
-    /// Whether a receiver requested a client certificate. Handshakes share one configuration, so that sessions can be
-    /// resumed, and its parts do not learn which connection calls them.
+    /// Whether the receiver requested a client certificate. This is task-local, because handshakes share a
+    /// configuration, which allows sessions to be resumed, and its callbacks do not get the connection.
     static ASKED: Cell<bool>;
 }
 
-/// Runs a handshake so that [`explained`] knows whether a client certificate was requested.
+/// Runs a handshake, and returns with its result whether a client certificate was requested, for [`explained`].
 pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
     let handshake = async {
         let done = handshake.await;
@@ -162,7 +163,7 @@ pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
     ASKED.scope(Cell::new(false), handshake).await
 }
 
-/// The cause of a failure. `asked` is whether the receiver requested a client certificate.
+/// Explains a TLS error. `asked` is whether the receiver requested a client certificate.
 pub(super) fn explained(error: &Error, asked: bool) -> Detail {
     const CLIENT_CERTIFICATE: &str = "The receiver demands a client certificate, which deliveries do not have";
     const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures of deliveries";
@@ -212,7 +213,7 @@ fn certificate(error: &CertificateError) -> Detail {
             }
         },
         CertificateError::UnknownIssuer => return Detail::new("The certificate was not issued by a public authority"),
-        // Keys that are too short fail like this, too.
+        // RSA keys that are too short also cause this error.
         CertificateError::BadSignature => {
             return Detail::new("A signature of the certificates is wrong, or an RSA key has fewer than 2048 bits");
         }
@@ -228,8 +229,8 @@ fn certificate(error: &CertificateError) -> Detail {
     })
 }
 
-/// A name of a certificate, which is given as `DnsName("a.example")`. Some self-made certificates have an address as a
-/// name, which would seem valid.
+/// Formats a name of a certificate, which is given as `DnsName("a.example")`. Some self-made certificates have an
+/// address as a DNS name, which looks valid and is therefore pointed out.
 fn bare(name: &str) -> String {
     let (kind, inner) = name.split_once('(').unwrap_or_default();
     let inner = inner.strip_suffix(')').unwrap_or(name).trim_matches('"');
