@@ -1,9 +1,9 @@
 //! Deletes the remaining data of deleted organizations every minute: endpoints, invitations, keys and the delivery log.
 //!
-//! Each step can be interrupted and repeated, so there is no lease and no saved progress. A call or an attempt in
+//! Each step can be interrupted and repeated, so there is no lease and no saved progress. Calls and attempts in
 //! progress may still store data, so an organization stays listed until a pass at least two minutes after its deletion
-//! finds no endpoint and leaves no log. A delivery's payload and attempts are deleted before the state that leads to them,
-//! and the ids of endpoints stay until the log is empty.
+//! finds no endpoints and empties the log. The payload and attempts of a delivery are deleted before the state that
+//! refers to them, and the ids of endpoints are kept until the log is empty.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,18 +25,18 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// The time after the deletion of an organization during which data may still be stored for it. A call with one of its
-/// credentials takes at most 29 seconds; an attempt takes 30, and may start up to a minute later, before the first
-/// pass.
+/// The time after the deletion of an organization within which calls and attempts may still store data for it. A call
+/// with one of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and may start until the
+/// first pass, up to a minute after the deletion.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
-/// The number of organizations that are purged at once, so that one with a long log does not delay the others.
+/// The number of organizations that are purged concurrently, so that a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;
-/// The number of log shards of each organization that are purged at once.
+/// The number of log shards of an organization that are purged concurrently.
 const SHARDS: usize = 4;
-/// The time reserved at the end of an invocation for calls in progress.
+/// The time kept free at the end of an invocation for calls in progress.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
-/// The function, ready to be called. Cloning is cheap.
+/// The function, ready to handle events. Clones share their state.
 #[derive(Clone)]
 pub struct Purge {
     app: Arc<App>,
@@ -69,14 +69,13 @@ pub fn function(env: &Env) -> Result<Purge, ConfigError> {
 }
 
 impl Purge {
-    /// Purges the deleted organizations until the invocation's time is used up.
+    /// Purges the deleted organizations until the time of the invocation is used up.
     ///
-    /// # Errors
-    /// A call fails, or the event's time does not parse. The next invocation continues.
+    /// # Errors A call to AWS fails, or the event's time does not parse. The next invocation continues.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
-        // The event may be late, but not early. Only a test sends one from the future.
+        // Events may be late, but not early: only tests send a time in the future.
         let now = Timestamp::now().max(event.payload.time.parse()?);
         self.app.purge(now, end).await.map_err(report)
     }
@@ -91,14 +90,14 @@ fn report(error: Error) -> lambda_runtime::Error {
 }
 
 impl App {
-    /// Purges all deleted organizations. A failure of one does not stop the others.
+    /// Purges all deleted organizations. A failure does not stop the others.
     async fn purge(&self, now: Timestamp, end: Instant) -> Result<()> {
         let mut deleted = self.organizations.list().await?;
-        // The order is random, so that with very many organizations, none is always last.
+        // In random order, so that no organization is always last if there are very many.
         deleted.sort_by_cached_key(|_| random::bytes::<4>());
         let passes = deleted.iter().map(async |organization| {
             match self.pass_over(organization, now, end).await {
-                // A long log may throttle its partitions. The items deleted so far stay deleted.
+                // Deleting a long log may exceed the throughput of its partitions. The next pass continues.
                 Err(Error::Busy) => {
                     common::log!("purge.throttled", tenant = %organization.id);
                     Ok(())
@@ -122,9 +121,9 @@ impl App {
         let had_endpoints = self.endpoints.delete_all(tenant, self.retention.end(now)).await?;
         self.organizations.delete_invitations_and_keys(tenant).await?;
         let is_empty = self.empty_log(tenant, end).await?;
-        // An attempt to deliver to an endpoint deleted by this pass may be in progress.
+        // If this pass deleted an endpoint, an attempt at it may still be in progress.
         if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
-            // The table of endpoints lists the shards of the log, so its data is deleted last.
+            // The items of endpoints name the shards of the log, so they are deleted last.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
             common::log!("organization.purged", %tenant);

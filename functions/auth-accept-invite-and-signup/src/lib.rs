@@ -36,7 +36,7 @@ fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/acceptInviteAndSignup", Public, |_, fields| sign_up::invitee(fields), handle)
         .summary("Creates a user in the organization that invited them.")
         .description(
-            "An invitation can be accepted once, within 7 days. The response contains the session, also as a cookie.",
+            "An invitation can be accepted once, within 7 days. The response contains the session and sets its cookie.",
         )
         .faults(&[
             Fault::NotFound,

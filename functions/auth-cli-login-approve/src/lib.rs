@@ -28,10 +28,10 @@ fn route() -> Route<CliLogins> {
     Route::post("/v1/auth/cliLoginApprove", Session, Input::read, handle)
         .summary("Approves a browser login. The client that requested it gets a session for the caller.")
         .description(
-            "The page `/signin` calls this route, and your own page can, too. The same user can approve a request \
-             again and gets the same response. Another user gets a 404, as does every caller after the request has \
-             expired or its session was fetched. If the response is `pending_verification`, offer the user another \
-             verification email: the route sends none, and the link of the earlier one may have expired.",
+            "The page `/signin` calls this route; your own page can, too. Approving a request again as the same user \
+             returns the same response. Other users get a 404, and so do all callers once the request has expired or \
+             its session has been fetched. If the response is `pending_verification`, offer to send another \
+             verification email: this route sends none, and the link in the earlier one may have expired.",
         )
         .faults(&[Fault::NotFound])
 }
@@ -50,7 +50,7 @@ impl Input {
     }
 }
 
-/// The user who approved the request, and whether the client gets its session immediately.
+/// The user who approved the request, and whether their email is verified.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

@@ -1,4 +1,4 @@
-//! Requests a browser login: the first call of a command-line client without a session.
+//! Requests a browser login: the first call of a client without a session.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ fn route() -> Route<App, NoCallers> {
         .summary("Requests a browser login. The request has no effect until a signed-in user approves it.")
         .description(
             "Open `/signin?cliLoginId=...&cliLoginSecret=...` with the id and the secret in a browser, and call \
-             `cliLoginPoll` until the user has approved the request. The page shows a code, which the client can show, \
-             too, so that the user can compare them: the last eight hexadecimal digits of `requestId`, each as the letter \
-             at its place in `BCDFGHJKMNPQRTVW`, with a hyphen after the fourth.",
+             `cliLoginPoll` until the user has approved the request. The page shows a code. A client can show the same \
+             code for comparison: the last eight hexadecimal digits of `requestId`, each replaced by the letter at \
+             that index of `BCDFGHJKMNPQRTVW`, with a hyphen after the fourth.",
         )
         .faults(&[Fault::TooMany])
 }

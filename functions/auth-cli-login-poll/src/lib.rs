@@ -48,8 +48,8 @@ fn route() -> Route<App, NoCallers> {
         .description(
             "An approved request returns its session once. `pending` means that no user has approved the request yet, \
              or that the user must verify their email first. `expired` means that the client must create a new \
-             request: this request is unknown, its secret is wrong, it is older than ten minutes, its session was \
-             already fetched, or the user who approved it has ended all sessions or was deleted.",
+             request: this request is unknown, its secret is wrong, it is older than ten minutes, its session has \
+             already been fetched, or the user who approved it has been deleted or has ended all sessions.",
         )
         .faults(&[Fault::TooMany])
 }

@@ -32,12 +32,13 @@ pub(crate) fn create() -> Route<App> {
     Route::post(CreateKey::PATH, Session, New::read, issue)
         .summary("Issues an API key for the caller's organization. The key itself is shown only once.")
         .description(
-            "A personal key acts for the user who issued it. It ends with their account, and when they reset their \
-             password. Owners can issue organization keys, which act for the organization and end only when they are \
-             deleted or expire, or with the organization. No key can sign out, see or end sessions, issue keys, delete \
-             the account, make a member an owner or see the invitations of owners. An organization key cannot change \
-             members either. An organization can have at most 100 keys, including expired ones. Requests with other \
-             fields of Better Auth, such as `permissions` or `remaining`, are refused with a 400.",
+            "A personal key acts for the user who issued it, and stops working when their account is deleted or they \
+             reset their password. Owners can also issue organization keys, which act for the organization and work \
+             until they expire or are deleted, or the organization is deleted. No key can sign out, see or end \
+             sessions, issue keys, delete the account, make a member an owner or see invitations of owners. \
+             Organization keys cannot change members, either. An organization can have at most 100 keys, including \
+             expired ones. Requests with other fields of Better Auth, such as `permissions` or `remaining`, are \
+             refused with a 400.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
 }
@@ -61,8 +62,8 @@ pub(crate) fn delete() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// Fields of Better Auth that restrict keys in other ways, or name other owners of keys. A key that ignored them would do
-/// more than its issuer meant.
+/// Fields of Better Auth that restrict a key or change its owner. A key issued without the restriction would have more
+/// rights than its issuer intended, so these fields are refused.
 const UNSUPPORTED: [&str; 11] = [
     "configId",
     "metadata",
@@ -77,7 +78,7 @@ const UNSUPPORTED: [&str; 11] = [
     "userId",
 ];
 
-/// The lifetime of a key that expires, in seconds: a minute to a year.
+/// The possible lifetimes of a key that expires, in seconds: a minute to a year.
 const EXPIRES_IN: RangeInclusive<u32> = 60..=365 * 24 * 60 * 60;
 
 struct New {
@@ -102,8 +103,9 @@ impl New {
             .optional_text(CreateKey::NAMES.kind, parse_name::<KeyKind>);
         let scopes = fields
             .about(
-                "The parts of the API that the key may use. By default, or with `null`, it may use all that a key of its \
-                 kind may, including scopes of later versions. An organization key cannot have `members:write`.",
+                "The parts of the API that the key may use. By default, or with `null`, it may use all parts that its \
+                 kind allows, including those added by later versions. An organization key cannot have \
+                 `members:write`.",
             )
             .nullable_list::<_, BTreeSet<Scope>>(CreateKey::NAMES.scopes, Scope::ALL.len(), parse_name::<Scope>);
         let organization = fields

@@ -1,10 +1,10 @@
-//! Confirmations, for routes without other results.
+//! Confirmations for routes without other results.
 
 pub(crate) use api::account::Success;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The same confirmation as [`Success`], for routes whose clients expect the field `status`.
+/// The confirmation of routes whose clients expect the field `status` instead of `success`.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Status {

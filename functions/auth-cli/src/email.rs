@@ -43,8 +43,8 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     unhurried(send).await.map(|()| Status::DONE)
 }
 
-/// Counts the email if it is sent to an address other than the requested one. Returns `false` over the limit of that
-/// address.
+/// Counts the email for the address that it is sent to, if that is not the requested one. Returns `false` if that
+/// address has reached its limit.
 async fn counts(app: &App, user: &User, requested: &Email, now: Timestamp) -> Result<bool> {
     let to = user.email_to_verify();
     if to == requested {

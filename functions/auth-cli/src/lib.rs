@@ -1,5 +1,5 @@
 //! The command-line authentication flow: the calls of a client after sign-up, from verifying the email to issuing keys.
-//! Plain JSON and a session cookie, with one handler per route.
+//! Requests and responses are plain JSON, with a session cookie.
 
 use crate::app::App;
 use common::{

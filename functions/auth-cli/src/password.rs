@@ -37,10 +37,10 @@ pub(crate) fn request_reset() -> Route<App> {
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
         .summary(
-            "Sets a new password with the token from a reset email, which works once. All sessions and keys of the \
-             user end.",
+            "Sets a new password with the token from a reset email. The token works once. All sessions of the user \
+             end, and their personal keys stop working.",
         )
-        .description("The route also verifies the email. The user has to sign in afterwards.")
+        .description("This also verifies the user's email. The user has to sign in afterwards.")
         .faults(&[Fault::InvalidToken])
 }
 
@@ -62,7 +62,7 @@ struct Address {
 }
 
 impl Address {
-    /// Better Auth's clients also send a `redirectTo`. It is ignored, because the link opens a page of this service.
+    /// Ignores the `redirectTo` that Better Auth's clients send, because the link opens a page of this service.
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             email: fields

@@ -29,7 +29,7 @@ use crate::{
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
-        .summary("Starts a session. All wrong credentials get the same response, after the same amount of work.")
+        .summary("Starts a session. Wrong credentials always get the same response, after the same amount of work.")
         .faults(&[Fault::WrongPassword, Fault::TooMany])
 }
 
@@ -41,15 +41,15 @@ pub(crate) fn get() -> Route<App> {
              is `null`.",
         )
         .description(
-            "With a key, `session.id` is the id of the key. An organization key has no user, so it gets `null`. Every call reads the table and no call extends a session, \
-             so `disableCookieCache` and `disableRefresh` have no effect.",
+            "With a key, `session.id` is the id of the key. An organization key has no user, so the response is \
+             `null`. Every call reads the session from the table, and none extends it, so `disableCookieCache` and \
+             `disableRefresh` have no effect.",
         )
 }
 
-/// The caller's API key is ignored: a key cannot be signed out.
+/// Ignores the caller's API key: a key cannot be signed out.
 pub(crate) fn sign_out() -> Route<App> {
-    Route::post(SignOut::PATH, Public, |_, _| Ok(()), end)
-        .summary("Ends the session of the cookie, everywhere and immediately.")
+    Route::post(SignOut::PATH, Public, |_, _| Ok(()), end).summary("Immediately ends the session of the cookie.")
 }
 
 pub(crate) fn list() -> Route<App> {
@@ -60,18 +60,18 @@ pub(crate) fn list() -> Route<App> {
 
 pub(crate) fn revoke() -> Route<App> {
     Route::post("/api/auth/revoke-session", http::Session, Which::read, end_one)
-        .summary("Ends one of the caller's sessions, everywhere and immediately.")
+        .summary("Immediately ends one of the caller's sessions.")
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn revoke_others() -> Route<App> {
     Route::post("/api/auth/revoke-other-sessions", http::Session, |_, _| Ok(()), end_others)
-        .summary("Ends all of the caller's sessions except the current one, everywhere and immediately.")
+        .summary("Immediately ends all of the caller's sessions except the current one.")
 }
 
 pub(crate) fn revoke_all() -> Route<App> {
     Route::post("/api/auth/revoke-sessions", http::Session, |_, _| Ok(()), end_all)
-        .summary("Ends all of the caller's sessions including the current one, everywhere and immediately.")
+        .summary("Immediately ends all of the caller's sessions, including the current one.")
 }
 
 struct Which {
@@ -148,14 +148,14 @@ pub(crate) struct UserView {
     email_verified: bool,
 }
 
-/// A session in the list. It is ended by its id, because its secret is not stored.
+/// A session in the list. Callers end it by its id, because its secret is not stored.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ListedSession")]
 struct Listed {
     /// The id of the session.
     id: SessionId,
-    /// The id of the session again, for `revoke-session`. The secret of a session is not stored.
+    /// The id of the session again, as the `token` for `revoke-session`. The secret of a session is not stored.
     token: SessionId,
     /// The id of the user to whom the session belongs.
     user_id: UserId,

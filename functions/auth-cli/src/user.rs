@@ -22,14 +22,14 @@ pub(crate) fn update() -> Route<App> {
 pub(crate) fn change_email() -> Route<App> {
     Route::post("/api/auth/change-email", Session, NewEmail::read, change)
         .summary(
-            "Sends a link to a new email address, which then replaces the caller's. The response does not reveal whether \
-             the address has an account.",
+            "Sends a link to a new email address. Opening the link replaces the caller's address. The response does \
+             not reveal whether the new address has an account.",
         )
         .description(
-            "The link works once, for 24 hours, and as long as the session of this call. Opening it ends all other \
-             sessions, and sends an email with a link to the old address, which undoes the change within 24 hours, and \
-             ends all sessions and keys. Until then, no other account can have the old address. If the caller's address \
-             is not verified yet, the new one replaces it as on the welcome page. `callbackURL` has no effect.",
+            "The link works once, within 24 hours, while the session of this call lasts. Opening it ends all other \
+             sessions and sends an email to the old address. For 24 hours, a link in that email undoes the change and \
+             ends all sessions and keys, and no other account can use the old address. If the caller's address is not \
+             verified yet, the new one replaces it immediately, as on the welcome page. `callbackURL` has no effect.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::TooMany])
 }
@@ -51,7 +51,7 @@ struct NewEmail {
 
 impl NewEmail {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let email = fields.about("The new address, which has to be confirmed.").text("newEmail", Email::parse)?;
+        let email = fields.about("The new address, which the link confirms.").text("newEmail", Email::parse)?;
         Ok(Self { email })
     }
 }

@@ -27,16 +27,16 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<Deletions> {
     Route::post("/api/auth/delete-user", Session, Input::read, handle)
         .summary(
-            "Deletes the caller's account; sessions and keys end immediately. If the caller is the last member, the \
-             organization and all its data are deleted, too.",
+            "Deletes the caller's account and immediately ends its sessions and keys. If the caller is the last \
+             member, their organization and all its data are deleted, too.",
         )
         .description(
-            "The deletion cannot be undone. Endpoints of a deleted organization get no more events, and the email \
-             address and the slug become available immediately; the rest is deleted within minutes. If other members \
-             remain, the only owner must first make one of them an owner. Stop the jobs of an organization before you \
-             delete it: later events go to no endpoint, but their own callbacks are still called. `callbackURL` and \
-             `token` are ignored. A client that gets no response can retry: a 401 then means that the account was \
-             deleted.",
+            "The deletion cannot be undone. The endpoints of a deleted organization get no more events, the email \
+             address and the slug can be used again immediately, and the other data is deleted within minutes. If \
+             other members remain, an only owner must first make one of them an owner. Stop the jobs of an \
+             organization before you delete it: their events no longer reach endpoints, but still call the jobs' own \
+             callbacks. `callbackURL` and `token` are ignored. A client that gets no response can retry: a 401 then \
+             means that the account was deleted.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict(Reason::LastOwner)])
 }
@@ -47,7 +47,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Better Auth's clients may also send a `callbackURL` or a `token`, which are ignored: the password confirms.
+    /// Ignores the `callbackURL` and `token` that Better Auth's clients may send: the password confirms the deletion.
     fn read(_: &Deletions, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             password: fields

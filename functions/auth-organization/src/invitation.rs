@@ -24,7 +24,7 @@ use crate::{
     rights::{Named, check_manages, check_may_give},
 };
 
-/// For owners with a verified email only: otherwise anyone could make the service send email to any address.
+/// Requires an owner with a verified email: otherwise anyone could make the service send email to any address.
 pub(crate) fn invite() -> Route<App> {
     Route::post(Invite::PATH, KeyOrSession, New::read, send)
         .scope(Scope::MembersWrite)
@@ -33,8 +33,8 @@ pub(crate) fn invite() -> Route<App> {
              session.",
         )
         .description(
-            "A new invitation replaces an earlier one to the same address, which is canceled. The response does not \
-             reveal whether the address has an account in another organization.",
+            "A new invitation cancels an earlier one to the same address. The response does not reveal whether the \
+             address has an account in another organization.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -45,7 +45,7 @@ pub(crate) fn invite() -> Route<App> {
         ])
 }
 
-/// For owners only, and for keys that may invite, since the id of an invitation is enough to sign up with it.
+/// Requires an owner, or a key that may invite, because the id of an invitation is enough to sign up with it.
 pub(crate) fn list() -> Route<App> {
     Route::get(Invitations::PATH, KeyOrSession, Listing::read, invitations)
         .scope(Scope::MembersWrite)
@@ -70,12 +70,12 @@ struct New {
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let email = fields
-            .about("The email address to invite. It must not be that of a member.")
+            .about("The email address to invite. It must not belong to a member.")
             .text(Invite::NAMES.email, Email::parse);
         let role = fields
             .about(
-                "The role that the new member gets. Inviting an `owner` requires a session; an API key cannot do so. A list \
-                 with one role is also accepted.",
+                "The role that the new member gets. Inviting an `owner` requires a session: API keys cannot do it. A \
+                 list with one role is also accepted.",
             )
             .text_or_list_of_one(Invite::NAMES.role, parse_role);
         let organization = fields
@@ -133,7 +133,7 @@ async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Inv
     Ok(shown(app.invitations.cancel(&owner.organization, input.invitation).await?))
 }
 
-/// The invitations that a caller may see. The id of an invitation is enough to sign up with it, so a caller with a key sees
+/// Returns the invitations that a caller may see. The id of an invitation is enough to sign up with it, so a key sees
 /// only those that it could send.
 pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<Invitation> {
     let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;

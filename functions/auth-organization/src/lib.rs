@@ -1,5 +1,5 @@
-//! The caller's organization in the command-line authentication flow: its members and invitations. Plain JSON, with a
-//! module for each noun and one handler per route.
+//! The caller's organization in the command-line authentication flow: its members and invitations. Requests and
+//! responses are plain JSON.
 
 use common::{
     aws::clients::Aws,

@@ -66,10 +66,10 @@ pub(crate) fn update_role() -> Route<App> {
 pub(crate) fn remove() -> Route<App> {
     Route::post(RemoveMember::PATH, KeyOrSession, Which::read, end)
         .scope(Scope::MembersWrite)
-        .summary("Removes a member and deletes their account; sessions and keys end immediately. Owners only.")
+        .summary("Removes a member, deletes their account and immediately ends its sessions and keys. Owners only.")
         .description(
-            "The address can be invited or sign up again. The endpoints that the member created remain. The last \
-             owner cannot be removed.",
+            "The address can later be invited or used to sign up again. The endpoints that the member created remain. \
+             The last owner cannot be removed.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
@@ -77,12 +77,13 @@ pub(crate) fn remove() -> Route<App> {
 pub(crate) fn leave() -> Route<App> {
     Route::post("/api/auth/organization/leave", Session, Own::read, go)
         .summary(
-            "Removes the caller from the organization and deletes their account; sessions and keys end immediately.",
+            "Removes the caller from the organization, deletes their account and immediately ends its sessions and \
+             keys.",
         )
         .description(
-            "A user belongs to exactly one organization, so leaving it deletes the account, unless the user leaves by \
-             accepting an invitation with `accept-invitation`. The address can be invited or sign up again. The endpoints \
-             that the user created remain.",
+            "A user belongs to exactly one organization, so leaving it deletes the account. To move the account to \
+             another organization instead, accept an invitation with `accept-invitation`. The address can later be \
+             invited or used to sign up again. The endpoints that the user created remain.",
         )
         .faults(&[Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
@@ -180,7 +181,7 @@ struct ActiveRole {
     role: Role,
 }
 
-/// The answer to an organization key where the caller is meant.
+/// The error for an organization key on routes about the caller as a member.
 const NOT_A_MEMBER: Error = Error::NotFound("An organization key is not a member");
 
 async fn members(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Listed> {

@@ -28,7 +28,7 @@ use crate::{
 pub(crate) fn list() -> Route<App> {
     Route::get(Organizations::PATH, KeyOrSession, |_, _| Ok(()), own)
         .any_scope()
-        .summary("Lists the caller's organization; a user or a key has exactly one.")
+        .summary("Lists the caller's organization. Every user and key belongs to exactly one.")
 }
 
 pub(crate) fn full() -> Route<App> {
@@ -39,16 +39,14 @@ pub(crate) fn full() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// Stores nothing: a user has exactly one organization, which is active in all their sessions.
+/// Stores nothing: a user belongs to exactly one organization, which is active in all their sessions.
 pub(crate) fn set_active() -> Route<App> {
     Route::post("/api/auth/organization/set-active", KeyOrSession, |_, fields| Named::read(fields), activate)
         .any_scope()
-        .summary(
-            "Returns the caller's organization, which is always the active one. Any other organization is refused.",
-        )
+        .summary("Returns the caller's organization, which is always the active one.")
         .description(
             "Any other organization is refused with a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is \
-             refused with a 400, since every session has an active organization.",
+             refused with a 400, because every session has an active organization.",
         )
         .faults(&[Fault::NotAMember])
 }

@@ -1,5 +1,5 @@
 //! Invitations to the caller's own address, which move their account to another organization. All routes require a
-//! session: a leaked key must not take its user away.
+//! session: a leaked key must not be able to move its user.
 
 use std::sync::Arc;
 
@@ -45,14 +45,15 @@ pub(crate) fn list() -> Route<App> {
 pub(crate) fn accept() -> Route<App> {
     Route::post("/api/auth/organization/accept-invitation", Session, Acceptance::read, join)
         .summary(
-            "Moves the caller's account to the organization of an invitation to their address. They leave their own \
-             organization; sessions continue, and API keys end.",
+            "Accepts an invitation to the caller's address, which moves their account to the inviting organization. \
+             Sessions continue, and API keys end.",
         )
         .description(
-            "A user belongs to exactly one organization, so accepting leaves the current one, whose endpoints remain. If \
-             the caller is its last member, it is deleted with all its data, which requires `deleteOrganization`. Its only \
-             owner must first make another member an owner. Accepting an invitation again succeeds without an effect. An \
-             address without an account accepts with `/v1/auth/acceptInviteAndSignup`.",
+            "A user belongs to exactly one organization, so accepting means leaving the current one. Its endpoints \
+             remain, and its only owner must first make another member an owner. If the caller is its last member, the \
+             current organization is deleted with all its data, which requires `deleteOrganization`. Accepting an \
+             invitation again succeeds without an effect. People without an account accept with \
+             `/v1/auth/acceptInviteAndSignup`.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -74,7 +75,7 @@ pub(crate) fn reject() -> Route<App> {
         |_, fields| Which::read(fields, "invitationId"),
         decline,
     )
-    .summary("Declines an invitation to the caller's address, which can then no longer be accepted.")
+    .summary("Declines an invitation to the caller's address. It can no longer be accepted.")
     .description("Declining an invitation again succeeds.")
     .faults(&[
         Fault::EmailNotVerified,
@@ -92,7 +93,7 @@ impl Which {
     fn read(fields: &mut Fields, name: &'static str) -> Result<Self, Rejected> {
         Ok(Self {
             invitation: fields
-                .about("The id of the invitation, which the email contains.")
+                .about("The id of the invitation, from the link in the email.")
                 .text(name, InvitationId::parse)?,
         })
     }
@@ -108,8 +109,8 @@ impl Acceptance {
         let which = Which::read(fields, "invitationId");
         let may_end = fields
             .about(
-                "Whether the caller's organization may be deleted if they are its last member: its endpoints, deliveries, \
-                 API keys and invitations are lost. The default is `false`, which refuses.",
+                "Whether to delete the caller's organization if they are its last member, with its endpoints, \
+                 deliveries, API keys and invitations. With `false`, the default, the call is refused in that case.",
             )
             .optional_bool("deleteOrganization");
         Ok(Self { invitation: which?.invitation, may_end: may_end?.unwrap_or_default() })

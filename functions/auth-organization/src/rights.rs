@@ -13,7 +13,7 @@ use common::{
 
 use crate::app::App;
 
-/// The organization in a request, by id or slug. Only the caller's own is accepted.
+/// The organization in a request, by id or slug. Only the caller's own organization is accepted.
 pub(crate) struct Named {
     id: Option<TenantId>,
     slug: Option<Slug>,
@@ -32,7 +32,7 @@ impl Named {
         Ok(Self { id: id?, slug: slug? })
     }
 
-    /// Checks that the organization is the caller's `own`, if the request names one. Only a slug needs a read.
+    /// Checks that the organization is the caller's `own`, if the request names one. Reads the table only for a slug.
     pub(crate) async fn check(&self, app: &App, own: &TenantId) -> Result<()> {
         check(own, self.id.as_ref())?;
         if self.slug.is_some() && !self.is(&app.organizations.get(own).await?) {
@@ -57,14 +57,14 @@ pub(crate) fn check(own: &TenantId, organization: Option<&TenantId>) -> Result<(
     Err(NOT_FOUND)
 }
 
-/// Checks that `user` may manage the members of `organization`: they are an owner with a verified email.
+/// Checks that `user` may manage the members of `organization`, as an owner with a verified email.
 pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Result<()> {
     check(&user.organization, organization)?;
     user.check_manages()
 }
 
-/// Checks that `caller` may give the role `role`. Only a session may make a user an owner: otherwise a thief with an
-/// owner's leaked key could become an owner.
+/// Checks that `caller` may assign `role`. Only a session may make a user an owner: otherwise a thief with an owner's
+/// leaked key could become an owner.
 pub(crate) fn check_may_give(caller: &Caller, role: Role) -> Result<()> {
     if role == Role::Owner && !caller.is_session() {
         return Err(Error::Forbidden(Refusal::OwnerByKey));

@@ -1,4 +1,4 @@
-//! Requests an email that resets a forgotten password. Its link opens a page of `console`.
+//! Requests an email with a link to reset a forgotten password. The link opens a page of `console`.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ fn route() -> Route<App, NoCallers> {
              an account.",
         )
         .description(
-            "The link leads to `/reset-password`. Its token works once, within an hour, and stops working as soon as \
-             the user has used another reset token.",
+            "The link leads to `/reset-password`. Its token works once, within an hour, and stops working when the \
+             user uses another reset token.",
         )
         .faults(&[Fault::TooMany])
 }

@@ -41,8 +41,8 @@ fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/signupAndCreateOrg", Public, |_, fields| sign_up::founder(fields), handle)
         .summary("Creates a user and an organization that they own.")
         .description(
-            "The service sends the user, who becomes an owner, a verification email. The response contains the \
-             session, also as a cookie.",
+            "The user becomes an owner and gets a verification email. The response contains the session and sets its \
+             cookie.",
         )
         .faults(&[Fault::Conflict(Reason::SlugTaken), Fault::Conflict(Reason::EmailTaken)])
 }

@@ -47,7 +47,7 @@ async fn handle(_: Arc<()>, call: Call<SignedIn>, (): ()) -> Result<Output> {
         user_id: user.id,
         email: user.email,
         email_verified: user.email_verified,
-        // Every user has an organization, but clients expect the field.
+        // Always true, but clients expect the field.
         has_tenant: true,
         tenant_id: user.organization,
     })
