@@ -9,19 +9,19 @@ use crate::{
 };
 
 names! {
-    /// The rights of a member.
+    /// The permissions of a member.
     Role {
-        // May do everything.
+        // Has all permissions.
         Owner = "owner",
-        // May not invite people, or manage other members or their keys.
+        // Cannot invite people, or manage other members or their keys.
         Member = "member",
     }
 
     /// The state of an invitation. An expired invitation stays `pending`.
     InvitationStatus {
-        // It has been neither accepted, canceled nor declined.
+        // It has not been accepted, canceled or declined.
         Pending = "pending",
-        // A user has joined with it.
+        // The recipient has accepted it.
         Accepted = "accepted",
         // It was canceled, or replaced by a newer one.
         Canceled = "canceled",
@@ -33,9 +33,9 @@ names! {
 names! {
     /// The kind of an API key.
     KeyKind {
-        /// It acts for the user who created it, and ends with their account or when they reset their password.
+        /// It acts for the user who created it, until their account is deleted or they reset their password.
         Personal = "personal",
-        /// It acts for the organization, and works until it is deleted or expires, or the organization is deleted.
+        /// It acts for the organization, until the key expires or the key or organization is deleted.
         Organization = "organization",
     }
 
@@ -78,7 +78,7 @@ calls! {
     GET "/api/auth/organization/get-active-member" ActiveMember -> Member { required {} optional {} }
 }
 
-/// A confirmation, for routes that return nothing else.
+/// The confirmation of routes that return nothing else.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Success {
@@ -103,7 +103,7 @@ pub struct IssuedKey {
     /// The prefix that all keys have in common.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, by which you can recognize it.
+    /// The first characters of the key, to recognize it by.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// The key, for the header `x-api-key`. No other response contains it.
@@ -117,7 +117,7 @@ pub struct IssuedKey {
     pub expires_at: Option<Timestamp>,
     /// Whether the key acts for its user or for the organization.
     pub kind: Open<KeyKind>,
-    /// The parts of the API that the key may use; `null` for all that a key of its kind may use.
+    /// The parts of the API that the key may use; `null` for all parts that its kind allows.
     pub scopes: Option<Vec<Open<Scope>>>,
 }
 
@@ -130,13 +130,13 @@ pub struct Organization {
     pub id: TenantId,
     /// The name of the organization.
     pub name: Name,
-    /// The short unique name of the organization, for use in links.
+    /// The short, unique name of the organization for links.
     pub slug: Slug,
     /// When the organization was created.
     pub created_at: Timestamp,
 }
 
-/// A member. Each user has exactly one membership, so its id is the user's id.
+/// A member. Each user is a member of exactly one organization, so the member's id is the user's id.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]

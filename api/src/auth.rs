@@ -10,22 +10,22 @@ calls! {
     POST "/v1/auth/cliLoginPoll" CliLoginPoll -> CliLogin { required { request_id = "requestId": CliLoginId, secret: Secret } optional {} }
 }
 
-/// The request and its secret, which only this response contains.
+/// A new request and its secret.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
 pub struct CliLoginCreated {
     /// The id of the request.
     pub request_id: CliLoginId,
-    /// The secret of the request, needed to approve it and to poll it. No other response contains it.
+    /// The secret of the request, which is required to approve and to poll it. No other response contains it.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     pub secret: Secret,
-    /// When the request expires, ten minutes from now.
+    /// When the request expires: ten minutes after it was created.
     pub expires_at: Timestamp,
 }
 
-/// The state of the request. Requests that do not exist, have expired, were used or whose approval has ended are all
-/// `expired`, so the response does not reveal which.
+/// The state of the request. Unknown, expired and used requests, and requests whose approval has ended, are all
+/// `expired`, so that the response does not reveal which.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(tag = "status", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
@@ -50,11 +50,11 @@ pub enum CliLogin {
     Expired,
 }
 
-/// The code of a request, such as `KQTB-MFRD`. The client prints it and the approval page shows it, so that users can see
-/// whether the page belongs to their own request.
+/// Returns the code of a request, such as `KQTB-MFRD`. Both the client and the approval page show it, so that users can
+/// check that the page belongs to their own request.
 ///
-/// It consists of the last 32 bits of the id, which are random. Its letters are consonants that are hard to confuse and
-/// spell no words (RFC 8628, 6.1).
+/// The code encodes the last 32 bits of the id, which are random. Its letters are consonants, which are hard to confuse
+/// and spell no words (RFC 8628, section 6.1).
 #[must_use]
 pub fn comparison_code(request_id: &CliLoginId) -> String {
     const LETTERS: [char; 16] = ['B', 'C', 'D', 'F', 'G', 'H', 'J', 'K', 'M', 'N', 'P', 'Q', 'R', 'T', 'V', 'W'];
@@ -78,6 +78,6 @@ mod tests {
         let code = |id: &str| comparison_code(&CliLoginId::from(id));
         assert_eq!(code("01a1fd8f-0d9d-7513-8a60-3a930123456f"), "BCDF-GHJW");
         assert_eq!(code("01A1FD8F-0D9D-7513-8A60-3A93FEDCBA98"), "WVTR-QPNM");
-        assert_eq!(code(""), "", "an answer of another service breaks nothing");
+        assert_eq!(code(""), "", "an id of another format does not panic");
     }
 }

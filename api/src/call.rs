@@ -1,9 +1,9 @@
-//! Calls: the fields of a route's input, its path and its response.
+//! Calls: the path, the input and the response of a route.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The maximum number of elements or members of a field: each can have an issue in the response.
+/// The maximum number of elements of a list or members of an object: each can have an issue in the response.
 pub const MAX_ELEMENTS: usize = 100;
 
 /// A call of a route, with its fields.
@@ -16,7 +16,7 @@ pub trait Call: Serialize {
     type Answer: DeserializeOwned;
 }
 
-/// A confirmation, for routes that return nothing else.
+/// The confirmation of routes that return nothing else.
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Done {
     /// Always `true`; refusals are returned as errors.
@@ -27,15 +27,15 @@ pub struct Done {
 }
 
 impl Done {
-    /// Confirms success with `message`.
+    /// Returns a confirmation with `message`.
     #[must_use]
     pub fn new(message: &str) -> Self {
         Self { success: true, message: message.to_owned() }
     }
 }
 
-/// Declares inputs: structs with the fields, and `NAMES` with their names. A field of the type `Option` in `optional` can be
-/// sent as null.
+/// Declares inputs: structs with their fields, and the names of the fields in `NAMES`. An `optional` field of the type
+/// `Option` can be sent as null.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $input:ident {
         required { $($needed:ident $(= $needed_name:literal)?: $needed_type:ty),* $(,)? }
@@ -66,7 +66,7 @@ macro_rules! inputs {
                     $($field: name!($field $($field_name)?),)*
                 };
 
-                /// The input without optional fields.
+                /// Returns the input without optional fields.
                 #[must_use]
                 pub fn new($($needed: $needed_type),*) -> Self {
                     Self { $($needed,)* $($field: None,)* }
@@ -76,7 +76,7 @@ macro_rules! inputs {
     )*};
 }
 
-/// The name of a field: the given one, or that in the code.
+/// The name of a field: the given one, or the identifier.
 macro_rules! name {
     ($field:ident) => {
         stringify!($field)
@@ -86,7 +86,7 @@ macro_rules! name {
     };
 }
 
-/// Declares calls, and `CALLS` with the paths and the names of their fields.
+/// Declares calls, and lists their paths and the names of their fields in `CALLS`.
 macro_rules! calls {
     ($($(#[$doc:meta])* $method:ident $path:literal $call:ident -> $answer:ty {
         required { $($needed:ident $(= $needed_name:literal)?: $needed_type:ty),* $(,)? }

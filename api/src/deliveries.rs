@@ -15,7 +15,7 @@ use crate::{
 names! {
     /// The status of a delivery.
     Status {
-        /// An attempt is due.
+        /// An attempt is due or scheduled.
         Pending = "pending",
         /// The receiver accepted the delivery.
         Delivered = "delivered",
@@ -23,7 +23,7 @@ names! {
         Failed = "failed",
         /// The endpoint is inactive. The delivery is sent only after a resend or a recovery.
         Held = "held",
-        /// The endpoint was deleted, or has been inactive for longer than deliveries are held.
+        /// The endpoint was deleted, or stayed inactive for longer than deliveries are held.
         Ended = "ended",
     }
 
@@ -51,7 +51,7 @@ names! {
         /// Failed and held deliveries.
         #[default]
         Both = "both",
-        /// Pending deliveries whose next attempt is later.
+        /// Pending deliveries whose next attempt is not due yet.
         Pending = "pending",
     }
 
@@ -75,7 +75,7 @@ names! {
         Settled = "settled",
         /// The lease was released, and the delivery can be received again.
         Released = "released",
-        /// The lease has ended. The settlement changed nothing.
+        /// The lease had ended. The settlement changed nothing.
         LeaseExpired = "lease_expired",
         /// The delivery does not exist.
         NotFound = "not_found",
@@ -121,7 +121,7 @@ inputs! {
     }
 }
 
-/// A page of deliveries, newest first.
+/// A page of deliveries.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Listed {
@@ -139,7 +139,7 @@ pub struct Listed {
 pub struct Delivery {
     /// The id of the delivery, for `get` and `resend`.
     pub delivery_id: DeliveryId,
-    /// The value of the `webhook-id` header, by which receivers recognize duplicates.
+    /// The value of the header `webhook-id`, by which receivers recognize duplicates.
     pub webhook_id: WebhookId,
     /// The id of the endpoint; absent for the callback of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,10 +147,11 @@ pub struct Delivery {
     pub webhook_endpoint_id: Option<EndpointId>,
     /// The name of the event.
     pub event: Open<EventName>,
-    /// The first 1,024 bytes of the id of the job that the event is about; for a notice, the id of the endpoint.
+    /// The first 1,024 bytes of the id of the event's job or, for a notice, the id of the endpoint.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
-    /// The first 400 bytes of the name of the job's workflow; absent if the event had none, or if it is not a string.
+    /// The first 400 bytes of the name of the job's workflow; absent if the event has none, or if the name is not a
+    /// string.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["nightly-import"]))]
@@ -161,7 +162,7 @@ pub struct Delivery {
     pub attempts: u32,
     /// When the event entered its queue.
     pub created_at: Timestamp,
-    /// When the next attempt is due; present only while the delivery is `pending`.
+    /// When the next attempt is due. Present only while the delivery is `pending`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub next_attempt_at: Option<Timestamp>,
@@ -169,7 +170,7 @@ pub struct Delivery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Attempt")]
     pub last_attempt: Option<Attempt>,
-    /// When the payload and the responses were erased; absent if they were not.
+    /// When the payload and the responses were erased; absent if they have not been erased.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub erased_at: Option<Timestamp>,
@@ -189,16 +190,16 @@ pub struct Attempt {
     #[schemars(with = "u16")]
     #[schemars(extend("examples" = [308]))]
     pub status_code: Option<u16>,
-    /// The cause of the failure, if it is known, such as an expired certificate or the target of a redirect. The
-    /// wording may change; `outcome` does not.
+    /// The cause of the failure, such as an expired certificate or the target of a redirect; absent if it is unknown.
+    /// The wording may change; programs can rely on `outcome`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["The receiver redirected the request to https://example.com/new"]))]
     pub detail: Option<String>,
     /// The duration of the attempt, in milliseconds.
     pub duration_ms: u32,
-    /// The first 1,024 bytes of the response to a failed attempt; absent if there was none. `[secret]` replaces each
-    /// word of eight characters or more that the response repeats from the values of the endpoint's headers.
+    /// The first 1,024 bytes of the response to a failed attempt; absent if there was none. If the response repeats a
+    /// word of eight or more characters from the values of the endpoint's headers, `[secret]` replaces it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["Moved to /new"]))]
@@ -213,8 +214,8 @@ pub struct Attempt {
 pub struct Found {
     /// The delivery.
     pub delivery: Delivery,
-    /// The body of the request, byte for byte as it was or will be sent; absent if it was erased or not kept. After a
-    /// successful delivery, a payload of more than 8 KiB after compression is not kept.
+    /// The body of the request, byte for byte; absent if it was erased or not kept. Once delivered, payloads of more
+    /// than 8 KiB after compression are not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = [r#"{"event":"job.completed","job_id":"job_4821"}"#]))]
@@ -232,15 +233,15 @@ pub struct Erased {
     /// A summary of the result, for people.
     #[schemars(extend("examples" = ["1 delivery erased"]))]
     pub message: String,
-    /// The number of deliveries that are now erased, including those that had been erased before.
+    /// The number of deliveries that are now erased, including those erased by earlier calls.
     pub erased: usize,
-    /// The `cursor` of the next call, which erases older deliveries of the job; absent if there are none.
+    /// The `cursor` of the next call, which erases older deliveries of the job; absent if none are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cursor")]
     pub next_cursor: Option<Cursor>,
 }
 
-/// The recovery: a new one, or a waiting one that the call joined.
+/// The recovery: a new one, or one that had not started and that the call joined.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Recovering {
@@ -269,7 +270,7 @@ pub struct Recovery {
     pub status: Open<Missed>,
     /// The number of deliveries that have been resent so far.
     pub resent: u32,
-    /// Whether all of these deliveries have been resent.
+    /// Whether the recovery has resent all its deliveries.
     pub done: bool,
 }
 
@@ -281,7 +282,7 @@ pub struct Counted {
     pub since: Timestamp,
     /// Whether all deliveries of the period were counted. If there are too many, only the newest are counted.
     pub complete: bool,
-    /// The time from which on all deliveries were counted; absent if `complete` is true. Older successes are missing in
+    /// The time since which all deliveries were counted; absent if `complete` is true. Older successes are missing from
     /// the numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
@@ -291,12 +292,12 @@ pub struct Counted {
     /// The number of deliveries by status for each hour in which they were created, oldest first. Hours without
     /// deliveries are omitted.
     pub hours: Vec<Hour>,
-    /// The number of failed deliveries by the reason for the failure of their last attempt, most frequent first. If
-    /// `complete_since` is present, only of those that were created since then.
+    /// The number of failed deliveries by the reason for their last failure, most frequent first. If `complete_since`
+    /// is present, only deliveries created since then are counted.
     pub failures: Vec<FailureReason>,
     /// All deliveries that are currently undelivered, regardless of when they were created.
     pub open: OpenDeliveries,
-    /// The latest failed attempt at an existing endpoint, accurate to a minute; absent if there was none.
+    /// The latest failed attempt at an existing endpoint, within a minute; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LastError")]
     pub last_error: Option<LastError>,
@@ -314,7 +315,8 @@ pub struct Counts {
     pub delivered: u32,
     /// The number of deliveries that failed permanently, not counting tests.
     pub failed: u32,
-    /// The number of deliveries that are held because their endpoint is inactive, or until a program receives them.
+    /// The number of deliveries that are held, because their endpoint is inactive or because no program has received
+    /// them yet.
     pub held: u32,
     /// The number of deliveries that ended because their endpoint was deleted.
     pub ended: u32,
@@ -348,9 +350,9 @@ pub struct OpenDeliveries {
 pub struct OpenOfAStatus {
     /// The number of deliveries.
     pub count: usize,
-    /// Whether there are more: a count ends at 10,000 for each part of the log.
+    /// Whether there are more: counting stops at 10,000 in each part of the log.
     pub more: bool,
-    /// When the oldest of them was created; absent if there are none.
+    /// When the oldest of these deliveries was created; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub oldest_at: Option<Timestamp>,
@@ -405,12 +407,12 @@ pub struct FailureReason {
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Received {
-    /// The received deliveries. Those that have been due longest come first.
+    /// The received deliveries, longest due first.
     pub deliveries: Vec<LeasedDelivery>,
-    /// The number of milliseconds to wait before the next call: 0 if more deliveries may be due, 1,000 for ten minutes
-    /// after a delivery was received, and 3,000 otherwise.
+    /// The number of milliseconds to wait before the next call: 0 if more deliveries may be due, 1,000 during the ten
+    /// minutes after a delivery was received, and 3,000 otherwise.
     pub poll_after_ms: u32,
-    /// The time until which the previous signing secret also signs; absent afterwards.
+    /// The time until which deliveries are also signed with the previous secret; absent afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub previous_secret_expires_at: Option<Timestamp>,
@@ -420,16 +422,16 @@ pub struct Received {
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct LeasedDelivery {
-    /// The id of the delivery, needed to settle it.
+    /// The id of the delivery, which is required to settle it.
     pub delivery_id: DeliveryId,
     /// The name of the event.
     pub event: Open<EventName>,
-    /// The id of the job that the event is about.
+    /// The id of the event's job.
     #[schemars(extend("examples" = ["job_4821"]))]
     pub job_id: String,
-    /// The id of the lease, needed to settle the delivery.
+    /// The id of the lease, which is required to settle the delivery.
     pub lease: LeaseId,
-    /// When the lease ends, 60 seconds from now. A delivery that has not been settled by then can be received again.
+    /// When the lease ends, after 60 seconds. If the delivery has not been settled by then, it can be received again.
     pub lease_expires_at: Timestamp,
     /// The number of this attempt, starting at 1.
     #[schemars(range(min = 1))]
@@ -442,7 +444,7 @@ pub struct LeasedDelivery {
     pub body: String,
 }
 
-/// The results of the settlements, in the same order.
+/// The results of the settlements.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Results {
@@ -458,11 +460,11 @@ pub struct Settled {
     pub delivery_id: DeliveryId,
     /// Whether the settlement was recorded.
     pub result: Open<Verdict>,
-    /// The status that the delivery now has; absent if nothing was recorded.
+    /// The status of the delivery after the settlement; absent if nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Status")]
     pub status: Option<Open<Status>>,
-    /// When the delivery can be received again; present only if it is `pending`.
+    /// When the delivery can be received again. Present only if it is `pending`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub next_attempt_at: Option<Timestamp>,

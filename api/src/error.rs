@@ -20,7 +20,7 @@ names! {
         TooManyRequests = "TOO_MANY_REQUESTS",
         InternalServerError = "INTERNAL_SERVER_ERROR",
         ServiceUnavailable = "SERVICE_UNAVAILABLE",
-        // These are only in plain JSON, where conflicts have their reason in upper case as the code.
+        // Only in plain JSON, where the code of a conflict is its reason in upper case.
         InvalidEmailOrPassword = "INVALID_EMAIL_OR_PASSWORD",
         InvalidPassword = "INVALID_PASSWORD",
         InvalidToken = "INVALID_TOKEN",
@@ -32,8 +32,8 @@ names! {
         InvalidOrigin = "INVALID_ORIGIN",
     }
 
-    /// The reason for a conflict with stored data, in errors with the status 409, or why a key may not make a call, in
-    /// errors with the status 403.
+    /// In errors with the status 409, the reason for a conflict with stored data; in errors with the status 403, the
+    /// reason why a key may not make the call.
     Reason {
         SlugTaken = "slug_taken",
         EmailTaken = "email_taken",
@@ -107,8 +107,8 @@ pub struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,
-    /// The reason for a conflict with stored data, in errors with the status 409; `scope_missing` in errors with the
-    /// status 403.
+    /// In errors with the status 409, the reason for a conflict with stored data. In errors with the status 403,
+    /// `scope_missing`.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "String")]
     pub reason: Option<Reason>,
@@ -130,8 +130,8 @@ pub struct PlainError {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,
-    /// The reason for a conflict with stored data, in errors with the status 409; `scope_missing` in errors with the
-    /// status 403.
+    /// In errors with the status 409, the reason for a conflict with stored data. In errors with the status 403,
+    /// `scope_missing`.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "String")]
     pub reason: Option<Reason>,
@@ -162,12 +162,14 @@ impl fmt::Display for Issue {
     }
 }
 
-/// An unknown reason, from a later version, is read as none, so that the client still prints the message.
+/// Reads an unknown reason, from a later version of the service, as `None`, so that the client still prints the
+/// message.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reason>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.and_then(|name| name.parse().ok()))
 }
 
-/// An unknown code, from a later version, is read as the most general one, so that the client still prints the rule.
+/// Reads an unknown code, from a later version of the service, as the most general one, so that the client still prints
+/// the rule.
 fn known_or_format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IssueCode, D::Error> {
     Ok(String::deserialize(deserializer)?.parse().unwrap_or(IssueCode::InvalidFormat))
 }

@@ -1,9 +1,10 @@
-//! The values of the API: the functions return them, and the client reads them. Each name of a field, a status or a
-//! reason is declared only here, so renaming one is a compile error on both sides.
+//! The values of the API, shared by the functions that return them and the client that reads them. Each name of a
+//! field, status or reason is declared only here, so renaming one on only one side does not compile.
 //!
-//! A call is a struct with the fields that the client sends. Functions parse them one by one, so that the caller gets all
-//! issues at once, under the names in `NAMES`. Answers hold texts, not the domain's types: a value is checked where it
-//! enters the service. Outputs of routes that the client does not call are declared by their functions.
+//! A call is a struct with the fields that the client sends. Functions parse these fields one by one, by the names in
+//! `NAMES`, so that the caller gets all issues at once. Responses contain plain texts instead of domain types, because
+//! values are checked where they enter the service. Functions declare the outputs of routes that the client does not
+//! call.
 
 #[macro_use]
 mod call;

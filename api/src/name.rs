@@ -6,14 +6,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 /// A closed set of names.
 pub trait ClosedSet: Copy + 'static {
-    /// All of them, in the order of their declaration.
+    /// All names, in the order of their declaration.
     const ALL: &'static [Self];
 
-    /// The name in the API and in the tables.
+    /// The name in the API and the tables.
     fn as_str(self) -> &'static str;
 }
 
-/// The text is not one of the names.
+/// The error for a text that is not one of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAName;
 
@@ -36,7 +36,7 @@ macro_rules! names {
         }
 
         impl $type {
-            /// The name in the API and in the tables.
+            /// The name in the API and the tables.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -72,7 +72,7 @@ macro_rules! names {
     )*};
 }
 
-/// A name in a response. Clients read a name that a later version of the service added as `Later`.
+/// A name in a response. Clients read names that a later version of the service has added as `Later`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 #[serde(untagged)]
 pub enum Open<T> {
@@ -101,7 +101,7 @@ impl<T: fmt::Display> fmt::Display for Open<T> {
     }
 }
 
-/// The description lists the known names.
+/// The schema lists the known names.
 impl<T: JsonSchema> JsonSchema for Open<T> {
     fn inline_schema() -> bool {
         T::inline_schema()

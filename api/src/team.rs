@@ -47,7 +47,7 @@ pub struct Key {
     /// The prefix that all keys have in common.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, by which you can recognize it.
+    /// The first characters of the key, to recognize it by.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// Always `true`.
@@ -58,7 +58,7 @@ pub struct Key {
     pub expires_at: Option<Timestamp>,
     /// The start of the UTC day on which the key was last used; `null` before its first use.
     pub last_request: Option<Timestamp>,
-    /// The IP address of the first call with the key on that day; `null` if it is unknown.
+    /// The IP address of the key's first call on that day; `null` if it is unknown.
     #[serde(default)]
     #[schemars(!default, extend("examples" = ["192.0.2.7"]))]
     pub last_ip_address: Option<String>,
@@ -66,7 +66,7 @@ pub struct Key {
     #[serde(default = "personal")]
     #[schemars(!default)]
     pub kind: Open<KeyKind>,
-    /// The parts of the API that the key may use; `null` for all that a key of its kind may use.
+    /// The parts of the API that the key may use; `null` for all parts that its kind allows.
     #[serde(default)]
     #[schemars(!default)]
     pub scopes: Option<Vec<Open<Scope>>>,
@@ -76,7 +76,7 @@ pub struct Key {
     pub created_by: Option<KeyCreator>,
 }
 
-/// The kind of the keys of a service without kinds.
+/// The kind of a key from a service that is too old to return kinds.
 fn personal() -> Open<KeyKind> {
     KeyKind::Personal.into()
 }
@@ -122,8 +122,8 @@ pub struct Invitation {
     pub organization_id: TenantId,
     /// The id of the user who sent the invitation.
     pub inviter_id: UserId,
-    /// The state of the invitation. An expired invitation stays `pending`; an invitation that was replaced by a newer
-    /// one is `canceled`.
+    /// The state of the invitation. An expired invitation stays `pending`; one that was replaced by a newer one is
+    /// `canceled`.
     pub status: Open<InvitationStatus>,
     /// When the invitation expires, 7 days after it was sent.
     pub expires_at: Timestamp,
@@ -140,6 +140,6 @@ pub struct Settings {
     pub code_sharing_enabled: bool,
     /// Whether the emails about failed jobs are turned off.
     pub disable_job_failure_notifications: bool,
-    /// The address that receives the emails about failing endpoints and failed jobs.
+    /// The address that gets the emails about failing endpoints and failed jobs.
     pub debug_notification_email: Email,
 }

@@ -6,7 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// Declares texts. `input` applies only to values that the service accepts, `output` only to values that it returns.
+/// Declares text types. `input` applies only to values that the service accepts, and `output` only to values that it
+/// returns.
 macro_rules! texts {
     ($($type:ident { $($json:tt)* } $(+ input { $($input:tt)* })? $(+ output { $($output:tt)* })?)*) => {$(
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
@@ -73,12 +74,12 @@ texts! {
     LeaseId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Name { "minLength": 1, "maxLength": 100, "examples": ["Ada Lovelace"] } + input {
         "description": "The name is trimmed. It must contain at least one visible character and no control characters.",
-        // No characters that break the line or change the direction of text.
+        // Excludes characters that break lines or change the direction of text.
         "pattern": r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*$"
     }
     RecoveryId { "format": "uuid", "examples": ["01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0"] }
     Slug { "pattern": "^[a-z0-9][a-z0-9-]{0,58}[a-z0-9]$", "examples": ["analytical-engines"] } + input {
-        "description": "2 to 60 of `a-z`, `0-9` and `-`; neither first nor last a `-`."
+        "description": "2 to 60 characters from `a-z`, `0-9` and `-`; the first and last must not be `-`."
     }
     TenantId {
         "minLength": 1,
@@ -96,7 +97,7 @@ texts! {
     Workflow { "minLength": 1, "maxLength": 100, "examples": ["nightly-import"] }
 }
 
-/// A secret. It is wiped on drop and cannot be printed; only JSON contains it.
+/// A secret. It is wiped on drop and cannot be printed. Only its JSON form contains the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 

@@ -16,7 +16,7 @@ names! {
     EventName {
         Completed = "job.completed",
         Failed = "job.failed",
-        // The test of an endpoint. Producers cannot send it, nor the notices about endpoints.
+        // A test of an endpoint. Producers can send neither tests nor notices about endpoints.
         Test = "webhook.test",
         EndpointFailing = "endpoint.failing",
         EndpointDisabled = "endpoint.disabled",
@@ -25,9 +25,9 @@ names! {
 
     /// The way in which events reach the receiver.
     Kind {
-        /// The service posts them to its URL.
+        /// The service posts events to the endpoint's URL.
         Push = "push",
-        /// The tenant receives them.
+        /// The organization's program receives events from the service.
         Pull = "pull",
     }
 
@@ -41,9 +41,9 @@ names! {
 }
 
 impl EventName {
-    /// The events about jobs, which endpoints get unless they choose events.
+    /// The events about jobs, which endpoints get by default.
     pub const OF_JOBS: [Self; 2] = [Self::Completed, Self::Failed];
-    /// The events that endpoints can choose: those about jobs, and notices about other endpoints.
+    /// The events that endpoints can select: events about jobs, and notices about other endpoints.
     pub const CHOICES: [Self; 5] =
         [Self::Completed, Self::Failed, Self::EndpointFailing, Self::EndpointDisabled, Self::EndpointRecovered];
 
@@ -53,7 +53,7 @@ impl EventName {
         Self::OF_JOBS.contains(&self)
     }
 
-    /// The body of a sample of the event. It has the members of every event, in their order.
+    /// Returns the body of a sample of the event, with the members of every event in their usual order.
     #[must_use]
     pub fn sample(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl JsonSchema for EventFilter {
     }
 }
 
-/// The maximum number of workflows that an endpoint can choose.
+/// The maximum number of workflows that an endpoint can select.
 pub const MAX_WORKFLOWS: usize = 20;
 
 /// The workflows whose events an endpoint gets.
@@ -186,8 +186,8 @@ pub struct Created {
     /// A summary of the result, for people.
     #[schemars(extend("examples" = ["Webhook endpoint created"]))]
     pub message: String,
-    /// The secret that the service generated: `whsec_` followed by the base64 of 32 random bytes; absent if you chose
-    /// your own. The secret is returned only here, and to repeated calls with the same `idempotency-key`.
+    /// The secret that the service generated: `whsec_` followed by the base64 of 32 random bytes; absent if you sent
+    /// your own. Only this call, and its repetitions with the same `idempotency-key`, return the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Secret", extend(
         "pattern" = "^whsec_[A-Za-z0-9+/]{43}=$",
@@ -196,7 +196,7 @@ pub struct Created {
     pub signing_secret: Option<Secret>,
 }
 
-/// The endpoints of the organization, oldest first.
+/// The endpoints of the organization.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Listed {
@@ -232,7 +232,7 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Description")]
     pub description: Option<Description>,
-    /// Whether deliveries are attempted. Deliveries to an inactive endpoint are held.
+    /// Whether the endpoint is active. Deliveries to an inactive endpoint are held.
     pub active: bool,
     /// The events that the endpoint gets; absent if it gets all events about jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,11 +252,11 @@ pub struct Endpoint {
     pub created_at: Timestamp,
     /// When the endpoint was last changed.
     pub updated_at: Timestamp,
-    /// The time until which the previous signing secret also signs; absent afterwards.
+    /// The time until which events are also signed with the previous secret; absent afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// The time since which all deliveries to the endpoint have failed; absent while they succeed.
+    /// The time since which all deliveries to the endpoint have failed; absent while deliveries succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub failing_since: Option<Timestamp>,
@@ -268,12 +268,11 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DisabledReason")]
     pub disabled_reason: Option<Open<DisabledReason>>,
-    /// When a program last called `receive` for the pull endpoint, accurate to ten minutes; absent before the first
-    /// call.
+    /// When a program last called `receive` for the pull endpoint, within ten minutes; absent before the first call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub last_asked_at: Option<Timestamp>,
-    /// When a program last received a delivery of the pull endpoint, accurate to a minute; absent before the first
+    /// When a program last received a delivery from the pull endpoint, within a minute; absent before the first
     /// delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]

@@ -1,4 +1,4 @@
-//! Makes the pages of the documentation, from `docs/openapi.json` and two of the pages in `docs/`.
+//! Makes the documentation pages from `docs/openapi.json` and two of the pages in `docs/`.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -9,16 +9,16 @@ mod markdown;
 #[path = "build/reference.rs"]
 mod reference;
 
-/// A page: its path, its title and its content.
+/// A documentation page.
 struct Page {
     path: String,
     title: String,
     content: String,
 }
 
-/// The guides: the name of the file and of the page, and the readers.
+/// The guides: the name of the file and the page, and a description with the readers.
 const GUIDES: [(&str, &str); 2] = [
-    ("receiving", "For receivers: the request, verifying its signature, answering it, retries, and duplicates."),
+    ("receiving", "For receivers: requests, signatures, responses, retries and duplicates."),
     ("job-events", "For producers: the message that reports a finished job."),
 ];
 

@@ -1,4 +1,4 @@
-//! Erases the payloads of deliveries, and the responses of their receivers.
+//! Erases the payloads of deliveries and the responses of their receivers.
 
 use std::{
     sync::Arc,
@@ -35,13 +35,13 @@ pub struct App {
     log: Log,
 }
 
-/// The time after which a call searches no further, well before API Gateway ends it.
+/// The time after which a call stops searching, well below API Gateway's timeout.
 const TIME: Duration = Duration::from_secs(8);
-/// The number of deliveries that a page of the search has at most. A job has one for each endpoint.
+/// The maximum number of deliveries per page of the search.
 const PAGE: usize = 500;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;
-/// The log keeps this many bytes of a job's id, so longer ids cannot be told apart.
+/// The number of bytes of a job's id that the log keeps: longer ids could not be told apart.
 const JOB_ID_BYTES: usize = 1024;
 
 /// Builds the function with the settings in `env`.
@@ -56,10 +56,10 @@ fn route() -> Route<App> {
         .scope(Scope::DeliveriesWrite)
         .summary("Erases the payload and the responses of a delivery, or of all deliveries of a job.")
         .description(
-            "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent or \
-             recovered. If one of a job's deliveries is pending, none is erased. Repeating a call is safe. A job event \
-             that its queue delivers a second time within a minute of its arrival can bring back a payload that was \
-             erased in that minute.",
+            "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
+             or recovered. If any delivery of the job is pending, nothing is erased. Repeating a call is safe. If the \
+             queue delivers a job event twice within a minute of its arrival, the second copy can restore a payload \
+             that was erased in that minute.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::DeliveryPending)])
 }
@@ -82,8 +82,8 @@ impl Input {
             .optional_text(Erase::NAMES.delivery_id, DeliveryId::parse);
         let job = fields
             .about(
-                "The id of the job whose deliveries to erase, as its producer gave it, of up to 1,024 bytes. If there are \
-                 none, the call succeeds.",
+                "The id of the job whose deliveries are erased, as sent by its producer, of up to 1,024 bytes. If the \
+                 job has no deliveries, the call succeeds.",
             )
             .example("job_4821")
             .optional_text(Erase::NAMES.job_id, |text| match Problem::length(text.len(), 0, JOB_ID_BYTES) {
@@ -92,8 +92,8 @@ impl Input {
             });
         let cursor = fields
             .about(
-                "The `next_cursor` of the previous call with the same `job_id`. To erase all deliveries of a job, repeat \
-                 the call until a response contains none.",
+                "The `next_cursor` of the previous call with the same `job_id`. To erase all deliveries of a job, \
+                 repeat the call until the response has no `next_cursor`.",
             )
             .optional_text(Erase::NAMES.cursor, Cursor::parse);
         fields.either([Erase::NAMES.delivery_id, Erase::NAMES.job_id]);
@@ -126,7 +126,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Era
 }
 
 impl App {
-    /// The deliveries of a job, as far as there is time to search for them, and the place to continue from.
+    /// Returns the deliveries of a job that were found in time, and the cursor from which to continue.
     async fn of_job(
         &self,
         tenant: &TenantId,

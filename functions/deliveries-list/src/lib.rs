@@ -43,7 +43,7 @@ fn route() -> Route<App> {
     Route::post(List::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesRead)
         .summary("Lists the deliveries, newest first.")
-        .description("To read all pages, repeat the call with each `next_cursor` until a response contains none.")
+        .description("To read all pages, repeat the call with each `next_cursor` until a response has none.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -70,20 +70,20 @@ impl Input {
             .about("Only deliveries of this event. By default, all events.")
             .optional_text(List::NAMES.event, parse_event);
         let job_id = fields
-            .about("Only deliveries about this job, by the id that its producer gave it. By default, all jobs.")
+            .about("Only deliveries about the job with this id, as sent by its producer. By default, all jobs.")
             .example("job_4821")
             .optional_text(List::NAMES.job_id, |text| Ok(text.to_owned()));
         let outcome = fields
             .about(
-                "Only deliveries whose last attempt had this outcome: `delivered`, or the reason of its failure, such as \
-                 `status_5xx`. By default, all outcomes.",
+                "Only deliveries whose last attempt had this outcome: `delivered`, or the reason for the failure, such \
+                 as `status_5xx`. By default, all outcomes.",
             )
             .example("status_5xx")
             .optional_text(List::NAMES.outcome, parse_outcome);
         let workflow = fields
             .about(
-                "Only deliveries about jobs of the workflow with exactly this name. By default, all workflows, and \
-                 deliveries without one.",
+                "Only deliveries about jobs of the workflow with exactly this name. By default, deliveries with any \
+                 workflow or none.",
             )
             .example("nightly-import")
             .optional_text(List::NAMES.workflow, |text| Ok(text.to_owned()));

@@ -30,15 +30,14 @@ pub struct App {
 
 /// The number of deliveries that a call receives by default.
 const LIMIT: usize = 10;
-/// The time until the next poll while events arrive, and otherwise. A poll that finds nothing costs two reads in
+/// The time until the next poll while events are arriving, and otherwise. A poll that finds nothing costs two reads, in
 /// addition to the reads that authenticate the caller.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
-/// The time for which more events are expected after a delivery was received.
+/// The time for which further events are expected after a delivery was received.
 const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
-/// The maximum size of the deliveries in a response. A Lambda response has at most 6,291,556 bytes, and contains the
-/// API's response as JSON inside a JSON string. The largest delivery fits: a body of 1 MiB of quotes becomes four times
-/// as large.
+/// The maximum size of the deliveries in a response. A Lambda response is limited to 6,291,556 bytes, and contains the
+/// API's response as JSON inside a JSON string. The largest delivery fits: a body of 1 MiB of quotes becomes 4 MiB.
 const ROOM: usize = 5_500_000;
 /// The size of a delivery without its body and the values of its headers.
 const FRAME: usize = 2_000;
@@ -57,11 +56,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(Receive::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
-        .summary(
-            "Receives the deliveries that have waited longest for a pull endpoint, and leases each for 60 seconds.",
-        )
+        .summary("Receives the longest-waiting deliveries of a pull endpoint, and leases each for 60 seconds.")
         .description(
-            "Post each delivery to your receiver, and settle it. While the lease lasts, no other caller gets the \
+            "Post each delivery to your receiver, then settle it. While the lease lasts, no other caller gets the \
              delivery, so several programs can receive from one endpoint. A delivery can be received more than once, \
              always with the same `webhook-id`.",
         )
@@ -135,7 +132,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
     let taken = app.log.take(tenant, &endpoint.shards(), input.limit, app.lease_time, has_room, now).await?;
     let deliveries: Vec<_> = taken.into_iter().map(|taken| leased(&endpoint, taken, now)).collect::<Result<_>>()?;
     let noted = app.endpoints.note_pulled(tenant, &endpoint, !deliveries.is_empty(), now).await;
-    // The deliveries are leased, so the call must return them.
+    // The deliveries are already leased, so the call returns them even if this write failed.
     noted.unwrap_or_else(|error| common::log!("receive.unnoted", %tenant, ?error));
     let is_busy = !deliveries.is_empty() || endpoint.pulled.taken_at.is_some_and(|at| now.since(at) < BUSY_FOR);
     let pause = match is_full || deliveries.len() >= input.limit {
@@ -155,7 +152,7 @@ fn headers_size(endpoint: &Endpoint) -> usize {
     endpoint.headers.reveal().map(|(name, value)| FRAME / 100 + name.len() + size(value.as_bytes())).sum()
 }
 
-/// The size of a text in a response: a quote or a backslash becomes four bytes there, and any other character stays.
+/// Returns the size of a text in a response, where a quote or backslash becomes four bytes.
 fn size(text: &[u8]) -> usize {
     text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 4 } else { 1 }).sum()
 }

@@ -45,8 +45,8 @@ fn route() -> Route<App> {
         .summary("Resends a delivery of any status, with a complete new retry schedule.")
         .description(
             "The delivery becomes `pending` and due immediately, with the same `webhook-id`. A delivery that is \
-             already `pending` does not get a second schedule, and a test gets a single attempt. An existing lease \
-             ends. If the endpoint is inactive, the delivery is held.",
+             already `pending` does not get a second schedule, and a test gets only one attempt. If the delivery is \
+             leased, the lease ends. If the endpoint is inactive, the delivery is held.",
         )
         .faults(&[
             Fault::EmailNotVerified,

@@ -42,7 +42,7 @@ pub struct App {
 
 /// The number of deliveries that are settled concurrently.
 const CONCURRENCY: usize = 25;
-/// One hour: the longest attempt, in milliseconds.
+/// The maximum duration of an attempt, in milliseconds: one hour.
 const LONGEST: u32 = 3_600_000;
 
 /// Builds the function with the settings in `env`.
@@ -62,8 +62,8 @@ fn route() -> Route<App> {
         .scope(Scope::DeliveriesWrite)
         .summary("Records the results of received deliveries, each identified by its lease.")
         .description(
-            "The same rules apply as to deliveries that the service posts, except that `Retry-After` is ignored. \
-             Repeating a settlement returns the same result, and counts once.",
+            "Retries and failures follow the same rules as for push endpoints, except that `Retry-After` is ignored. A \
+             repeated settlement returns the same result and counts once.",
         )
         .faults(&[Fault::EmailNotVerified])
 }
@@ -97,8 +97,8 @@ impl Input {
         Ok(Self {
             settlements: fields
                 .about(
-                    "The attempts to record, each with the lease that `receive` returned. The body is limited to 64 \
-                     KiB, so split long responses over several calls.",
+                    "The attempts to record, each with the lease that `receive` returned. The request is limited to 64 \
+                     KiB, so split settlements with long responses over several calls.",
                 )
                 .objects(Settle::NAMES.settlements, Settlement::read)?,
         })
@@ -148,8 +148,8 @@ impl Settlement {
         Ok(Self { id: id?, lease: lease?, outcome, duration_ms: duration?.unwrap_or_default(), response: response? })
     }
 
-    /// The attempt that was made, if any. For a failed attempt, the beginning of the receiver's response is kept, with
-    /// the values of the tenant's headers masked.
+    /// Returns the attempt that was made, if any. A failed attempt keeps the beginning of the receiver's response, with
+    /// the values of the endpoint's headers masked.
     fn attempt(&self, before: &Delivery, endpoint: Option<&Endpoint>, now: Timestamp) -> Option<AttemptResult> {
         let outcome = self.outcome?;
         let response = self.response.as_ref().filter(|_| !matches!(outcome, Outcome::Delivered(_)));
@@ -173,13 +173,13 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Res
         app.settle(tenant, &endpoints, settlement, before, now)
     });
     let settled: Vec<_> = settled.collect();
-    // If two settlements are for the same delivery, the first counts.
+    // Two settlements of the same delivery are handled in order, so that the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
     Ok(Results { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
 }
 
-/// The existing endpoints of the settlements.
+/// The endpoints of the settlements, as far as they exist.
 type Known = BTreeMap<EndpointId, Endpoint>;
 
 impl App {
@@ -193,8 +193,7 @@ impl App {
         Ok(found.into_iter().flatten().map(|endpoint| (endpoint.id, endpoint)).collect())
     }
 
-    /// Settles a delivery, if its lease is still valid. A call repeated after a lost response returns the same
-    /// response.
+    /// Settles a delivery if its lease is still valid. If the caller repeats a settlement, the result is the same.
     async fn settle(
         &self,
         tenant: &TenantId,
@@ -217,10 +216,11 @@ impl App {
             let after = match was.claim(settlement.lease, now) {
                 Claim::Over => return Ok(Break(verdict(Verdict::LeaseExpired, None))),
                 Claim::Settled => {
-                    // The response to this write may have been lost.
+                    // An earlier round of this loop may have made the write and lost its response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
-                    // A delivery that has ended was not released, even if this call requested it.
+                    // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
+                    // release.
                     let is_open = matches!(was.status, Status::Held | Status::Pending);
                     return Ok(Break(verdict(if is_open { done } else { Verdict::Settled }, Some(&was))));
                 }
@@ -228,7 +228,7 @@ impl App {
             };
             if self.log.settle(tenant, &was, &after, now).await? {
                 if let Some(endpoint) = endpoint.filter(|_| after.last_attempt != was.last_attempt) {
-                    // The settlement is recorded. The next error is noted again.
+                    // Only logged: the settlement is recorded, and the next error updates the endpoint again.
                     if let Err(error) = self.endpoints.note_error(tenant, &after, endpoint.health.erred_at).await {
                         common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
                     }
@@ -252,7 +252,7 @@ impl App {
         let Some(attempt) = settlement.attempt(before, endpoint, now) else { return before.released(now) };
         let after = before.after(&attempt, &self.schedule, random::fraction, now);
         match (after.status, endpoint) {
-            // Without its endpoint, the delivery cannot be received again.
+            // The endpoint was deleted, so the delivery cannot be received again.
             (Status::Pending, None) => after.after(&AttemptResult::NoEndpoint, &self.schedule, random::fraction, now),
             _ => after,
         }

@@ -32,7 +32,7 @@ pub struct App {
 
 /// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The bound of the successes that are read and counted, in pages.
+/// The maximum number of pages of successes that are read and counted.
 const PAGES: usize = 16;
 
 /// Builds the function with the settings in `env`.
@@ -48,8 +48,8 @@ fn route() -> Route<App> {
         .summary("Counts the deliveries by status, hour and reason for failure, and shows the progress of recoveries.")
         .description(
             "Each delivery counts in the hour in which it was created. Pending, failed and held deliveries are counted \
-             whatever number of others there is, up to 10,000 of each status and destination. Successes are counted \
-             while they are read, newest first, up to a bound. `complete_since` shows how far. Tests are not counted.",
+             up to 10,000 per status and destination. Successes are counted from the newest back, up to a limit; \
+             `complete_since` is the time that the count reached. Tests are not counted.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
@@ -115,7 +115,7 @@ fn backlog(backlog: &Backlog) -> OpenOfAStatus {
     OpenOfAStatus { count: backlog.count, more: backlog.is_longer, oldest_at }
 }
 
-/// The latest error of the endpoint `only`, or of all.
+/// Returns the latest error of the endpoint `only`, or of all endpoints.
 fn last_error(endpoints: Vec<EndpointView>, only: Option<EndpointId>) -> Option<LastError> {
     let wanted = endpoints.into_iter().filter(|endpoint| only.is_none_or(|only| only == endpoint.id));
     let latest = wanted.filter_map(|endpoint| endpoint.last_error).max_by_key(|error| error.at)?;

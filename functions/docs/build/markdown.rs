@@ -1,18 +1,18 @@
-//! A page of `docs/` as the content of a page under `/docs`.
+//! Converts a page of `docs/` to a page under `/docs`.
 
 use std::collections::BTreeSet;
 
 use maud::html;
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-/// The guides that are pages under `/docs`, with the names of their files.
+/// The files in `docs/` that have a page under `/docs`.
 const GUIDES: [(&str, &str); 2] = [("receiving.md", "/docs/receiving"), ("job-events.md", "/docs/job-events")];
-/// Where the part for readers of the repository begins, who can run the service themselves.
+/// The start of the section for readers of the repository, which the page omits.
 const LOCALLY: &str = "\n## Try it locally";
-/// Stands between the links of the contents, which the page makes itself.
+/// Part of each link in the table of contents, which is dropped: the page has its own.
 const CONTENTS: &str = "](#";
 
-/// The title and the content of a page. `calls` are the ids of the calls that have a page.
+/// Returns the title and the content of a page. `calls` are the ids of the calls that have a page.
 pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
     let text = text.split(LOCALLY).next().unwrap_or_default();
     let is_contents = |block: &&str| block.starts_with('[') && block.matches(CONTENTS).count() > 2;
@@ -20,7 +20,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
     let text = text.join("\n\n");
     let events: Vec<Event<'_>> = Parser::new_ext(&text, Options::ENABLE_TABLES).collect();
     let (mut made, mut title, mut sections) = (Vec::new(), String::new(), Vec::new());
-    // Whether each open link leads anywhere: the pages that readers cannot open become plain text.
+    // For each open link, whether it is kept. Links to files that are only in the repository become plain text.
     let mut links = Vec::new();
     let mut is_title = false;
     for (at, event) in events.iter().enumerate() {
@@ -51,7 +51,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
                     made.push(Event::Html("</a>".into()));
                 }
             }
-            // These scroll sideways on phones. They take the focus, so that the keyboard can scroll them.
+            // Code and tables scroll sideways on phones. They are focusable, so that the keyboard can scroll them.
             Event::Start(Tag::CodeBlock(kind)) => made.push(open("pre class=\"code\"", language(kind))),
             Event::End(TagEnd::CodeBlock) => made.push(Event::Html("</pre>".into())),
             Event::Start(Tag::Table(_)) => made.extend([open("div class=\"scroll\"", "Table"), event.clone()]),
@@ -70,7 +70,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
     (title, content)
 }
 
-/// The start of an element that takes the focus.
+/// Returns the start tag of a focusable element.
 fn open(element: &str, name: &str) -> Event<'static> {
     Event::Html(format!("<{element} tabindex=\"0\" role=\"group\" aria-label=\"{name}\">").into())
 }
@@ -82,7 +82,7 @@ fn language<'a>(kind: &'a CodeBlockKind<'_>) -> &'a str {
     }
 }
 
-/// The text of a heading, from its content on.
+/// Returns the text of the heading whose content starts at `events`.
 fn words(events: &[Event<'_>]) -> String {
     let inside = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
     let words = inside.map(|event| match event {
@@ -92,13 +92,13 @@ fn words(events: &[Event<'_>]) -> String {
     words.collect()
 }
 
-/// The id of a heading, as GitHub makes it, so that the links of the source work.
+/// Returns the id of a heading by GitHub's rules, so that the links in the source work.
 fn anchor(heading: &str) -> String {
     let heading = heading.to_lowercase().replace(' ', "-");
     heading.chars().filter(|character| character.is_alphanumeric() || matches!(character, '-' | '_')).collect()
 }
 
-/// The address that a link of the source has here; `None` for a page that is only in the repository.
+/// Returns the address of a link's target under `/docs`, or `None` if the target is only in the repository.
 fn target(link: &CowStr<'_>, calls: &BTreeSet<&str>) -> Option<String> {
     if link.starts_with('#') || link.starts_with("https://") {
         return Some(link.to_string());

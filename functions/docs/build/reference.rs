@@ -1,33 +1,33 @@
-//! The pages of the API's calls, and their index, from `docs/openapi.json`.
+//! Makes the index of the documentation and the pages of the API's calls from `docs/openapi.json`.
 
 use std::sync::LazyLock;
 
 use maud::{Markup, Render, html};
 use serde_json::{Map, Value};
 
-/// Stands for the address of the API, which the function fills in.
+/// The placeholder for the address of the API, which the function fills in.
 const API: &str = "%API%";
-/// Stands for the cookie of a session in an example: the sign-up and the sign-in answer with it.
+/// The placeholder for a session's cookie in examples.
 const COOKIE: &str = "$COOKIE";
 
-/// The description of the API. A test compares it with the routes.
+/// The OpenAPI description. A test compares it with the routes.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("docs/openapi.json is JSON")
 });
 
-/// The groups of calls, by their tags, and their titles. The pages for people need no documentation.
+/// The groups of calls: tag and title. The routes of the console need no documentation.
 const GROUPS: [(&str, &str); 5] = [
     ("webhooks", "Webhook endpoints"),
     ("deliveries", "Deliveries"),
     ("tenant", "Organization"),
-    ("auth", "Signing up and browser logins"),
+    ("auth", "Sign-up and browser logins"),
     ("account", "Accounts, in plain JSON"),
 ];
 /// The names of the security schemes.
 const KEY: &str = "key";
 const SESSION: &str = "session";
 
-/// The depth to which fields are listed.
+/// The maximum depth at which nested fields are listed.
 const DEEPEST: usize = 4;
 
 /// The ids of the calls that have a page.
@@ -35,14 +35,14 @@ pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
     calls().map(|call| call.id())
 }
 
-/// The first page. `guides` are links to the other pages.
+/// Renders the index. `guides` are the links to the guides.
 pub(crate) fn index(guides: &Markup) -> Markup {
     let groups = GROUPS.map(|(tag, title)| (title, operations().filter(|call| call.is_in(tag)).collect::<Vec<_>>()));
     html! {
         p {
-            "A job is a piece of work that runs for your organization on the platform of this service's operator. When a job \
-             completes or fails, the platform reports it as an event, and the service posts the event to your webhook \
-             endpoints. Each attempt is signed, retried if it fails, and shown in the delivery log."
+            "A job is a piece of work that runs for your organization on the platform of this service's operator. When \
+             a job completes or fails, the platform reports it as an event, and the service posts the event to your \
+             webhook endpoints. Each attempt is signed, retried if it fails, and recorded in the delivery log."
         }
         h2 { "Guides" }
         (guides)
@@ -63,7 +63,7 @@ pub(crate) fn index(guides: &Markup) -> Markup {
     }
 }
 
-/// The id, the name and the page of each call.
+/// Returns the id, the name and the page of each call.
 pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str, Markup)> {
     calls().map(|call| (call.id(), call.name(), call.page()))
 }
@@ -81,7 +81,7 @@ fn operations() -> impl Iterator<Item = Operation> {
     })
 }
 
-/// The operations in the groups.
+/// Returns the operations of all groups.
 fn calls() -> impl Iterator<Item = Operation> {
     operations().filter(|call| GROUPS.iter().any(|(tag, _)| call.is_in(tag)))
 }
@@ -116,7 +116,7 @@ impl Operation {
         text(self.operation, "operationId")
     }
 
-    /// The path without the part that all calls of its kind share.
+    /// Returns the path without the prefix that all calls of its kind share.
     fn name(&self) -> &'static str {
         let path = self.path.strip_prefix("/v1/").or(self.path.strip_prefix("/api/auth/"));
         path.unwrap_or(self.path)
@@ -137,12 +137,12 @@ impl Operation {
         names.collect::<Vec<_>>().join(" or ")
     }
 
-    /// The security schemes that the call accepts; `None` for a call without a credential.
+    /// Returns the security schemes that the call accepts; `None` stands for a call without a credential.
     fn schemes(&self) -> impl Iterator<Item = Option<&'static str>> {
         elements(&self.operation["security"]).map(|scheme| members(scheme).next().map(|(name, _)| name))
     }
 
-    /// The credential of the example: a key if the call accepts one.
+    /// Returns the credential for the example: a key if the call accepts one.
     fn credential(&self) -> Option<&'static str> {
         self.schemes().flatten().min_by_key(|scheme| *scheme != KEY)
     }
@@ -179,7 +179,7 @@ impl Operation {
         refused.map(|(status, response)| (status, text(resolved(response), "description").to_owned()))
     }
 
-    /// The call as a command. With a cookie, a change needs the origin, too.
+    /// Returns the call as a `curl` command. With a cookie, a `POST` also needs the header `origin`.
     fn curl(&self) -> String {
         let credential = match self.credential() {
             Some(KEY) => " \\\n  -H \"x-api-key: $KEY\"".to_owned(),
@@ -206,7 +206,7 @@ struct Field {
     is_required: bool,
 }
 
-/// The fields inside `json` if the schema is an envelope; otherwise the fields of the schema.
+/// Returns the fields inside `json` if the schema is an envelope, and otherwise the fields of the schema.
 fn within_envelope(schema: &'static Value) -> Vec<Field> {
     let schema = resolved(schema);
     let mut fields = Vec::new();
@@ -214,7 +214,7 @@ fn within_envelope(schema: &'static Value) -> Vec<Field> {
     fields
 }
 
-/// Lists the fields of an object, of the elements of a list, and of all forms of a choice.
+/// Adds the fields of an object, of the elements of a list, and of all alternatives of a choice.
 fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: usize) {
     let schema = resolved(schema);
     if depth > DEEPEST {
@@ -227,7 +227,7 @@ fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: us
     });
     let choices: Vec<_> = choices.filter(|own| !own.is_empty()).collect();
     for field in choices.iter().flatten() {
-        // The description of a field that only one of the choices requires says when it is required.
+        // If only some alternatives require a field, its description explains when it is required.
         let requires = |own: &Vec<Field>| own.iter().any(|own| own.is_required && own.name == field.name);
         add(fields, Field { is_required: choices.iter().all(requires), ..field.clone() });
     }
@@ -248,7 +248,7 @@ fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: us
     }
 }
 
-/// Adds a field, or the type of a known one.
+/// Adds a field. If it is already listed, adds its type.
 fn add(fields: &mut Vec<Field>, field: Field) {
     match fields.iter_mut().find(|known| known.name == field.name) {
         Some(known) if known.kind.split(" or ").any(|kind| kind == field.kind) || known.kind == field.kind => {}
@@ -257,7 +257,7 @@ fn add(fields: &mut Vec<Field>, field: Field) {
     }
 }
 
-/// The type of a value, in words.
+/// Describes the type of a value in words.
 fn kind(schema: &'static Value) -> String {
     let schema = resolved(schema);
     let values: Vec<_> = elements(&schema["enum"]).chain(schema.get("const")).map(plain).collect();
@@ -287,13 +287,13 @@ fn kind(schema: &'static Value) -> String {
     words.collect::<Vec<_>>().join(" or ")
 }
 
-/// The schema or response that a reference names, and any other one itself.
+/// Resolves a reference to a schema or response. Returns other values unchanged.
 fn resolved(value: &'static Value) -> &'static Value {
     let path = value.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     path.and_then(|path| DOCUMENT.pointer(path)).unwrap_or(value)
 }
 
-/// The value at a JSON pointer, or null.
+/// Returns the value at a JSON pointer, or null.
 fn within(value: &'static Value, pointer: &str) -> &'static Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
@@ -318,7 +318,7 @@ fn pretty(example: &Value) -> String {
     serde_json::to_string_pretty(example).unwrap_or_default()
 }
 
-/// Text in a box that scrolls sideways. It can be focused, so that the keyboard can scroll it.
+/// Renders text in a box that scrolls sideways and is focusable, so that the keyboard can scroll it.
 fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre .code tabindex="0" role="group" aria-label=(name) { (text) } }
 }
@@ -337,12 +337,12 @@ fn table(fields: &[Field], is_input: bool) -> Markup {
     }
 }
 
-/// A paragraph of Markdown.
+/// Renders a paragraph of Markdown.
 fn prose(text: &str) -> Markup {
     html! { @if !text.is_empty() { p { (inline(text)) } } }
 }
 
-/// Markdown of one paragraph: the description's only markup is code.
+/// Renders inline Markdown. Code is the only markup in the OpenAPI description.
 fn inline(text: &str) -> impl Render {
     html! {
         @for (number, part) in text.split('`').enumerate() {

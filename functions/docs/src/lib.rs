@@ -1,5 +1,5 @@
-//! The documentation: an index, a page for each call of the API, and guides. The build script makes their content, so that
-//! the function reads no table and parses nothing. The pages need no script and no session.
+//! The documentation: an index, a page for each call of the API, and guides. The build script makes their content, so
+//! the function reads no table and parses nothing. The pages need neither scripts nor a session.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use common::{
 };
 use maud::{Markup, PreEscaped, html};
 
-/// A page: its path, its title and its content.
+/// The path, the title and the content of a page.
 type Made = (&'static str, &'static str, &'static str);
 
-/// The pages, from the build script.
+/// The pages that the build script made.
 const PAGES: &[Made] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// Stands for the address of the API in the content of a page.
+/// The placeholder for the address of the API in the content of a page.
 const API: &str = "%API%";
 
 /// The dependencies of the routes.
@@ -40,12 +40,12 @@ fn index() -> Route<App, NoCallers> {
 
 fn page() -> Route<App, NoCallers> {
     Route::get("/docs/{page}", Public, |_, fields| Ok(fields.typed(&[PAGE])), open)
-        .summary("Shows the fields, the response and the errors of a call, or a guide, or redirects to `DOCS_URL`.")
+        .summary("Shows a call with its fields, response and errors, or a guide, or redirects to `DOCS_URL`.")
         .faults(&[Fault::NotFound])
         .redirects()
 }
 
-/// The variable of a page's path.
+/// The path parameter of a page: its name and description.
 const PAGE: (&str, &str) =
     ("page", "The `operationId` of a call; `receiving` for the guide for receivers, `job-events` for producers.");
 
@@ -57,7 +57,7 @@ async fn open(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
     show(&app, &call, &format!("{INDEX}/{}", link.get("page")))
 }
 
-/// The page at `path`, or a redirect if the deployment has its documentation elsewhere.
+/// Returns the page at `path`, or a redirect if the deployment hosts its documentation elsewhere.
 fn show(app: &App, call: &Call<()>, path: &str) -> Result<Reply> {
     if let Some(to) = app.docs.elsewhere() {
         return Ok(Reply::Redirect { to: to.to_owned(), cookies: Vec::new() });
@@ -82,7 +82,7 @@ fn missing(call: &Call<()>) -> Result<Page> {
     Ok(Page::new("Page not found", content).within(frame("")).refused(Some(missing)))
 }
 
-/// The header of the documentation, which readers open with and without a session.
+/// The header of the documentation, for readers with and without a session.
 fn frame(here: &str) -> Markup {
     html! {
         nav aria-label="Documentation" {

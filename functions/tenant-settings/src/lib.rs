@@ -26,16 +26,16 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     Function::new(Wire::Envelope, env, &aws, settings, [route()])
 }
 
-/// A change to the address sends email, so callers must be verified: otherwise anyone could make the service send email
-/// to any address.
+/// Requires a verified caller, because a change of the address sends email: otherwise anyone could make the service
+/// send email to any address.
 fn route() -> Route<Settings> {
     Route::post(ChangeSettings::PATH, Verified, Input::read, handle)
         .scope(Scope::SettingsRead)
         .also_scope(Scope::SettingsWrite, "with a field")
-        .summary("Changes the given settings of the organization (owners only), and returns all settings.")
+        .summary("Changes the given settings of the organization (owners only) and returns all settings.")
         .description(
-            "Without fields, the route returns the settings to any member. Only owners, their API keys and organization keys can \
-             send a field, even with its current value.",
+            "Any member can read the settings by a call without fields. Only owners, their API keys and organization \
+             keys can send a field, even with its current value.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
 }

@@ -96,10 +96,7 @@ impl Input {
             &[("push", "PushEndpoint", &[Create::NAMES.url]), ("pull", "PullEndpoint", &[])],
         );
         let signing_secret = fields
-            .about(
-                "The secret that signs events, if you choose your own. By default, the service generates and returns \
-                 a secret.",
-            )
+            .about("Your own secret to sign events with. By default, the service generates a secret and returns it.")
             .optional_text(Create::NAMES.signing_secret, SigningSecret::parse_chosen);
         let headers = fields
             .about(
@@ -110,8 +107,8 @@ impl Input {
             .nullable_object(Create::NAMES.headers, Headers::parse);
         let description = fields
             .about(
-                "A text that distinguishes the endpoint from your other endpoints. By default, or with `null`, the \
-                 endpoint has no description.",
+                "A text that distinguishes the endpoint from others. By default, or with `null`, the endpoint has no \
+                 description.",
             )
             .nullable_text(Create::NAMES.description, Description::parse);
         let active = fields
@@ -129,8 +126,8 @@ impl Input {
             .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(
-                "The workflows whose events the endpoint gets, by the exact `workflow` of their jobs. Events of jobs without \
-                 such a name are then left out. By default, or with `null`, it gets the events of all workflows. Test \
+                "The workflows whose events the endpoint gets, by the exact `workflow` of their jobs. Events of other \
+                 jobs are left out. By default, or with `null`, the endpoint gets the events of all workflows. Test \
                  events are always sent.",
             )
             .nullable_list(Create::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);

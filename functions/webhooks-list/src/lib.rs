@@ -34,7 +34,7 @@ fn route() -> Route<Endpoints> {
         .faults(&[Fault::EmailNotVerified])
 }
 
-/// An endpoint in its state at `now`.
+/// Returns the endpoint as the API shows it at `now`.
 fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
     let (disabled_at, disabled_reason) = view.disabled.unzip();
     Endpoint {

@@ -51,11 +51,11 @@ fn route() -> Route<App> {
         .scope(Scope::WebhooksWrite)
         .summary("Sends a test event to a webhook endpoint, active or not.")
         .description(
-            "The event `webhook.test` is delivered like any other event, but is attempted only once. It has the nine \
-             members of every event: `job_id` is `test`, and the members that describe a job are `null`. With \
-             `event`, the receiver gets a sample of that event instead, also with the `job_id` `test`. The delivery log \
-             lists every test as `webhook.test`. Tests send no email and do not count as failures. Pull endpoints keep \
-             the event until it is received. The limit is 10 tests per endpoint per minute.",
+            "The event `webhook.test` is delivered like any other event, but attempted only once. It has the nine \
+             members of every event: `job_id` is `test`, and the members that describe a job are `null`. With `event`, \
+             the receiver gets a sample of that event instead, also with the `job_id` `test`. The delivery log lists \
+             every test as `webhook.test`. Failed tests send no email and do not count as failures. A test of a pull \
+             endpoint waits until it is received. The limit is 10 tests per endpoint per minute.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -76,7 +76,7 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.about("The id of the endpoint to test, active or not.").text(Test::NAMES.id, EndpointId::parse);
         let sample = fields
-            .about("The event of which a sample is sent. The default is `webhook.test`.")
+            .about("The event to send a sample of. The default is `webhook.test`.")
             .optional_text(Test::NAMES.event, parse_event);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, sample: sample?.unwrap_or(EventName::Test), key: key? })
