@@ -81,7 +81,7 @@ pub(super) struct State<W> {
 
 #[derive(Default)]
 struct TenantState {
-    /// The slots and places in use for good receivers and for all others, and the places by queue.
+    /// The slots and places in use, for receivers known to be good and for all others, and the places by queue.
     good: Taken,
     others: Taken,
     apart: Apart,
