@@ -37,9 +37,9 @@ pub(crate) struct App {
     pub(crate) rotation_overlap: Duration,
 }
 
-/// The time for which a page waits for an attempt. After that, it shows the attempt as in progress.
+/// The time for which a page waits for an attempt, before it shows the attempt as in progress.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The time between two checks.
+/// The time between two reads of the log.
 const PAUSE: Duration = Duration::from_millis(150);
 
 impl App {
@@ -59,24 +59,24 @@ impl App {
         })
     }
 
-    /// The header of a page.
+    /// Reads what the header of a page shows.
     pub(crate) async fn console(&self, tenant: &TenantId, here: &'static str) -> Result<Console> {
         let organization = self.organizations.get(tenant).await?.name;
         Ok(Console { organization, here })
     }
 
-    /// Waits up to [`PATIENCE`] for the next attempt of a pending delivery that has had `attempts`. A pull endpoint's delivery
-    /// is held instead, and waits for a client.
+    /// Waits up to [`PATIENCE`] for the next attempt of a pending delivery that has had `attempts`. Returns immediately
+    /// for a delivery to a pull endpoint, which is held until a client receives it.
     pub(crate) async fn wait_for_attempt(&self, tenant: &TenantId, id: &DeliveryId, attempts: u32) -> Result<()> {
         self.wait_for_attempts(tenant, &[(*id, attempts)]).await
     }
 
-    /// The same, for several deliveries.
+    /// Waits like [`Self::wait_for_attempt`], for several deliveries.
     pub(crate) async fn wait_for_attempts(&self, tenant: &TenantId, sent: &[(DeliveryId, u32)]) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         let mut waiting = sent.to_vec();
         loop {
-            // Reads no payload: it may be large, and this read is repeated.
+            // Reads no payloads, which may be large, because this read is repeated.
             let ids: Vec<_> = waiting.iter().map(|(id, _)| *id).collect();
             let known = self.log.known(tenant, &ids).await?;
             waiting.retain(|(id, attempts)| {

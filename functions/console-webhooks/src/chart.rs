@@ -11,17 +11,17 @@ use maud::{Markup, html};
 
 use crate::times;
 
-/// The number of hours: a day, and the hour that has begun.
+/// The number of hours: a day and the current hour.
 const HOURS: u32 = 25;
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// The size of the drawing. Each hour has a bar and a gap.
+/// The size of the drawing, in its own units. Each hour has a bar and a gap.
 const HEIGHT: u32 = 40;
 const STEP: u32 = 8;
 const BAR: u32 = 6;
 /// The hours between two labels.
 const LABELED: usize = 6;
-/// The parts of a bar from the bottom up: the name of the color, and the text of the legend. A pending delivery waits
-/// for an attempt, most often because one has failed.
+/// The parts of a bar from the bottom up: the name of the color, and the text of the legend. Most pending deliveries
+/// wait because an attempt has failed.
 const PARTS: [(&str, &str); 5] = [
     ("failed", "Failed"),
     ("pending", "Pending or retrying"),
@@ -30,7 +30,7 @@ const PARTS: [(&str, &str); 5] = [
     ("delivered", "Delivered at first attempt"),
 ];
 
-/// The beginning of the chart.
+/// Returns the start of the chart.
 pub(crate) fn since(now: Timestamp) -> Timestamp {
     now.before(HOUR * (HOURS - 1))
 }
@@ -45,7 +45,7 @@ struct Column {
 }
 
 impl Column {
-    /// The numbers of [`PARTS`].
+    /// Returns the numbers, in the order of [`PARTS`].
     fn parts(&self) -> [u32; 5] {
         let Counts { pending, delivered, failed, held, .. } = self.counts;
         let retried = self.retried.min(delivered);
@@ -67,7 +67,8 @@ fn columns(counted: &Statistics, now: Timestamp) -> Vec<Column> {
     columns.collect()
 }
 
-/// A small chart without a scale, with its totals as text. `name` is the endpoint, for screen readers.
+/// Draws a small chart without a scale, with its totals as text. `name` is the name of the endpoint, for screen
+/// readers.
 pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
     let columns = columns(counted, now);
     let highest = highest(&columns);
@@ -91,7 +92,8 @@ pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
     }
 }
 
-/// A chart with a scale, hours and a legend. Each bar leads to the deliveries of its hour, as does the table.
+/// Draws a chart with a scale, hours and a legend. Each bar links to the deliveries of its hour, as each row of the
+/// table does.
 pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) -> Markup {
     let columns = columns(counted, now);
     let highest = highest(&columns);
@@ -102,7 +104,7 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
     html! {
         div .plot aria-hidden="true" {
             div .scale { span { (highest) } span { "0" } }
-            // Each element is closed: in SVG, unlike in HTML, an open element would contain the following ones.
+            // All elements are closed: unlike in HTML, an open element in SVG would contain the following ones.
             svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } preserveAspectRatio="none" {
                 (unread(counted, &columns))
                 path .base d={ "M0 0h" (HOURS * STEP) "v.3H0zM0 20h" (HOURS * STEP) "v.3H0zM0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
@@ -142,7 +144,8 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
     }
 }
 
-/// The totals as text: `37+ delivered, 2 failed in 24 hours` if older successes exist that were not read.
+/// Formats the totals: `37+ delivered, 2 failed in 24 hours`. The plus sign stands for older successes that were not
+/// read.
 fn totals(counted: &Statistics) -> Markup {
     html! {
         p .soft {
@@ -153,7 +156,7 @@ fn totals(counted: &Statistics) -> Markup {
     }
 }
 
-/// `37+ delivered, 2 failed`. A plus sign means that there are more, which were not read.
+/// Formats numbers: `37+ delivered, 2 failed`. The plus sign stands for older deliveries that were not read.
 pub(crate) fn numbers(counted: &Statistics) -> String {
     let Counts { pending, delivered, failed, held, ended } = counted.total;
     let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());
@@ -169,7 +172,7 @@ pub(crate) fn numbers(counted: &Statistics) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// A table of the hours that have deliveries. Each hour leads to its deliveries.
+/// A table of the hours that have deliveries. Each hour links to its deliveries.
 pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
     html! {
         details {
@@ -209,7 +212,7 @@ pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
     }
 }
 
-/// The list of the deliveries of an hour.
+/// Returns the address of the list of an hour's deliveries.
 fn hour_link(endpoint: EndpointId, hour: Timestamp) -> String {
     let (since, until) = (times::local(hour), times::local(hour.after(HOUR)));
     format!("/console/deliveries?endpoint={endpoint}&since={since}&until={until}")
@@ -224,7 +227,7 @@ fn unread(counted: &Statistics, columns: &[Column]) -> Markup {
     }
 }
 
-/// Whether the hour was read completely.
+/// Whether all deliveries of the hour were read.
 fn is_read(complete_since: Option<Timestamp>, hour: Timestamp) -> bool {
     complete_since.is_none_or(|since| hour >= since)
 }
@@ -238,7 +241,7 @@ pub(crate) fn summary(counts: Counts) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The numbers of an hour: `12 delivered, 3 failed`.
+/// Formats the numbers of an hour: `12 delivered, 3 failed`.
 fn named(column: &Column, is_read: bool) -> String {
     let retried = if column.retried > 0 { format!(" ({} after a retry)", column.retried) } else { String::new() };
     match (summary(column.counts), is_read) {
@@ -253,8 +256,8 @@ fn highest(columns: &[Column]) -> u32 {
     columns.iter().map(Column::sum).max().unwrap_or(0).max(1)
 }
 
-/// The parts of a bar from the bottom up, each with its place in [`PARTS`], upper edge and height. Each part has a visible
-/// minimum height.
+/// Returns the parts of a bar from the bottom up, each with its index in [`PARTS`], its upper edge and its height,
+/// which is never too small to be visible.
 fn stack(parts: [u32; 5], highest: u32) -> Vec<(usize, u32, u32)> {
     let mut top = HEIGHT;
     let mut stack = Vec::new();

@@ -1,4 +1,5 @@
-//! The page of an organization's deliveries. The filters are in the address, so that the page can be shared as a link.
+//! The page of an organization's deliveries. The filters are in the address, so that people can share the page as a
+//! link.
 
 mod filters;
 mod query;
@@ -45,7 +46,7 @@ pub(crate) fn submit() -> Route<App, People> {
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
-    // Links of emails and of 0.1.0 have the job in its own field.
+    // Links in emails and of version 0.1.0 have the job in a separate field.
     let link = link.or("q", "job_id");
     if !link.get(IDS).is_empty() {
         return Ok(resend::chosen(&app, tenant, &link, now).await?.into());
@@ -69,7 +70,7 @@ async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Res
         Some(Wanted { endpoint, filter, cursor }) => {
             let shards = app.endpoints.shards(tenant, *endpoint).await?;
             let open = async {
-                // Undelivered deliveries can be counted by status and time without reading them.
+                // Only filters by status and time can be counted from the index, without reading the deliveries.
                 if filter.is_beyond_the_index() {
                     return Ok(None);
                 }

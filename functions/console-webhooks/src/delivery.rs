@@ -40,14 +40,14 @@ const FIELDS: [(&str, &str); 4] = [
     ("sure", "`yes` from the page that confirms a delivery to a receiver that asked to stop deliveries."),
 ];
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
-/// The maximum number of bytes of a payload that are shown. A response of Lambda has at most 6 MB, and line breaks and
-/// escapes multiply a payload.
+/// The maximum number of bytes of a payload that are shown. A Lambda response is limited to 6 MB, and line breaks and
+/// escapes multiply the size of a payload.
 const SHOWN_BYTES: usize = 64 * 1024;
-/// The time for which a due attempt counts as in progress.
+/// The time for which a due attempt is shown as in progress.
 const SOON: Duration = Duration::from_secs(60);
-/// The time after a resend for which a link may confirm it.
+/// The time after a resend within which a link may show its confirmation.
 const JUST: Duration = Duration::from_secs(60);
-/// The same limit after adding line breaks and indentation.
+/// The limit for a payload with added line breaks and indentation.
 const PRETTY_BYTES: usize = 256 * 1024;
 
 pub(crate) fn show() -> Route<App, People> {
@@ -130,7 +130,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
     let (console, (delivery, payload), endpoint) =
         tokio::try_join!(console, app.log.visible(tenant, id, now), endpoint(app, tenant, id))?;
     let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
-    // A delivery that failed without an attempt still has a last attempt, with the reason.
+    // A delivery that failed without an attempt still has a last attempt, which holds the reason.
     attempts.extend(delivery.last_attempt.clone());
     let trace = payload.as_ref().and_then(|payload| payload.trace.clone());
     let event = payload.as_ref().map_or(delivery.event, |payload| delivery.event_in(&payload.body));
@@ -168,7 +168,7 @@ async fn page(app: &App, tenant: &TenantId, id: &DeliveryId, link: &Typed, error
     Ok(Page::new(title, content).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The words for the destination in a heading.
+/// Names the destination in a heading.
 fn destination(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
     match (endpoint, delivery.webhook_endpoint_id) {
         (Some(endpoint), _) => short(endpoint.name()),
@@ -177,7 +177,7 @@ fn destination(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
     }
 }
 
-/// The result of a resend. Anyone can make the link, so it is shown only right after a resend.
+/// The result of a resend. It is shown only right after a resend, because anyone can make such a link.
 fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
     let is_resend = |attempt: &&Attempt| attempt.trigger == Trigger::Resend && now.since(attempt.at) < JUST;
     let attempt = delivery.last_attempt.as_ref().filter(is_resend);
@@ -195,7 +195,7 @@ fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
     }
 }
 
-/// The status, and what it means.
+/// The status and its meaning.
 fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
     let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
@@ -297,13 +297,13 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
     }
 }
 
-/// The list of the deliveries with the same job or workflow.
+/// Returns the address of the list of deliveries with the same job or workflow.
 fn same(filter: &str, value: &str) -> String {
     let value = url::form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>();
     format!("/console/deliveries?{filter}={value}")
 }
 
-/// The next attempt and the earlier ones, latest first.
+/// The next attempt and the earlier attempts, latest first.
 fn time_line(delivery: &Delivery, attempts: &[Attempt], is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         @if attempts.is_empty() { p { "No attempts yet." } }
@@ -354,7 +354,7 @@ fn body(payload: Option<&str>) -> Markup {
     }
 }
 
-/// The button that erases the delivery, unless it is still needed or was erased.
+/// The button that erases the delivery, unless its payload is still needed or was already erased.
 fn erasure(delivery: &Delivery) -> Markup {
     html! {
         @if delivery.erased_at.is_none() && !delivery.needs_payload() {
@@ -372,7 +372,8 @@ fn erasure(delivery: &Delivery) -> Markup {
     }
 }
 
-/// Text in a scrollable box. The box can be focused, to scroll it by keyboard, so it needs an accessible name.
+/// Renders text in a scrollable box. The box is focusable, so that the keyboard can scroll it, and therefore needs an
+/// accessible name.
 fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }
 }

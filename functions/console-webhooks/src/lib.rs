@@ -1,4 +1,4 @@
-//! The pages for endpoints and deliveries, one module each. Each action of a page is also a route of the API, and both
+//! The pages for endpoints and deliveries, one module each. The API has a route for each action of a page, and both
 //! call the same functions of `common`.
 
 use common::{

@@ -1,4 +1,4 @@
-//! Pages that reload while something on them changes, if their visitor has enabled it.
+//! Live pages: if the visitor has enabled it, a page reloads as long as something on it is changing.
 
 use common::http::{Typed, page::LIVE_SECONDS};
 use maud::{Markup, html};
@@ -7,13 +7,13 @@ use maud::{Markup, html};
 pub(crate) const LIVE: (&str, &str) =
     ("live", "`1` loads the page again every few seconds while a delivery is pending or a recovery is in progress.");
 
-/// Whether the visitor has enabled it.
+/// Whether the visitor has enabled live updates.
 pub(crate) fn is_wanted(link: &Typed) -> bool {
     link.get(LIVE.0) == "1"
 }
 
-/// The link that enables or disables it while something on the page `is_changing`. `on` and `off` are the addresses of
-/// the page.
+/// The link that enables or disables live updates, as long as something on the page `is_changing`. `on` and `off` are
+/// the addresses of the page with and without them.
 pub(crate) fn switch(is_wanted: bool, is_changing: bool, on: &str, off: &str) -> Markup {
     html! {
         @match (is_wanted, is_changing) {

@@ -69,7 +69,7 @@ const FIELDS: [(&str, &str); 11] = [
     ("headers", "Headers that are sent with each attempt, one `name: value` per line."),
 ];
 
-/// The stored response, which a resubmitted form gets as well.
+/// The stored response, which is repeated for a resubmitted form.
 #[derive(Deserialize, JsonSchema, Serialize)]
 struct Created {
     id: String,
@@ -78,7 +78,7 @@ struct Created {
     is_pull: bool,
 }
 
-/// The kind of the endpoint. Any value except `pull` means an endpoint with a URL.
+/// Returns the kind of the endpoint. Any value except `pull` means a push endpoint.
 fn kind(form: &Typed) -> Kind {
     parse_name(form.get("kind")).unwrap_or(Kind::Push)
 }
@@ -124,7 +124,7 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
         workflows,
         created_at: Timestamp::now(),
     };
-    // Submitting the same form twice, with a double click or a reload, creates one endpoint.
+    // Submitting the same form twice, by a double click or a reload, creates only one endpoint.
     let content = Hash::of(FIELDS.map(|(name, _)| form.get(name)).join("\0").as_bytes());
     let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);

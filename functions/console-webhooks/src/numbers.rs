@@ -1,4 +1,4 @@
-//! The numbers of endpoints. The first page and the page of an endpoint show the same numbers.
+//! The numbers of endpoints, which are the same on the first page and on the page of an endpoint.
 
 use std::{fmt, ops::Range};
 
@@ -28,19 +28,19 @@ pub(crate) struct Known {
     pub(crate) oldest_pending: Option<Delivery>,
     /// The oldest failed delivery.
     pub(crate) oldest_failed: Option<Delivery>,
-    /// The deliveries of the last 24 hours, as far as they were read.
+    /// The deliveries of the last 24 hours that were read.
     pub(crate) counted: Statistics,
     /// Whether a delivery is known to have succeeded since [`in_doubt_since`], or nothing is in doubt.
     pub(crate) is_proven: bool,
 }
 
-/// The number of endpoints whose logs are read at once.
+/// The number of endpoints whose logs are read concurrently.
 const CONCURRENCY: usize = 10;
-/// The number of an endpoint's newest deliveries among which a success is looked for.
+/// The number of an endpoint's newest deliveries that are searched for a success.
 const LOOKED_AT: usize = 300;
 
 impl Known {
-    /// Reads the numbers of endpoints, within `bound` for all of them.
+    /// Reads the numbers of endpoints. `bound` limits the reads for all of them together.
     pub(crate) async fn read(
         app: &App,
         tenant: &TenantId,
@@ -55,7 +55,7 @@ impl Known {
         Ok(known.into_iter().zip(counted).map(|(known, counted)| Self { counted, ..known }).collect())
     }
 
-    /// Endpoints with their undelivered deliveries, which `open` has, and with what their states depend on.
+    /// Combines endpoints with their undelivered deliveries in `open`, and reads what their states depend on.
     pub(crate) async fn uncounted(
         app: &App,
         tenant: &TenantId,
@@ -79,7 +79,8 @@ impl Known {
         stream::iter(known).buffered(CONCURRENCY).try_collect().await
     }
 
-    /// The held deliveries that the endpoint has missed. A pull endpoint has not missed them: they wait to be received.
+    /// The held deliveries that the endpoint has missed. Those of a pull endpoint are not missed: they wait to be
+    /// received.
     pub(crate) fn held(&self) -> Backlog {
         held(&self.endpoint, &self.open)
     }
@@ -90,8 +91,8 @@ impl Known {
         [self.endpoint.last_error.clone(), of_pending].into_iter().flatten().max_by_key(|error| error.at)
     }
 
-    /// The delivered deliveries of the last 24 hours, and those that are delivered or failed; since `complete_since`, if
-    /// older successes were not read.
+    /// Returns the number of delivered deliveries of the last 24 hours, and the number of delivered and failed ones. If
+    /// older successes were not read, both are counted from `complete_since`.
     pub(crate) fn successes(&self, now: Timestamp) -> (usize, usize) {
         let since = self.counted.complete_since.unwrap_or_else(|| chart::since(now));
         let failed = self.open.failed.newest.iter().filter(|at| **at >= since).count();
@@ -99,25 +100,26 @@ impl Known {
         (delivered, delivered.saturating_add(failed))
     }
 
-    /// Whether a delivery waits for an attempt.
+    /// Whether any delivery waits for an attempt.
     pub(crate) fn is_pending(&self) -> bool {
         self.open.pending.count > 0
     }
 }
 
-/// The time since which it is unknown whether the receiver of an active endpoint accepts deliveries: its oldest pending
-/// delivery has failed attempts since then, or a user enabled it.
+/// Returns the time since which it is unknown whether the receiver of an active endpoint accepts deliveries: the first
+/// failed attempt of its oldest pending delivery, or the time at which a user enabled the endpoint.
 pub(crate) fn in_doubt_since(endpoint: &EndpointView, oldest_pending: Option<&Delivery>) -> Option<Timestamp> {
     if !endpoint.active || endpoint.kind == Kind::Pull {
         return None;
     }
     let failing = failures(endpoint, oldest_pending).first().map(|first| first.at);
-    // The item has the time of a success only if the receiver was known to fail.
+    // The item contains the time of a success only if the receiver was known to fail before.
     let is_healed = |since: Timestamp| endpoint.enabled_at.is_none() && endpoint.healthy_at >= Some(since);
     failing.or(endpoint.enabled_at).filter(|since| !is_healed(*since))
 }
 
-/// The failed attempts of a delivery since the endpoint was enabled, oldest first, as far as its state has them.
+/// Returns the failed attempts of a delivery since the endpoint was enabled, oldest first. Only those in its state are
+/// known.
 pub(crate) fn failures<'a>(endpoint: &EndpointView, delivery: Option<&'a Delivery>) -> Vec<&'a Attempt> {
     let attempts =
         delivery.into_iter().filter(|delivery| delivery.event.is_of_a_job()).flat_map(Delivery::attempts_so_far);
@@ -138,7 +140,7 @@ pub(crate) fn is_gone(endpoint: &EndpointView) -> bool {
     !endpoint.active && endpoint.disabled.is_some_and(|(_, reason)| reason == DisabledReason::Gone)
 }
 
-/// The deliveries of a backlog that were created in this period.
+/// Returns the deliveries of a backlog that were created in this period.
 pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
     let newest: Vec<_> = backlog.newest.iter().copied().filter(|at| time.contains(at)).collect();
     Backlog {
@@ -149,7 +151,7 @@ pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
     }
 }
 
-/// `1 endpoint`, `2 endpoints`.
+/// Formats a number with its noun: `1 endpoint`, `2 endpoints`.
 pub(crate) fn counted(number: impl fmt::Display, one: &str, many: &str) -> String {
     let number = number.to_string();
     format!("{number} {}", if number == "1" { one } else { many })

@@ -39,9 +39,9 @@ const FIELDS: [(&str, &str); 3] = [
     ("deleted", "The id of an endpoint whose deletion is to be confirmed."),
 ];
 
-/// The number of endpoints on a page. The log of each is read.
+/// The number of endpoints on a page. A request reads the log of each.
 const SHOWN: usize = 10;
-/// The number of newest deliveries that are read for all endpoints of a page together.
+/// The maximum number of newest deliveries that are read, for all endpoints of a page together.
 const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
@@ -53,7 +53,8 @@ pub(crate) fn show() -> Route<App, People> {
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
-    // Endpoints with recent errors come first among those without a problem in their items: all their attempts may fail.
+    // Among the endpoints without a problem in their items, those with recent errors come first, because all their
+    // attempts may fail.
     endpoints.sort_by_key(|endpoint| (urgency(endpoint), Reverse(erred_at(endpoint, now))));
     let pages = endpoints.len().div_ceil(SHOWN).max(1);
     let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);
@@ -97,7 +98,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     Ok(Page::new("Endpoints", content).live(is_live && is_changing).within(console))
 }
 
-/// The numbers of all endpoints on the page: `To these endpoints in 24 hours: 200 delivered, 40 failed`.
+/// The totals of all endpoints on the page.
 fn totals(rows: &[Known], pages: usize) -> Markup {
     let mut sum = Statistics::default();
     for Known { counted, .. } in rows {
@@ -116,17 +117,18 @@ fn totals(rows: &[Known], pages: usize) -> Markup {
     }
 }
 
-/// An endpoint of another page that has a problem or failed deliveries.
+/// An endpoint on another page of the list.
 struct Elsewhere {
     endpoint: EndpointView,
     failed: Backlog,
-    /// Whether all its attempts fail, and no delivery has failed permanently since it last worked.
+    /// Whether all attempts fail, but no delivery has failed permanently since the endpoint last worked.
     is_erring: bool,
 }
 
-/// The endpoints of other pages that are failing or disabled, or have failed deliveries.
+/// Finds the endpoints on other pages that are failing or disabled, or have failed deliveries.
 async fn elsewhere(app: &App, tenant: &TenantId, others: Vec<EndpointView>, now: Timestamp) -> Result<Vec<Elsewhere>> {
-    // An endpoint that has had no error and no other URL has no failed delivery. Reading the others costs a call for fifty.
+    // An endpoint without an error since its creation has no failed deliveries. For the others, one call reads fifty
+    // endpoints.
     let may_have_failed = |endpoint: &EndpointView| {
         let is_new = endpoint.last_error.is_none() && endpoint.updated_at == endpoint.created_at;
         endpoint.kind == Kind::Pull || !is_new
@@ -152,18 +154,18 @@ async fn elsewhere(app: &App, tenant: &TenantId, others: Vec<EndpointView>, now:
     Ok(others.chain(suspects).filter(is_troubled).collect())
 }
 
-/// The number of endpoints of other pages with recent errors whose deliveries are read.
+/// The maximum number of endpoints on other pages with recent errors whose deliveries are read.
 const SUSPECTS: usize = 30;
-/// The time for which an error of an endpoint is recent: a delivery is retried for so long.
+/// The time for which an error counts as recent: the maximum time for which a delivery is retried.
 const RECENT: Duration = MAX_AGE;
 
-/// The time of a recent error.
+/// Returns the time of the endpoint's last error, if it is recent.
 fn erred_at(endpoint: &EndpointView, now: Timestamp) -> Option<Timestamp> {
     let at = endpoint.last_error.as_ref().map(|error| error.at);
     at.filter(|at| now.since(*at) < RECENT)
 }
 
-/// The number of endpoints that are named in a notice.
+/// The maximum number of endpoints that a notice names.
 const NAMED: usize = 5;
 
 /// The notice about [`elsewhere`].
@@ -192,7 +194,7 @@ fn on_other_pages(elsewhere: &[Elsewhere]) -> Markup {
     }
 }
 
-/// The endpoints whose missed deliveries are being resent. Without missed deliveries, none needs to be read.
+/// Returns the endpoints whose missed deliveries are being resent. If no deliveries are missed, reads nothing.
 async fn recovering(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<BTreeSet<EndpointId>> {
     if rows.iter().all(|row| row.open.failed.count + row.held().count == 0) {
         return Ok(BTreeSet::new());
@@ -201,7 +203,7 @@ async fn recovering(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<BTre
     Ok(recoveries.into_iter().filter(|recovery| !recovery.done).map(|recovery| recovery.webhook_endpoint_id).collect())
 }
 
-/// Whether the link names an endpoint that was deleted. Anyone can make a link.
+/// Whether the endpoint in the link was really deleted: anyone can make a link.
 async fn is_deleted(app: &App, tenant: &TenantId, id: &str) -> Result<bool> {
     let Ok(id) = EndpointId::parse(id) else { return Ok(false) };
     let (existing, logged) = tokio::join!(app.endpoints.require(tenant, id), app.endpoints.shards(tenant, Some(id)));
@@ -294,7 +296,7 @@ pub(crate) fn oldest(failed: &Backlog, held: &Backlog) -> Option<Timestamp> {
     [failed.oldest_at(), held.oldest_at()].into_iter().flatten().min()
 }
 
-/// `12 failed and 3 held deliveries`. Empty if there are none.
+/// Formats the missed deliveries: `12 failed and 3 held deliveries`. Empty if there are none.
 pub(crate) fn missed(failed: &Backlog, held: &Backlog) -> String {
     let parts = [(failed, "failed"), (held, "held")].into_iter().filter(|(backlog, _)| backlog.count > 0);
     let parts: Vec<_> = parts.map(|(backlog, word)| format!("{} {word}", backlog.number())).collect();
@@ -383,7 +385,8 @@ fn line(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The latest error. Version 0.1.0 recorded none, so its absence proves nothing if there are failed deliveries.
+/// The latest error. Version 0.1.0 did not record errors, so if there are failed deliveries, the lack of one does not
+/// mean that there were none.
 fn last_error(row: &Known, now: Timestamp) -> Markup {
     html! {
         @match row.last_error() {
@@ -396,12 +399,12 @@ fn last_error(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// Whether the previous secret still signs deliveries.
+/// Whether deliveries are still signed with the previous secret, too.
 pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
     endpoint.previous_secret_expires_at.is_some_and(|end| now < end)
 }
 
-/// The events that an endpoint receives.
+/// Names the events that an endpoint gets.
 pub(crate) fn events(endpoint: &EndpointView) -> String {
     match &endpoint.events {
         Some(filter) => filter.names().collect::<Vec<_>>().join(", "),

@@ -1,9 +1,9 @@
-//! The calls with which a program fetches the deliveries of a pull endpoint.
+//! Instructions for programs that receive the deliveries of a pull endpoint.
 
 use common::id::EndpointId;
 use maud::{Markup, html};
 
-/// The program for a laptop, and the calls for other programs.
+/// The command for a laptop, and the calls for other programs.
 pub(crate) fn usage(id: EndpointId) -> Markup {
     html! {
         details {

@@ -1,4 +1,4 @@
-//! The settings of an endpoint: the form fields, and how they are read.
+//! The settings of an endpoint: the form fields and their parser.
 
 use common::error::Error;
 use common::{
@@ -17,7 +17,7 @@ use common::{
 use maud::{Markup, html};
 
 const WORKFLOWS: &str = "Only events of jobs of these workflows, one exact name per line";
-/// The events to choose from, with the names of their checkboxes.
+/// The selectable events, with the names of their checkboxes.
 const EVENTS: [(&str, EventName); 5] = [
     ("completed", EventName::Completed),
     ("failed", EventName::Failed),
@@ -30,7 +30,7 @@ const EVENTS: [(&str, EventName); 5] = [
 pub(crate) struct Settings {
     /// `None` for a pull endpoint.
     pub(crate) url: Option<EndpointUrl>,
-    /// `None` if it was left empty.
+    /// `None` if the field was left empty.
     pub(crate) description: Option<Description>,
     /// `None` for all events.
     pub(crate) events: Option<EventFilter>,
@@ -63,8 +63,8 @@ impl Settings {
     }
 }
 
-/// The event filter. It is `None` if exactly the events about jobs are chosen, so that the endpoint also gets those that
-/// are added later.
+/// Reads the event filter. It is `None` if exactly the events about jobs are selected, so that the endpoint also gets
+/// events about jobs that are added later.
 fn events(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
     let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
     match chosen.as_slice() {
@@ -108,7 +108,7 @@ fn headers(text: &str) -> Result<Headers, Vec<Problem>> {
     })
 }
 
-/// A problem as a sentence about a header: `"host" is reserved`.
+/// Formats a problem as a sentence about a header: `"host" is reserved`.
 fn about(name: &str, problem: &str) -> String {
     let mut rest = problem.chars();
     let first: String = rest.next().into_iter().flat_map(char::to_lowercase).collect();
@@ -120,26 +120,26 @@ pub(crate) struct Shown<'a> {
     /// `None` for a pull endpoint.
     pub(crate) url: Option<&'a str>,
     pub(crate) description: &'a str,
-    /// The chosen workflows, one per line.
+    /// The selected workflows, one per line.
     pub(crate) workflows: &'a str,
-    /// Whether each of the events is wanted.
+    /// For each of the events, whether it is selected.
     pub(crate) events: [bool; 5],
     /// The hint for the headers.
     pub(crate) headers_hint: &'static str,
 }
 
 impl Shown<'_> {
-    /// Whether each event was checked in the form.
+    /// Returns which events were checked in the form.
     pub(crate) fn ticked(form: &Typed) -> [bool; 5] {
         EVENTS.map(|(name, _)| form.get(name) == TICKED)
     }
 
-    /// Whether the filter lets each event through.
+    /// Returns which events the filter selects.
     pub(crate) fn wanted(filter: Option<&EventFilter>) -> [bool; 5] {
         EVENTS.map(|(_, event)| filter.map_or(event.is_of_a_job(), |filter| filter.wants(event)))
     }
 
-    /// The fields of the form with this id, and their errors.
+    /// Renders the fields of the form with this id, and their errors.
     pub(crate) fn fields(&self, form: &str, error: Option<&Error>) -> Markup {
         html! {
             @if let Some(url) = self.url {

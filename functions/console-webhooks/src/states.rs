@@ -1,4 +1,4 @@
-//! States, each with a word and a shape, so that they can be distinguished without color and in any font.
+//! States, each with a word and a shape, so that people can distinguish them without color and in any font.
 
 use common::{
     timestamp::Timestamp,
@@ -17,33 +17,33 @@ use crate::numbers::{Known, failures};
 pub(crate) enum State {
     /// Deliveries have failed after all their attempts since this time.
     Failing(Timestamp),
-    /// No delivery has failed permanently, but all attempts have failed since this time.
+    /// All attempts have failed since this time, but no delivery has failed permanently yet.
     Erring(Timestamp),
-    /// The service disabled it.
+    /// The service disabled the endpoint.
     Disabled(DisabledReason),
-    /// The oldest pending delivery has failed attempts, and is retried.
+    /// The oldest pending delivery has failed attempts and waits for a retry.
     Retrying,
-    /// A user enabled it, and no delivery has succeeded since.
+    /// A user enabled the endpoint, and no delivery has succeeded since.
     Untried,
     /// The oldest pending delivery waits for its first attempt.
     Waiting,
-    /// It works, and this number of failed or held deliveries can be resent.
+    /// The endpoint works, and this number of failed or held deliveries can be resent.
     Missed(usize),
-    /// Its deliveries succeed.
+    /// Deliveries succeed.
     Healthy,
-    /// It has recent deliveries, and none of those that were read succeeded.
+    /// The endpoint has recent deliveries, and none of those that were read succeeded.
     Unproven,
-    /// It has no recent deliveries.
+    /// The endpoint has no recent deliveries.
     Idle,
-    /// A user disabled it.
+    /// A user disabled the endpoint.
     Inactive,
 }
 
-/// The number of attempts in a row whose failure makes an endpoint's state bad.
+/// The number of failed attempts in a row from which an endpoint is erring.
 const IN_A_ROW: usize = 2;
 
 impl State {
-    /// The state, from the endpoint's item and its deliveries.
+    /// Derives the state from the endpoint's item and its deliveries.
     pub(crate) fn of(known: &Known) -> Self {
         let Known { endpoint, open, oldest_pending, counted, is_proven, .. } = known;
         let failures = failures(endpoint, oldest_pending.as_ref());
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// An explanation of the state, where it needs one.
+    /// An explanation of the state, if it needs one.
     pub(crate) fn meaning(self) -> Option<&'static str> {
         match self {
             Self::Disabled(DisabledReason::Gone) => Some(

@@ -10,19 +10,19 @@ pub(crate) fn when(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) { (distance(at, now)) } " " span .soft { "(" (at.readable()) ")" } }
 }
 
-/// `9 min ago` or `in 9 min`, with the time in UTC for pointers and programs.
+/// `9 min ago` or `in 9 min`, with the time in UTC on hover and for programs.
 pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.readable()) { (distance(at, now)) } }
 }
 
-/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". A time that is left is rounded: seven days are
-/// not six.
+/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". The time left until `at` is rounded, so that
+/// almost seven days are not shown as six.
 pub(crate) fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
     let time = if at > now { left(at.since(now)) } else { length(now.since(at)) };
     html! { time datetime=(at) { (time) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
 }
 
-/// `2026-01-31 12:00:05 UTC`, for programs that read the page as well.
+/// `2026-01-31 12:00:05 UTC`, also in a form for programs that read the page.
 pub(crate) fn date(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.readable()) } }
 }
@@ -32,12 +32,12 @@ pub(crate) fn hour(at: Timestamp) -> String {
     at.to_string().get(11..16).unwrap_or_default().to_owned()
 }
 
-/// The value of a `datetime-local` input, in UTC: `2026-01-31T12:00`.
+/// The value for a `datetime-local` input, in UTC: `2026-01-31T12:00`.
 pub(crate) fn local(at: Timestamp) -> String {
     at.to_string().get(..16).unwrap_or_default().to_owned()
 }
 
-/// Parses a time of a form or a link. Without a zone, it is in UTC.
+/// Parses a time from a form or a link. Without a time zone, it is in UTC.
 pub(crate) fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
     let zoned = match text.len() {
         16 => format!("{text}:00Z"),
@@ -52,7 +52,7 @@ fn distance(at: Timestamp, now: Timestamp) -> String {
     if at > now { format!("in {}", length(at.since(now))) } else { format!("{} ago", length(now.since(at))) }
 }
 
-/// A length of time in its largest unit: `9 min`. Seconds are used up to two minutes.
+/// Formats a duration in its largest unit: `9 min`. Up to two minutes, the unit is seconds.
 pub(crate) fn length(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -63,7 +63,7 @@ pub(crate) fn length(time: Duration) -> String {
     }
 }
 
-/// A length of time to come, rounded to its unit.
+/// Formats a remaining duration, rounded to its unit.
 fn left(time: Duration) -> String {
     let unit = match time.as_secs() {
         0..=119 => 1,

@@ -1,4 +1,4 @@
-//! Code that verifies a delivery, by language. `docs/receiving.md` has the same examples and more.
+//! Code that verifies a delivery, by language. `docs/receiving.md` contains these examples and more.
 
 use common::{presentation::docs::RECEIVING, webhooks::destination::SigningSecret};
 use maud::{Markup, html};
@@ -23,7 +23,7 @@ const LINES: [(&str, &str); 3] = [
 ];
 
 /// A secret that is shown only once, with the code that uses it. The libraries decode a secret from base64 and reject
-/// other texts, so it is also shown in a form for them, unless they all accept the text itself.
+/// other texts, so the page also shows the secret in that form, unless all libraries accept it as it is.
 pub(crate) fn secret(secret: &SigningSecret) -> Markup {
     let for_libraries = secret.for_libraries();
     html! {

@@ -43,7 +43,7 @@ const FIELDS: [(&str, &str); 8] = [
     ("sure", "`leave` and `delete`: `yes` from the checkbox that confirms the action."),
 ];
 
-/// The forms that show their own errors. The only member has no form to leave.
+/// The forms that show their own errors. The page of an only member has no form to leave.
 const FORMS: [&str; 5] = ["leave", "name", "email", "password", "delete"];
 
 const DONE: [(&str, &str); 7] = [
@@ -99,8 +99,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Sends the confirmation email again, and returns to the page `here`. These emails share one limit with those
-/// requested through the API.
+/// Sends the confirmation email again and returns to the page `here`. The limit is shared with emails requested through
+/// the API.
 pub(crate) async fn verify(app: &App, call: &Call<SignedIn>, here: &str) -> Result<Reply> {
     let user = &call.caller.user;
     if user.email_verified {
@@ -176,7 +176,7 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
     let SignedIn { user, session } = caller;
     let sessions = async { app.sessions.list(user, Timestamp::now()).await };
     let received = async {
-        // An unconfirmed address may be a stranger's.
+        // An unconfirmed address may belong to a stranger.
         if !user.email_verified {
             return Ok(Vec::new());
         }
@@ -186,7 +186,7 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
     let (frame, mut sessions, (_, members), received) =
         tokio::try_join!(console(app, user, HERE), sessions, members, received)?;
     let is_alone = members <= 1;
-    // The list is eventually consistent, so it may lack the current session.
+    // The index is eventually consistent, so it may lack the current session.
     if sessions.iter().all(|listed| listed.id != session.id) {
         sessions.insert(0, session.clone());
     }
@@ -246,7 +246,7 @@ fn profile(user: &User) -> Markup {
     }
 }
 
-/// The sessions, newest first. A device description is untrusted text of the client.
+/// The sessions, newest first. The description of a device is untrusted text from the client.
 fn listed(sessions: &[Session], own: &Session) -> Markup {
     html! {
         table .cards {
@@ -273,7 +273,8 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
     }
 }
 
-/// The button that ends a session. Its accessible name has the start time, since two devices can share a description.
+/// The button that ends a session. Its accessible name includes the start time, because two devices can have the same
+/// description.
 fn end_form(session: &Session, agent: &str) -> Markup {
     let about = format!("End session: {agent}, {}", session.created_at);
     html! {

@@ -89,11 +89,11 @@ impl App {
         })
     }
 
-    /// Sends `user` another email with a link that confirms their address, unless they are confirmed. It shares the
-    /// limit of emails requested through the API.
+    /// Sends `user` another email with a link that confirms their address, unless it is already confirmed. The limit is
+    /// shared with emails requested through the API.
     ///
-    /// # Errors
-    /// Too many emails were requested: [`Error::TooMany`](common::error::Error::TooMany); or a call fails.
+    /// # Errors [`Error::TooMany`](common::error::Error::TooMany) if too many emails were requested; or a call to AWS
+    /// fails.
     pub(crate) async fn send_confirmation(&self, user: &User, base: &BaseUrl) -> Result<()> {
         let now = Timestamp::now();
         self.attempts.count(VERIFICATION_MAIL, user.email_to_verify().as_str(), now).await?;

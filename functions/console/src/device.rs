@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Browsers by the token that only they send. Most of them also send the tokens of the later ones.
+/// Browsers with their tokens. Most browsers also send the tokens of later entries, so the first match counts.
 const BROWSERS: [(&str, &str); 6] = [
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -11,7 +11,7 @@ const BROWSERS: [(&str, &str); 6] = [
     ("CriOS/", "Chrome"),
     ("Chrome/", "Chrome"),
 ];
-/// Systems, in an order in which the first found one is right: Android is also a Linux.
+/// Operating systems with their tokens. The first match counts: Android, for example, also sends `Linux`.
 const SYSTEMS: [(&str, &str); 7] = [
     ("iPhone", "iPhone"),
     ("iPad", "iPad"),
@@ -22,7 +22,7 @@ const SYSTEMS: [(&str, &str); 7] = [
     ("Linux", "Linux"),
 ];
 
-/// `Chrome on Linux` for a browser, `curl 8.5.0` for a program, and any other text as it is.
+/// Returns `Chrome on Linux` for a browser, `curl 8.5.0` for a program, and other texts unchanged.
 pub(crate) fn name(agent: &str) -> Cow<'_, str> {
     let system = SYSTEMS.iter().find(|(token, _)| agent.contains(token)).map(|(_, name)| *name);
     if !agent.starts_with("Mozilla/") {

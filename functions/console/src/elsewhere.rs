@@ -1,4 +1,4 @@
-//! The addresses without a page, and the icon that browsers request with every page.
+//! Addresses without a page, and the icon that browsers request with every page.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::app::App;
 const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\" fill=\"none\" stroke=\"#4a86f7\" stroke-width=\"2\" \
                     stroke-linecap=\"round\"><path d=\"M10 2v7.5a3.5 3.5 0 0 1-7 0V7l2.5 2.5\"/><circle cx=\"10\" cy=\"2.5\" r=\"1.5\"/></svg>";
 
-/// The pages that people mean by an address that they type.
+/// Addresses that people are likely to type, with the pages that they mean.
 const MEANT: [(&str, &str); 3] =
     [("/signup", "/signin?mode=signup"), ("/login", "/signin"), ("/console/endpoints", "/console")];
 
-/// The message for a `GET` of a path that may be a call of the API.
+/// The message for a `GET` of a path that looks like a call of the API.
 const OF_API: &str = "Not found. Calls under /v1 use POST";
 
-/// Every `GET` without another route. Programs get the JSON of API Gateway, with a code.
+/// Handles every `GET` without another route. Programs get JSON like that of API Gateway, with a code.
 pub(crate) fn show() -> Route<App> {
     Route::get("/{proxy+}", Public, |_, _| Ok(()), open)
 }

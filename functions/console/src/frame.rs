@@ -19,10 +19,10 @@ use maud::{Markup, Render, html};
 
 use crate::app::App;
 
-/// The request that a page answers: a link, or a refused form.
+/// The request that a page responds to: a link or a refused form.
 pub(crate) struct Sent {
     values: Typed,
-    /// Why the form was refused.
+    /// The reason why the form was refused.
     pub(crate) refused: Option<Error>,
 }
 
@@ -31,10 +31,9 @@ impl Sent {
         Self { values, refused: None }
     }
 
-    /// A form that was refused with an error that its own page can show.
+    /// Wraps a form that was refused with an error that its own page can show.
     ///
-    /// # Errors
-    /// Returns `error` if it is a failure of the service, or has a separate page: not found, or not signed in.
+    /// # Errors Returns `error` if it is a failure of the service or has its own page: not found, or not signed in.
     pub(crate) fn refused(values: Typed, error: Error) -> Result<Self> {
         match error {
             Error::NotFound(_) | Error::Unauthorized => Err(error),
@@ -48,18 +47,18 @@ impl Sent {
         if self.error(action).is_some() { self.values.get(name) } else { "" }
     }
 
-    /// Why the form for `action` was refused.
+    /// The reason why the form for `action` was refused.
     pub(crate) fn error(&self, action: &str) -> Option<&Error> {
         self.refused.as_ref().filter(|_| self.values.get("action") == action)
     }
 
-    /// The requested part of a list, from 0.
+    /// The requested part of a list, starting at 0.
     pub(crate) fn part(&self) -> usize {
         self.values.get("part").parse().map_or(0, |part: u16| part.into())
     }
 
-    /// A notice: the message of `done` for the finished action, or why a row's form was refused. The forms listed in
-    /// `forms` show their own errors.
+    /// A notice: the message in `done` for the finished action, or the reason why the form of a row was refused. The
+    /// forms listed in `forms` show their own errors.
     pub(crate) fn news(&self, done: &[(&str, &str)], forms: &[&str]) -> Markup {
         let did = done.iter().find(|(word, _)| *word == self.values.get("did"));
         match (&self.refused, did) {
@@ -99,7 +98,7 @@ pub(crate) fn unverified(action: &str) -> Markup {
     }
 }
 
-/// A notice of the invitations that a user has received, with the pages to accept them.
+/// A notice about the invitations that a user has received, with links to the pages that accept them.
 pub(crate) fn invited(received: &[(Invited, Organization)]) -> Markup {
     html! {
         @for (Invited { invitation, .. }, organization) in received {
@@ -114,7 +113,7 @@ pub(crate) fn invited(received: &[(Invited, Organization)]) -> Markup {
     }
 }
 
-/// A button in a table row, folded away to prevent accidental clicks.
+/// A button in a table row, collapsed to prevent accidental clicks.
 pub(crate) struct RowForm<'a> {
     pub(crate) fold: &'static str,
     /// The subject of the row, for the buttons' accessible names.

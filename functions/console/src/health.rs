@@ -1,4 +1,4 @@
-//! A route that shows monitors that the service responds.
+//! A health check for monitors.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The page that the link in an invitation email opens. A person without an account creates one to accept; the account
-//! that has the invited address moves to the organization.
+//! The page that the link in an invitation email opens. People accept by creating an account; if the invited address
+//! already has one, that account moves to the organization.
 
 use std::sync::Arc;
 
@@ -53,10 +53,10 @@ const FIELDS: [(&str, &str); 10] = [
     ("sure", "`join`: `yes` from the checkbox that confirms the move."),
 ];
 
-/// The tick that permits the deletion of the organization that the user leaves.
+/// The checkbox that permits the deletion of the organization that the user leaves.
 const DELETES: &str = "deleteOrganization";
 
-/// The link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
+/// Opens the link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
 pub(crate) fn show() -> Route<App> {
     Route::get("/invite", Visitor, |_, fields| Ok(fields.typed(&LINK)), open).summary(
         "Shows the form to accept an invitation; the invitation email links to this page. Opening the page changes \
@@ -91,7 +91,7 @@ async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result
     let done = match (form.get("action"), &call.caller) {
         ("join", Some(visitor)) => join(&app, &call, &visitor.user, &form).await,
         ("decline", Some(visitor)) => decline(&app, &visitor.user, &form).await,
-        // The session has ended in the meantime.
+        // The session has ended since the page was opened.
         ("join" | "decline", None) => Ok(page(&app, None, &form, None).await?.into()),
         _ => sign_up(&app, &call, &form).await,
     };
@@ -110,11 +110,11 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     Ok(Reply::Redirect { to: to.to_owned(), cookies: vec![session_cookie(&call.base, &new.session_token)] })
 }
 
-/// Moves the account of `user`. If their organization ends with it, a second page asks again.
+/// Moves the account of `user`. If this deletes their organization, a second page asks for confirmation.
 async fn join(app: &App, call: &Call<Option<SignedIn>>, user: &User, form: &Typed) -> Result<Reply> {
     let from = app.organizations.get(&user.organization).await?;
     if from.slug.as_str() == form.get("tenantSlug") {
-        // The form was sent twice.
+        // The form was sent twice, and the first one moved the account.
         return Ok(go_on("/console/team", "joined"));
     }
     if from.id.as_str() != form.get("leaves") {
@@ -150,7 +150,7 @@ async fn decline(app: &App, user: &User, form: &Typed) -> Result<Reply> {
     Ok(Page::new("Invitation declined", content).done().into())
 }
 
-/// The invitation of a link or form, with its organization, if it can be accepted.
+/// Finds the invitation of a link or form, with its organization, if it can be accepted.
 async fn find(app: &App, link: &Typed) -> Result<Option<(Pending, Organization)>> {
     let (slug, id) = (Slug::parse(link.get("tenantSlug")), InvitationId::parse(link.get("invitationId")));
     let (Ok(slug), Ok(id)) = (slug, id) else { return Ok(None) };
@@ -165,8 +165,8 @@ async fn find(app: &App, link: &Typed) -> Result<Option<(Pending, Organization)>
     Ok(organization.map(|organization| (pending, organization)))
 }
 
-/// The page with the forms, if the invitation can be accepted. It reveals no more than the email and the API: whether the
-/// address has an account is shown only to a visitor with the token of the link.
+/// The page with the forms, if the invitation can be accepted. It reveals no more than the email and the API: only a
+/// visitor with the token of the link learns whether the address has an account.
 async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option<Error>) -> Result<Page> {
     let Some((pending, organization)) = find(app, link).await? else { return Ok(no_invitation()) };
     let invitation = &pending.invitation;
@@ -226,7 +226,7 @@ fn sign_up_form(link: &Typed, slug: &Slug, id: InvitationId, error: Option<&Erro
     html! { (form) }
 }
 
-/// The address of this page, without the token: a session proves the address.
+/// Returns the address of this page without the token, which a signed-in user does not need.
 fn address(slug: &Slug, id: InvitationId) -> String {
     format!("/invite?tenantSlug={slug}&invitationId={id}")
 }
@@ -342,7 +342,8 @@ fn join_form(
     html! { (form) }
 }
 
-/// The page that asks again before the organization of `user`, its last member, is deleted. It counts what is lost.
+/// The page that asks for confirmation before the organization of `user`, its last member, is deleted. It counts the
+/// data that would be lost.
 async fn confirm(app: &App, user: &User, form: &Typed, error: Option<Error>) -> Result<Page> {
     let Some((pending, to)) = find(app, form).await? else { return Ok(no_invitation()) };
     let (from, endpoints, keys) = tokio::try_join!(

@@ -1,4 +1,4 @@
-//! The page of API keys. Owners see and delete all keys of the organization, members their own.
+//! The page of API keys. Owners see and delete all keys of the organization, and members only their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,13 +64,13 @@ const DONE: [(&str, &str); 2] = [
     ),
 ];
 
-/// The choices for the kind of a key.
+/// The selectable kinds of a key.
 const KINDS: [(&str, &str); 2] = [
     ("personal", "Me: the key ends with my account"),
     ("organization", "The organization: the key works after I leave"),
 ];
 
-/// The choices for the expiry of a key: days, or never.
+/// The selectable lifetimes of a key: a number of days, or no expiry.
 const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
 
@@ -106,7 +106,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Answers with the page that shows the key. The form has an id, so that a reload of that page creates no second key.
+/// Issues a key and shows it. The form has an id, so that reloading the page does not issue a second key.
 async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     user.check_verified()?;
@@ -128,7 +128,7 @@ async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> 
     Ok(new_key(&call.base, &issued).within(console(app, user, HERE).await?).into())
 }
 
-/// The scopes that are ticked; `None` for all if none is.
+/// Returns the checked scopes, or `None`, which means all, if none is checked.
 fn ticked(form: &Typed) -> Option<BTreeSet<Scope>> {
     let scopes: BTreeSet<Scope> =
         Scope::ALL.iter().filter(|scope| form.get(scope.as_str()) == TICKED).copied().collect();
@@ -141,7 +141,7 @@ async fn delete(app: &App, user: &User, form: &Typed) -> Result<Reply> {
     Ok(go_on(HERE, "deleted"))
 }
 
-/// The lifetime for a choice of the form. `None` if the key never expires.
+/// Parses the lifetime. `None` if the key never expires.
 fn lasts(choice: &str) -> Result<Option<Duration>, Vec<Problem>> {
     if !EXPIRES.iter().any(|(value, _)| *value == choice) {
         return Err(vec![Problem::format("Choose one of the options")]);

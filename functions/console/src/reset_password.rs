@@ -23,7 +23,8 @@ const FIELDS: [(&str, &str); 3] = [
     ("email", "The address to which the reset email is sent, from the form that requests the email."),
 ];
 
-/// The link in the email, which only shows a form. Without a token, the form requests the email.
+/// Opens the link in the email and shows the form for a new password. Without a token, shows the form that requests the
+/// email.
 pub(crate) fn show() -> Route<App> {
     Route::get("/reset-password", Public, |_, fields| Ok(fields.typed(&[TOKEN])), open).summary(
         "Shows the form to set a new password; the password reset email links to this page. Without a token, the page \
@@ -80,7 +81,7 @@ async fn request(app: &App, call: &Call<()>, form: &Typed) -> Result<Page> {
     }
 }
 
-/// The user whose password the link resets, and its token.
+/// Returns the user whose password the link resets, and the token of the link.
 async fn holder(app: &App, link: &Typed) -> Result<(User, Token)> {
     let token = Token::parse(link.get("token")).ok_or(Error::InvalidToken)?;
     Ok((app.resets.user(&token, Timestamp::now()).await?, token))
@@ -138,7 +139,7 @@ fn changed() -> Page {
     Page::new("Password changed", content).done()
 }
 
-/// The page for a link that is not valid. Returns any other error.
+/// The page for an invalid link. Returns other errors.
 fn bad_link(error: Error) -> Result<Page> {
     let Error::InvalidToken = error else { return Err(error) };
     let content = html! {

@@ -1,4 +1,4 @@
-//! The page of the organization's settings. Owners change them, members read them.
+//! The page of the organization's settings. Owners can change them, and members can read them.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ const RENAME: &str = "rename";
 
 const DONE: [(&str, &str); 2] = [("saved", "Settings saved."), ("renamed", "Name changed.")];
 
-/// The choices for emails about failed jobs.
+/// The options for emails about failed jobs.
 const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
 
 pub(crate) fn show() -> Route<App> {

@@ -1,8 +1,8 @@
-//! The page that signs in and up, and approves sign-in requests of command-line clients.
+//! The page for sign-in, sign-up and the approval of browser logins of command-line clients.
 //!
-//! The id and the secret of a request stay in the address and in hidden fields, so that they survive the sign-in. All
-//! forms post to this path, with their name in `action`, so that a form with an error is shown at an address that can
-//! be opened.
+//! The id and the secret of a request are kept in the address and in hidden fields, so that they survive the sign-in.
+//! All forms post to this path, with their name in `action`, so that a form with an error is shown at an address that a
+//! `GET` can open.
 
 mod kept;
 
@@ -31,7 +31,7 @@ use url::form_urlencoded;
 
 use crate::app::App;
 
-/// The query of the page. All of it is kept until the user is signed in, except `did`, which selects a notice.
+/// The query of the page. Except for `did`, which selects a notice, it is kept until the user is signed in.
 const QUERY: [(&str, &str); 5] = [
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
@@ -120,7 +120,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
     };
     Ok(match (&call.caller, login) {
         (None, _) if mode(link) == "signup" => sign_up_form(link, None),
-        // A link could carry the fields of any form.
+        // Opened by a link, which could contain the fields of any form, so `action` is ignored.
         (None, login) => sign_in_form(app, link, login.is_some(), None, ""),
         (Some(visitor), None) => signed_in(&visitor.user, link),
         (Some(visitor), Some(login)) => approval(&visitor.user, &login, call, link),
@@ -173,10 +173,10 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
     Ok(again(form, cleared_cookie(&call.base)))
 }
 
-/// Approves the request as the user that the page named. If another user has signed in, the page is shown again.
+/// Approves the request as the user whom the page named. If another user has signed in since, the page is shown again.
 ///
-/// The checkbox prevents clickjacking: another site can open this page under the pointer of a user who is about to
-/// click, but it cannot cause clicks on two different targets.
+/// The checkbox prevents clickjacking: another site can place this page under the pointer of a user who is about to
+/// click, but cannot cause clicks on two different targets.
 async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
@@ -188,7 +188,7 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     };
     match approval.await {
         Ok(()) if visitor.user.email_verified => Ok(approved()),
-        // The link of the sign-up's email may have expired.
+        // The link in the sign-up email may have expired.
         Ok(()) => verify(app, call, form).await,
         Err(error @ Error::NotFound(_)) => Ok(no_request(error)),
         Err(error) => Err(error),
@@ -207,7 +207,7 @@ async fn verify(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resul
     }
 }
 
-/// The request of a client that the page shows, if any.
+/// The client's request that the page shows, if there is one.
 fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
     if !form.has("cliLoginId") && !form.has("cliLoginSecret") {
         return None;
@@ -222,7 +222,7 @@ async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogi
     app.logins.find(id, &secret, Timestamp::now()).await?.ok_or(NO_REQUEST)
 }
 
-/// Redirects after a sign-in: to the request of a client, to the page that the visitor opened before, or to the console.
+/// Redirects after a sign-in: to the client's request, to the page that the visitor opened before, or to the console.
 fn on(form: &Typed, cookie: String) -> Reply {
     if request(form).is_some() {
         return again(form, cookie);
@@ -230,18 +230,18 @@ fn on(form: &Typed, cookie: String) -> Reply {
     Reply::Redirect { to: next(form).unwrap_or("/console").to_owned(), cookies: vec![cookie] }
 }
 
-/// The page that the visitor opened before signing in. A link can carry any text, so only a path of the console or an
-/// invitation is followed. This prevents redirects to another site, or to a form with values filled in.
+/// The page that the visitor opened before signing in. A link can contain any text, so only paths of the console and
+/// invitations are accepted. This prevents redirects to other sites and to prefilled forms.
 fn next(form: &Typed) -> Option<&str> {
     let next = form.get("next");
     if next.starts_with("/invite?") && is_plain(next) { Some(next) } else { console(next) }
 }
 
-/// The address `next`, if it is one of the console.
+/// Returns `next` if it is an address of the console.
 fn console(next: &str) -> Option<&str> {
     let rest = next.strip_prefix("/console")?;
     let path = rest.split('?').next().unwrap_or_default();
-    // Browsers resolve `..`, also percent-encoded, and would leave the console.
+    // Browsers resolve `..`, even percent-encoded, which could leave the console.
     let is_path = (path.is_empty() || path.starts_with('/'))
         && !path.contains("/.")
         && !path.to_ascii_lowercase().contains("%2e");
@@ -257,12 +257,12 @@ fn again(form: &Typed, cookie: String) -> Reply {
     Reply::Redirect { to: address(form, mode(form)), cookies: vec![cookie] }
 }
 
-/// The mode, if it is a known one. A link can carry any text.
+/// The mode, if it is known: a link can contain any text.
 fn mode(form: &Typed) -> &'static str {
     ["signin", "signup"].into_iter().find(|mode| form.get("mode") == *mode).unwrap_or_default()
 }
 
-/// The address of the page, relative to itself, in this mode.
+/// The address of the page in this mode, relative to itself.
 fn address(form: &Typed, mode: &str) -> String {
     let mut query = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
     let [id, secret] = ["cliLoginId", "cliLoginSecret"].map(|name| (name, form.get(name)));
@@ -339,7 +339,7 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
     Page::new("Sign up", content).refused(error)
 }
 
-/// The purpose of the service, for visitors who have not heard of it.
+/// The purpose of the service, for new visitors.
 fn purpose() -> Markup {
     html! {
         p {
@@ -362,7 +362,7 @@ fn signed_in(user: &User, link: &Typed) -> Page {
     Page::new("You are signed in", content).done()
 }
 
-/// The button that sends another email with a link, even if the earlier ones have expired.
+/// The button that sends another email with a link.
 fn resend_form(link: &Typed, error: Option<&Error>) -> Markup {
     let hidden = hidden(link, "verify");
     html! {
@@ -427,7 +427,7 @@ fn approved() -> Page {
     Page::new("The command-line client is signed in", content).done()
 }
 
-/// The page for a user whose address is not confirmed, after an email was sent to it, or refused with `error`.
+/// The page for a user whose address is not confirmed, after an email was sent to it or refused with `error`.
 fn to_confirm(user: &User, form: &Typed, error: Option<Error>) -> Page {
     let sent = if error.is_none() { "We sent an email to " } else { "We already sent several emails to " };
     let content = html! {

@@ -78,7 +78,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-/// The caller has a session, so they may promote members to owners. An API key may not.
+/// The caller has a session, so they may make members owners, which API keys may not.
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
     let owner = &call.caller.user;
     let done = match (owner.check_manages(), form.get("action")) {
@@ -132,14 +132,14 @@ async fn cancel(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
 /// The data that the page shows.
 struct Team<'a> {
     user: &'a User,
-    /// Whether the user may manage the organization, or why not.
+    /// Whether the user may manage the organization, or the reason why not.
     manages: Result<()>,
     members: Vec<Member>,
     total: usize,
     invited: Vec<Invited>,
 }
 
-/// Only owners see invitations: an invitation can be accepted with its id alone.
+/// Shows invitations only to owners, because the id of an invitation is enough to accept it.
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let (id, manages, most) = (&user.organization, user.check_manages(), usize::from(MOST_LISTED));
     let invited = async {
@@ -204,8 +204,8 @@ impl Team<'_> {
         }
     }
 
-    /// The forms of a member's row. Users leave on the account page, so their own row has no form to remove them. The only
-    /// owner cannot become a member.
+    /// The forms of a member's row. The user's own row has no form to remove them, because they leave on the account
+    /// page. An only owner cannot become a member.
     fn forms(&self, member: &User) -> Markup {
         let (id, about) = (member.id.to_string(), member.email.to_string());
         let (fold, says, role) = match member.role {
@@ -228,7 +228,7 @@ impl Team<'_> {
         html! { @if !is_own || self.may_step_down() { (change) } @if !is_own { (remove) } }
     }
 
-    /// Whether another owner may remain. Owners on other pages of the list are not known here.
+    /// Whether another owner may remain. Owners on other pages of the list are unknown here.
     fn may_step_down(&self) -> bool {
         let is_other = |member: &Member| member.user.role == Role::Owner && member.user.id != self.user.id;
         self.total > self.members.len() || self.members.iter().any(is_other)

@@ -1,5 +1,5 @@
-//! The page that the link in an email opens, with the button that confirms an address: that of a sign-up, a new one of an
-//! account, or the old one, which undoes a change.
+//! The page with the button that confirms an email address, opened by the link in an email: the address of a sign-up, a
+//! new address of an account, or its old address, which undoes a change.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const LINK: [(&str, &str); 2] = [
     ("callbackURL", "The URL to which the browser continues afterwards. URLs outside the trusted origins are ignored."),
 ];
 
-/// The link in the email. Mail programs and scanners open links automatically, so it only shows a button.
+/// Opens the link in the email. Email clients and scanners open links automatically, so this page only shows a button.
 pub(crate) fn show() -> Route<App> {
     Route::get("/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask).summary(
         "Shows a button to verify the email address, to change it, or to undo a change; emails link to this page. Opening \
@@ -30,22 +30,22 @@ pub(crate) fn show() -> Route<App> {
     )
 }
 
-/// The earlier address of the page. Clients of the flow expect this route to verify the address, and would mistake a
-/// page's 200 for success.
+/// The earlier address of the page. Clients of the authentication flow expect this route to verify the address, and
+/// would mistake the 200 of a page for success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
         .summary("Shows the same page to browsers. Programs are refused, since only a person can confirm.")
         .faults(&[Fault::ConfirmationRequired])
 }
 
-/// The form of that button.
+/// Handles the button.
 pub(crate) fn submit(path: &'static str) -> Route<App> {
     Route::post(path, Public, |_, fields| Ok(fields.typed(&LINK)), confirm)
         .summary("Handles the button of the verification page, which verifies or changes the email address, or undoes a change. A link works once.")
         .redirects()
 }
 
-/// The address to redirect to afterwards, if it is trusted.
+/// The address to redirect to after the confirmation, if it is trusted.
 fn callback(call: &Call<()>, link: &Typed) -> Option<Url> {
     call.trusted_url(link.get("callbackURL"))
 }
@@ -93,7 +93,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
         Err(Error::Conflict(_)) => return Ok(taken().into()),
         Err(error) => return Err(error),
     };
-    // The link has proved the address, so its owner may learn who invited it.
+    // The link has proved that the visitor owns the address, so they may see the invitations to it.
     let received = app.invitations.received_at(user.email_to_verify(), &app.organizations, Timestamp::now()).await?;
     let done = html! {
         (invited(&received))
@@ -135,7 +135,7 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
     })
 }
 
-/// Handles the button of such a page.
+/// Handles the button of that page.
 async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
     let now = Timestamp::now();
     let Some(link) = app.email_changes.link(token, now).await? else { return Ok(bad_link().into()) };
@@ -166,7 +166,7 @@ async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
     }
 }
 
-/// The page for a link that has done its work, after a reload or a second click.
+/// The page for a link that was already used, after a reload or a second click.
 fn used_link() -> Page {
     let content = html! {
         p { "This link was used to confirm it, and works only once." }
@@ -175,7 +175,7 @@ fn used_link() -> Page {
     Page::new("Your email address is already confirmed", content).refused(Some(Error::InvalidToken)).done()
 }
 
-/// The page for an address that another account has taken.
+/// The page for an address that another account uses by now.
 fn taken() -> Page {
     let content = html! {
         p { "Another account got this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }

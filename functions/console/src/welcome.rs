@@ -1,4 +1,5 @@
-//! The page after a sign-up, until the email address is confirmed. Pages that need a confirmed address redirect here.
+//! The page after a sign-up, until the email address is confirmed. Pages that require a confirmed address redirect
+//! here.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::{
 
 const HERE: &str = "/console/welcome";
 
-/// The notice for a visitor who goes on too early.
+/// The notice for a visitor who tries to continue before the confirmation.
 const UNCONFIRMED: &str = "unconfirmed";
 
 const DONE: [(&str, &str); 2] = [

@@ -1,4 +1,4 @@
-//! Notifies organizations of their failed jobs: one email for each workflow, at most once an hour.
+//! Emails organizations about their failed jobs, once an hour at most for each workflow.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,9 +23,9 @@ mod mail;
 
 /// The number of organizations that are notified concurrently.
 const ORGANIZATIONS: usize = 4;
-/// The number of an organization's workflows that a sweep handles.
+/// The maximum number of an organization's workflows that a sweep handles.
 const WORKFLOWS: usize = 100;
-/// The time that a sweep spends on these emails, so that its other work does not wait for a slow email service.
+/// The maximum time that a sweep spends on these emails, so that a slow email service does not delay its other work.
 const TIME: Duration = Duration::from_secs(15);
 
 pub(crate) struct FailedJobs {
@@ -37,15 +37,15 @@ pub(crate) struct FailedJobs {
     pub(crate) base: BaseUrl,
 }
 
-/// The recipient of the emails, or the reason why there is none.
+/// The organization to email, or the reason why it gets no email.
 enum Audience {
     Told(Box<Organization>),
-    /// The reason why the organization is not notified.
+    /// The reason why the organization gets no email.
     Not(&'static str),
 }
 
 impl FailedJobs {
-    /// Sends the emails that are due, as long as there is time. One that cannot be sent does not delay the others.
+    /// Sends the emails that are due, until `end`. An email that cannot be sent does not delay the others.
     pub(crate) async fn tell(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut tenants: BTreeMap<TenantId, Vec<WorkflowKey>> = BTreeMap::new();
@@ -83,7 +83,7 @@ impl FailedJobs {
         told
     }
 
-    /// Sends the email about a workflow, if it is due. Returns whether the organization may get more emails today.
+    /// Sends the email about a workflow if it is due. Returns whether the organization may get more emails today.
     async fn tell_of(
         &self,
         tenant: &TenantId,
@@ -106,7 +106,7 @@ impl FailedJobs {
                     common::log!("job_failures.unreported", %tenant, %workflow, reason);
                     self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
                 }
-                // The organization's item may be broken. That is not a failure of the sweep.
+                // Only logged: the organization's item may be broken, which is no failure of the sweep.
                 Err(error) => {
                     not_sent(tenant, workflow, &error);
                     self.table.try_notice(tenant, workflow, failing).await.map(|_tried| true)
@@ -128,7 +128,7 @@ impl FailedJobs {
         Ok(Audience::Told(Box::new(organization)))
     }
 
-    /// Sends an email, if the day's limit allows it. Returns whether the limit allows more.
+    /// Sends an email if the day's limit allows it. Returns whether the limit allows more.
     async fn mail(
         &self,
         organization: &Organization,
@@ -137,14 +137,14 @@ impl FailedJobs {
         now: Timestamp,
     ) -> Result<bool> {
         let tenant = &organization.id;
-        // The email is counted before it is sent, so that a crash can only cost an email, and never exceed the limit.
+        // The email is counted before it is sent: a crash may lose an email, but cannot exceed the limit.
         let Some(number) = self.table.take_mail(tenant, now).await? else { return Ok(false) };
         let Some(failing) = self.table.try_notice(tenant, workflow, failing).await? else {
             return self.table.give_back_mail(tenant, now).await.map(|()| true);
         };
         let is_last = number >= MAILS_A_DAY;
         let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
-        // The organization's address may be wrong. That is not a failure of the sweep.
+        // Only logged: the organization's address may be wrong, which is no failure of the sweep.
         if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail).await {
             not_sent(tenant, workflow, &error);
             return self.table.give_back_mail(tenant, now).await.map(|()| true);

@@ -1,13 +1,14 @@
 //! Wakes deliveries, every minute.
 //!
-//! SQS delays a message by 15 minutes at most. A delivery that waits longer has a due row in the minute of its attempt,
-//! and this function sends its message in that minute. A quarter of an hour later, it checks the minute once more, and
-//! wakes all deliveries that are still due, so that no delivery waits forever because its message was lost. It also
-//! continues the recoveries, and sends the notices about endpoints and the emails about failed jobs.
+//! SQS delays a message by at most 15 minutes. A delivery that waits longer has a due row in the minute of its attempt,
+//! and this function sends its message in that minute. A quarter of an hour later, it checks the rows of the minute
+//! again and wakes all deliveries that are still due, so that a lost message never leaves a delivery waiting forever.
+//! It also continues recoveries, and sends the notices about endpoints and the emails about failed jobs.
 //!
-//! Several sweepers share the work. Each has its own schedule and its own lease, so that a single invocation at a time
-//! sweeps for it. It saves its progress after each minute, so a sweep that dies causes only some duplicate messages. A
-//! message that is late or sent twice is harmless: it is dropped if the delivery has passed its attempt.
+//! Several sweepers share the work. Each has its own schedule and its own lease, so that only one invocation at a time
+//! runs a given sweeper. A sweeper saves its progress after each minute, so a sweep that dies causes only a few
+//! duplicate messages. Late and duplicate messages are harmless: a message is dropped if its attempt has already been
+//! made.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,14 +41,14 @@ mod notices;
 mod recoveries;
 mod sweep;
 
-/// The number of times that a message is sent if SQS refuses it.
+/// The maximum number of times that a message is sent if SQS rejects it.
 const SENDS: u32 = 3;
-/// The pause before another try.
+/// The pause between tries.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time kept free at the end of an invocation for calls in progress.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
-/// The function, ready to be called. Cloning is cheap.
+/// The function, ready to handle events. Clones share their state.
 #[derive(Clone)]
 pub struct Wake {
     app: Arc<App>,
@@ -65,7 +66,7 @@ struct App {
 pub struct Tick {
     /// The sweeper to run. Without a number, all sweepers run concurrently.
     sweeper: Option<Sweeper>,
-    /// The time for which the event was sent, in RFC 3339, if given.
+    /// The scheduled time, in RFC 3339, if given.
     time: Option<String>,
 }
 
@@ -97,15 +98,14 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
 }
 
 impl Wake {
-    /// Sweeps up to the present minute, unless another invocation is sweeping.
+    /// Sweeps up to the current minute, unless another invocation is sweeping.
     ///
-    /// # Errors
-    /// A call failed, or the event is malformed. Work done before the error stays done.
+    /// # Errors A call to AWS failed, or the event is malformed. Work done before the error remains done.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
         let Tick { sweeper, time } = event.payload;
-        // The event may be late, but not early; only tests send events from the future.
+        // Events may be late, but not early: only tests send a time in the future.
         let now = match time {
             Some(time) => Timestamp::now().max(time.parse()?),
             None => Timestamp::now(),
@@ -117,7 +117,7 @@ impl Wake {
     }
 }
 
-/// Fails the invocation, so that EventBridge repeats it and an alarm counts it.
+/// Converts an error into a failure of the invocation, which EventBridge retries and an alarm counts.
 fn report(error: Error) -> lambda_runtime::Error {
     match error {
         Error::Internal(cause) => cause.into(),
@@ -126,8 +126,8 @@ fn report(error: Error) -> lambda_runtime::Error {
 }
 
 impl App {
-    /// Does the work of a sweeper, unless another invocation does. Recoveries run concurrently with the sweep, so that
-    /// neither waits for the other in a busy minute.
+    /// Runs a sweeper, unless another invocation is running it. Recoveries run concurrently with the sweep, so that
+    /// neither delays the other in a busy minute.
     async fn run(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp, end: Instant) -> Result<()> {
         let Some(mut progress) = self.log.take_sweep(sweeper, now, until).await? else {
             common::log!("sweep.skipped", ?sweeper);
@@ -142,7 +142,8 @@ impl App {
         swept.and(told).and(recovered).and(saved)
     }
 
-    /// Sends the notices about endpoints and the emails about failed jobs. They are few: the first sweeper sends them.
+    /// Sends the notices about endpoints and the emails about failed jobs. They are few, so only the first sweeper
+    /// sends them.
     async fn tell(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         if !sweeper.is_first() {
             return Ok(());
@@ -160,8 +161,8 @@ impl App {
         Ok(())
     }
 
-    /// Sends messages, and resends those that SQS refuses. Returns the number of messages that are still refused. Their
-    /// deliveries are found when their due rows are checked.
+    /// Sends messages, and retries those that SQS rejects. Returns the number of messages that SQS rejected in the end.
+    /// The later check of their due rows wakes their deliveries.
     async fn send(&self, due: &[(DueAttempt, Timestamp)], queue: Queue, now: Timestamp, end: Instant) -> usize {
         let mut left = due.to_vec();
         for send in 1..=SENDS {

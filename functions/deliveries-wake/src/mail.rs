@@ -1,4 +1,4 @@
-//! The emails of notices.
+//! The emails about endpoints.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use url::Url;
 pub(crate) struct FailedDeliveries {
     /// The number of deliveries counted.
     pub(crate) count: usize,
-    /// Whether all of them were counted.
+    /// Whether all deliveries were counted.
     pub(crate) is_complete: bool,
-    /// The first failed attempt of those that were counted, as far as it is known.
+    /// The first failed attempt of the counted deliveries, if it is known.
     pub(crate) first: Option<Timestamp>,
     /// The latest attempt.
     pub(crate) last: Option<Attempt>,
@@ -30,14 +30,14 @@ pub(crate) struct FailedDeliveries {
 pub(crate) struct Held {
     /// The number of deliveries counted.
     pub(crate) count: usize,
-    /// Whether all of them were counted.
+    /// Whether all deliveries were counted.
     pub(crate) is_complete: bool,
-    /// The time until which the endpoint collects deliveries.
+    /// The time until which new deliveries are held.
     pub(crate) until: Timestamp,
 }
 
-/// The email about an endpoint that is failing, has been disabled, or works again. Of the URL, it contains the origin and
-/// the first words of the path: the rest of the path, or the query, may be a credential.
+/// Builds the email about an endpoint that is failing, has been disabled, or works again. It shows only the origin and
+/// the first words of the endpoint's URL, because the rest of the path and the query may contain a credential.
 pub(crate) fn about(
     base: &BaseUrl,
     organization: &Name,
@@ -81,7 +81,7 @@ pub(crate) fn about(
     Mail::new(&subject, &parts, &why(base, organization))
 }
 
-/// The reason why the notification address of an organization gets an email.
+/// Explains why the notification address of an organization gets an email.
 pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     let why = format!(
         "You get this email because an owner of {organization} chose this address for notifications about failures. \
@@ -90,7 +90,7 @@ pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     [Part::Text(why), Part::Link(format!("{base}/console/settings"))]
 }
 
-/// The name of an endpoint in a subject: its description, and the beginning of its URL without the scheme.
+/// Returns the name of an endpoint for a subject: its description, and the beginning of its URL without the scheme.
 fn name(notice: &Notice) -> String {
     let address = notice.address.url().map(|url| short(rest(&address(url.url()))));
     let description = notice.description.as_ref().map(|text| short(text.as_str()));
@@ -105,10 +105,11 @@ fn rest(address: &str) -> &str {
     address.split_once("://").map_or(address, |(_, rest)| rest)
 }
 
-/// The number of segments of a path that an email contains.
+/// The maximum number of path segments that an email shows.
 const SEGMENTS: usize = 3;
 
-/// The origin of a URL, and the first segments of its path, up to one that may be a credential: `https://example.com/orders/…`.
+/// Returns the origin of a URL and the first segments of its path, up to one that may be a credential:
+/// `https://example.com/orders/…`.
 fn address(url: &Url) -> String {
     let mut address = url.origin().ascii_serialization();
     let segments: Vec<_> = url.path_segments().into_iter().flatten().filter(|segment| !segment.is_empty()).collect();
@@ -120,8 +121,8 @@ fn address(url: &Url) -> String {
     address
 }
 
-/// Whether a segment is a word of people: lower-case letters with a few digits. Credentials have capitals or many digits, or
-/// are long.
+/// Whether a segment looks like a word: lower-case letters with a few digits. Credentials have capitals or many digits,
+/// or are long.
 fn is_word(segment: &str) -> bool {
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
     let is_plain = segment.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.'));
@@ -135,7 +136,7 @@ fn recovered(failures: &FailedDeliveries) -> &'static str {
     }
 }
 
-/// The next step while the endpoint is failing, and the end of this state.
+/// Describes what happens while the endpoint is failing, and when it will be disabled.
 fn failing(notice: &Notice, disable_after: Duration) -> String {
     let end = notice.failing_since.filter(|_| !disable_after.is_zero()).map(|since| since.after(disable_after));
     let end = end.map_or_else(String::new, |end| {
@@ -148,7 +149,7 @@ fn failing(notice: &Notice, disable_after: Duration) -> String {
     )
 }
 
-/// The effect of being inactive, and the way to end it.
+/// Describes the effect of being disabled, and how to enable the endpoint.
 fn disabled(held: Option<&Held>) -> String {
     let (effect, kind) = match held {
         None => (NOTHING_HELD.to_owned(), "failed"),
@@ -160,11 +161,11 @@ fn disabled(held: Option<&Held>) -> String {
     )
 }
 
-/// The effect of being inactive if deliveries are not held.
+/// The effect of being disabled if deliveries are not held.
 const NOTHING_HELD: &str =
     "While it is inactive, events for it are neither sent nor kept. Pending deliveries are canceled.";
 
-/// The effect of being inactive if deliveries are held.
+/// Describes the effect of being disabled if deliveries are held.
 fn effect(held: &Held) -> String {
     let Held { count, is_complete, until } = held;
     let until = until.readable();
@@ -203,11 +204,11 @@ fn facts(notice: &Notice, failures: &FailedDeliveries, now: Timestamp) -> Vec<(&
         facts.push(("Failed deliveries", if failures.count == 0 { number } else { format!("{number} can be resent") }));
         return facts;
     }
-    // The index may not contain the first failure yet, and more follow.
+    // "At least", because the index may not contain the newest failures yet.
     facts.push(("Failed deliveries", format!("at least {} by {}", failures.count.max(1), now.readable())));
     facts.extend(failures.last.as_ref().map(|last| {
         let name = error_name(&last.outcome, last.status_code);
-        // An email has no URL from a receiver, since mail programs turn URLs into links.
+        // If the receiver responded, the detail may contain a URL, which email clients would turn into a link.
         let detail = last.detail.as_ref().filter(|_| last.status_code.is_none());
         let meaning = error_meaning(&last.outcome, detail);
         ("Last error", format!("{name}. {meaning}"))

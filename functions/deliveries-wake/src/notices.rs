@@ -1,5 +1,5 @@
-//! Notifies tenants that an endpoint is failing, has been disabled or works again: by email to their organization's chosen
-//! address, and by events to the endpoints that ask for them.
+//! Notifies tenants that an endpoint is failing, has been disabled or works again: by email to the address in their
+//! settings, and by events to the endpoints that select these notices.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ use tokio::time::Instant;
 
 use crate::mail::{self, FailedDeliveries, Held};
 
-/// The number of notices that a sweep handles.
+/// The maximum number of notices that a sweep handles.
 const NOTICES: usize = 200;
-/// The time that a sweep spends on notices, so that its other work does not wait for a slow email service.
+/// The maximum time that a sweep spends on notices, so that a slow email service does not delay its other work.
 const TIME: Duration = Duration::from_secs(15);
-/// The number of deliveries of a status that are counted.
+/// The maximum number of deliveries of a status that are counted.
 const COUNTED: usize = 1000;
 
 pub(crate) struct Notices {
@@ -41,14 +41,14 @@ pub(crate) struct Notices {
     pub(crate) mailer: Mailer,
     /// The base URL of the pages that the emails link to.
     pub(crate) base: BaseUrl,
-    /// The time for which an endpoint may be failing; zero means forever.
+    /// The time after which a failing endpoint is disabled; zero means never.
     pub(crate) disable_after: Duration,
-    /// The time for which inactive endpoints collect held deliveries.
+    /// The time for which events of an inactive endpoint are held.
     pub(crate) hold_for: HoldFor,
 }
 
 impl Notices {
-    /// Sends the pending notices, as long as there is time. A notice that cannot be sent does not delay the others.
+    /// Sends the pending notices, until `end`. A notice that cannot be sent does not delay the others.
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
@@ -77,7 +77,7 @@ impl Notices {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
                 let failures = self.failures(tenant, &notice, now).await?;
                 self.announce(tenant, &notice, &failures).await?;
-                // The tenant's address may be wrong. That is not a failure of the sweep.
+                // Only logged: the tenant's address may be wrong, which is no failure of the sweep.
                 return match self.mail(tenant, &notice, &failures, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
@@ -90,7 +90,7 @@ impl Notices {
         self.endpoints.settle_notice(tenant, &notice, None).await
     }
 
-    /// Sends the events to other endpoints. Their attempts are due at once.
+    /// Sends the events to other endpoints. Their attempts are due immediately.
     async fn announce(&self, tenant: &TenantId, notice: &Notice, failures: &FailedDeliveries) -> Result<()> {
         let now = Timestamp::now();
         // The index may not contain the first failure yet.
@@ -108,7 +108,7 @@ impl Notices {
         failures: &FailedDeliveries,
         now: Timestamp,
     ) -> Result<()> {
-        // The endpoints of a deleted organization are about to be deleted, without an email.
+        // A deleted organization gets no email: its endpoints are about to be deleted.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
         let earliest = notice.since(now).before(MAX_AGE);
         let held = match notice.disabled.and_then(|(at, _)| self.hold_for.end(at)) {
@@ -120,7 +120,7 @@ impl Notices {
         self.mailer.try_send(&organization.debug_notification_email, mail).await
     }
 
-    /// The deliveries that have failed since the endpoint began to fail.
+    /// Reads the deliveries that have failed since the endpoint began to fail.
     async fn failures(&self, tenant: &TenantId, notice: &Notice, now: Timestamp) -> Result<FailedDeliveries> {
         let since = notice.since(now);
         let earliest = since.before(MAX_AGE);
@@ -136,7 +136,7 @@ impl Notices {
         Ok(FailedDeliveries { count, is_complete, first, last })
     }
 
-    /// The deliveries held for the endpoint, which collects until `until`.
+    /// Counts the deliveries held for the endpoint. `until` is the time until which new ones are held.
     async fn held(
         &self,
         tenant: &TenantId,

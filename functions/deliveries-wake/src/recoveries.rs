@@ -1,4 +1,4 @@
-//! Continues recoveries: resends the deliveries that endpoints missed, a page at a time.
+//! Continues recoveries: resends the deliveries that endpoints missed, page by page.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use tokio::time::Instant;
 
 use crate::App;
 
-/// The number of pages of a recovery per minute: with a hundred deliveries each, a hundred deliveries per second.
+/// The number of pages of a recovery per minute. A page has a hundred deliveries, so this is a hundred deliveries per
+/// second.
 const PAGES: u32 = 60;
-/// The number of recoveries that run concurrently. Each has the maximum number of calls in progress that the log allows
-/// a caller.
+/// The number of recoveries that run concurrently. Each may have as many calls in progress as the log allows a caller.
 const SIDE_BY_SIDE: usize = 8;
-/// The time over which a page of recovered deliveries is spread. The pages of a minute follow each other immediately,
-/// so that a few deliveries do not have to wait as long as many would.
+/// The time over which the attempts of a page are spread. The pages themselves are handled without pauses, so that a
+/// small recovery is not as slow as a large one.
 const SPREAD: Duration = Duration::from_secs(1);
-/// The number of consecutive pages that may be throttled. Others wait for each, so the recovery then continues with the
-/// next sweep.
+/// The number of consecutive pages that may be throttled before the recovery waits for the next sweep. Each throttled
+/// page delays the other recoveries.
 const THROTTLED: u32 = 3;
 
 impl App {
-    /// Continues the recoveries, a page of each in turn, as long as there is time. A recovery that fails continues with
-    /// the next sweep, and does not delay the others.
+    /// Continues the recoveries, one page of each in turn, until `end`. A recovery that fails continues with the next
+    /// sweep and does not delay the others.
     pub(super) async fn recover(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         let open = self.log.open_recoveries(|tenant| sweeper.recovers(tenant)).await?;
         let mut open: Vec<_> = open.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0)).collect();
@@ -45,7 +45,7 @@ impl App {
                 match self.recover_page(&tenant, &mut recovery, start, now, end).await {
                     Ok(()) if recovery.done => Ok(None),
                     Ok(()) => Ok(Some((tenant, recovery, 0))),
-                    // The partition was throttled for most of a second; the rest of the page follows.
+                    // The partition was throttled for most of a second. The rest of the page follows in the next round.
                     Err(Error::Busy) if throttled < THROTTLED => Ok(Some((tenant, recovery, throttled + 1))),
                     Err(error) => {
                         common::log!("recovery.failed", %tenant, recovery_id = %recovery.id, ?error);
@@ -66,10 +66,10 @@ impl App {
         failed
     }
 
-    /// Resends the next page of a recovery, from `start` on.
+    /// Resends the next page of a recovery. Its attempts are due from `start` on.
     ///
-    /// # Errors
-    /// [`Error::Busy`]: the rest of the page can follow immediately. Any other error: the recovery should wait.
+    /// # Errors [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery
+    /// should wait.
     async fn recover_page(
         &self,
         tenant: &TenantId,
@@ -82,10 +82,10 @@ impl App {
         let (resent, rest) = self.log.recover_page(tenant, recovery, due, now).await?;
         let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
         let refused = self.send(&due.collect::<Vec<_>>(), Queue::Shared, now, end).await;
-        // The deliveries are pending now, so a repeated page would not find them among the missed deliveries.
+        // Saved even if messages were rejected: the deliveries are pending now, so a repeated page would not find them.
         self.log.save_recovery(tenant, recovery).await?;
         if refused > 0 {
-            // The messages of the next page would probably be refused too.
+            // SQS would probably reject the messages of the next page, too.
             return Err(Error::Internal(format!("{refused} messages of a page were refused")));
         }
         rest

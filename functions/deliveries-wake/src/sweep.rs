@@ -1,9 +1,9 @@
-//! Passes over minutes: wakes long waits, and finds the deliveries whose message was lost.
+//! Sweeps minutes: wakes long waits, and finds deliveries whose message was lost.
 //!
-//! An error with one row does not delay other rows. A message that its queue refuses delays its delivery by a quarter
-//! of an hour, until its minute is checked. A row that cannot be checked is moved to the current minute, and is checked
-//! with its rows. A minute is repeated only if its rows cannot be read, or the table refuses those for the present
-//! minute.
+//! An error with one row does not delay other rows. If SQS rejects a message, its delivery waits a quarter of an hour,
+//! until its minute is checked. A row that cannot be checked is copied to the current minute, and checked again with
+//! that minute. A minute is repeated only if its rows cannot be read, or the rows for the current minute cannot be
+//! written.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,32 +22,34 @@ use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
 
-/// The time after which an attempt is overdue. An attempt takes half a minute, and a postponed attempt is due again
+/// The time after which an attempt is overdue. An attempt takes up to half a minute. A postponed attempt is due again
 /// within seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
-/// The number of times that states are read if DynamoDB leaves some unprocessed, with a [`PAUSE`] between reads. A
-/// partition has 3,000 read units per second, and all states of an endpoint may be in one partition.
+/// The maximum number of times that states are read while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
+/// reads. A partition has 3,000 read units per second, and may contain all states of an endpoint.
 const READS: u32 = 10;
-/// The number of times that rows are written if DynamoDB leaves some unprocessed, with a [`PAUSE`] between writes.
+/// The maximum number of times that rows are written while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
+/// writes.
 const WRITES: u32 = 3;
 /// The number of tenants whose overdue deliveries are woken concurrently.
 const SIDE_BY_SIDE: usize = 8;
 
-/// The result of the check of a minute, or of a part of it.
+/// The result of checking a minute or a part of it.
 #[derive(Default)]
 struct Checked {
-    /// The number of deliveries that were overdue, and have been woken.
+    /// The number of overdue deliveries that have been woken.
     overdue: usize,
-    /// The number of deliveries that could not be checked, and are checked again later.
+    /// The number of deliveries that could not be checked and are checked again later.
     left: usize,
 }
 
 impl App {
-    /// Passes over the minutes since the last sweep, as long as there is time.
+    /// Sweeps the minutes since the last sweep, until `end`.
     ///
-    /// # Errors A minute could not be finished, and is repeated; or some deliveries must be checked again later.
+    /// # Errors
+    /// A minute could not be finished and is repeated, or some deliveries must be checked again later.
     pub(super) async fn sweep(
         &self,
         sweeper: Sweeper,
@@ -99,7 +101,7 @@ impl App {
             let (mut refused, mut next) = (0, None);
             loop {
                 let page = self.log.waits(minute, partition, next).await?;
-                // Reads the clock again, since earlier pages may have taken long.
+                // Reads the clock again, because earlier pages may have taken long.
                 let now = now.max(Timestamp::now());
                 for queue in Queue::ALL {
                     let rows = page.rows.iter().filter(|row| row.queue == queue);
@@ -115,11 +117,11 @@ impl App {
         join_all(woken).await.into_iter().sum()
     }
 
-    /// Wakes the deliveries that were due in `minute` and still are.
+    /// Wakes the deliveries that were due in `minute` and are still due.
     async fn check(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<Checked> {
         let partitions = sweeper.partitions().map(|partition| self.check_partition(minute, partition, now, end));
         let mut all = Checked::default();
-        // All partitions continue, even if one fails.
+        // All partitions are checked, even if one fails.
         for checked in join_all(partitions).await {
             let checked = checked?;
             (all.overdue, all.left) = (all.overdue + checked.overdue, all.left + checked.left);
@@ -145,8 +147,8 @@ impl App {
         }
     }
 
-    /// The states of these rows' deliveries, and the rows whose state could not be read. States that DynamoDB leaves
-    /// unprocessed are read up to `reads` times; once a page exceeds that, further pages are read only once.
+    /// Returns the states of these rows' deliveries, and the rows whose state could not be read. States that DynamoDB
+    /// leaves unprocessed are read up to `reads` times; once a page has needed more, further pages are read only once.
     async fn states(
         &self,
         mut rows: Vec<DueRow>,
@@ -183,7 +185,8 @@ impl App {
         (states, left)
     }
 
-    /// Wakes overdue deliveries. Returns their number, and the rows of the others. Tenants do not delay each other.
+    /// Wakes overdue deliveries. Returns their number, and the rows of those that could not be woken. Tenants do not
+    /// delay each other.
     async fn rouse(
         &self,
         late: impl Iterator<Item = (DueRow, Delivery)>,
@@ -215,7 +218,7 @@ impl App {
         (overdue, left)
     }
 
-    /// Sends a message for each of these deliveries, with a due row in case that message is lost too.
+    /// Sends a message for each of these deliveries, and writes a due row in case that message is also lost.
     async fn rouse_of(
         &self,
         tenant: &TenantId,
@@ -236,10 +239,9 @@ impl App {
         Ok(())
     }
 
-    /// Puts rows into the present minute, which is checked in a quarter of an hour.
+    /// Copies rows to the current minute, which is checked in a quarter of an hour.
     ///
-    /// # Errors
-    /// The table does not accept the rows.
+    /// # Errors The rows cannot be written.
     async fn check_later(&self, rows: Vec<DueRow>, now: Timestamp, end: Instant) -> Result<()> {
         let (given_up, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| now.since(row.at) > KEPT);
         for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {
@@ -263,9 +265,9 @@ impl App {
     }
 }
 
-/// The time of an attempt that is due in the minute of a sweep. The sweep runs at some point of its minute. Attempts
-/// that were due before that point are made a minute later, so that a receiver does not get the waits of most of a
-/// minute at once. Attempts that were due a minute ago or more are made immediately.
+/// Returns the time for an attempt that is due in the minute of a sweep. The sweep runs at some point in that minute.
+/// Attempts that were due before that point are made a minute later, so that a receiver does not get most of a minute's
+/// attempts at once. Attempts that were due a minute ago or earlier are made immediately.
 fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
     if at < now { at.after(MINUTE) } else { at }
 }

@@ -1,4 +1,4 @@
-//! The filters of the list: a search, statuses with their counts, ranges of time, and more.
+//! The filters of the list: a search, statuses with their counts, time ranges, and more.
 
 use common::{
     error::Error,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{numbers::within, times};
 
-/// The reasons to choose from. `status_other` and `untaken` are rare, and can be written into the address.
+/// The selectable reasons. `status_other` and `untaken` are rare, and accepted only in the address.
 const REASONS: [(&str, &str); 12] = [
     ("status_5xx", "server error"),
     ("status_4xx", "rejected"),
@@ -58,9 +58,9 @@ const STATUSES: [(&str, &str); 6] = [
     ("ended", "Ended"),
 ];
 
-/// The form with the search. It keeps the status and the range, which are changed by links.
+/// The search form. It keeps the status and the range, which links change.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
-    // A select is narrow: the description first, which is most often shorter than the URL.
+    // The select is narrow, so the description comes first: it is usually shorter than the URL.
     let name = |endpoint: &EndpointView| match &endpoint.description {
         Some(text) if endpoint.url.is_some() => format!("{} ({})", visible(text.as_str()), short(endpoint.name())),
         _ => short(endpoint.name()),
@@ -110,7 +110,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     }
 }
 
-/// The issues of filters without a field in the form.
+/// The issues of filters that have no field in the form.
 fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
     let Some(Error::Invalid(issues)) = error else { return Vec::new() };
     let shown = ["q", "endpoint", "event", "reason", "workflow", "since", "until"];
@@ -119,7 +119,7 @@ fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
     hidden.map(|issue| (issue.path.first().map_or("", String::as_str), issue.message.as_str())).collect()
 }
 
-/// The statuses with their counts, and the ranges of time, as links.
+/// The statuses with their counts, and the time ranges, as links.
 pub(super) fn tabs(link: &Typed, open: Option<&Open>, filter: Option<&Filter>, now: Timestamp) -> Markup {
     let range = filter.map(|filter| {
         let since = filter.since.unwrap_or_else(|| Timestamp::from_millisecond(0));

@@ -1,4 +1,4 @@
-//! The query of the list: its filters, and the place in the list.
+//! The query of the list: its filters and its page.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use common::{
 use crate::{live::LIVE, times::moment};
 
 pub(super) const PATH: &str = "/console/deliveries";
-/// The filters of the address, with their descriptions. Links in emails contain `job_id`.
+/// The filters in the address, with their descriptions. Links in emails use `job_id`.
 pub(super) const FILTERS: [(&str, &str); 10] = [
     ("q", "Only deliveries of this job or with this webhook ID. With the id of a delivery, it opens that delivery."),
     ("endpoint", "Only deliveries to this endpoint."),
@@ -32,7 +32,7 @@ pub(super) const FILTERS: [(&str, &str); 10] = [
     ("until", "Only deliveries that were created before this time. A time without a zone is in UTC."),
 ];
 pub(super) const CURSOR: &str = "cursor";
-/// The cursors of the newer pages, in their order, separated by spaces. The first page has an empty one.
+/// The cursors of the newer pages, in order, separated by spaces. The cursor of the first page is empty.
 pub(super) const NEWER: &str = "newer";
 pub(super) const IDS: &str = "ids";
 pub(super) const REST: [(&str, &str); 4] = [
@@ -41,11 +41,11 @@ pub(super) const REST: [(&str, &str); 4] = [
     (IDS, "Shows only the deliveries with these ids, separated by spaces, without any other filter."),
     LIVE,
 ];
-/// The number of deliveries on a page. More than these are never resent without a confirmation.
+/// The number of deliveries on a page, and the maximum number that is resent without confirmation.
 pub(super) const LIMIT: usize = 20;
-/// The number of newer pages that an address remembers.
+/// The maximum number of newer pages that an address remembers.
 pub(super) const REMEMBERED: usize = 8;
-/// The ranges, with their labels.
+/// The time ranges: value, label and length.
 pub(super) const RANGES: [(&str, &str, Option<Duration>); 4] = [
     ("", "Any time", None),
     ("1h", "Last hour", Some(Duration::from_secs(3_600))),
@@ -61,7 +61,7 @@ pub(super) struct Wanted {
     pub(super) cursor: Option<Cursor>,
 }
 
-/// Reads the query. An empty field is no filter, since a form submits all its fields.
+/// Reads the query. An empty field is no filter, because a form submits all its fields.
 pub(super) fn wanted(link: &Typed, now: Timestamp) -> Result<Wanted> {
     link.clone().without_empty().read(|fields| {
         let endpoint = fields.optional_text("endpoint", EndpointId::parse);
@@ -99,18 +99,18 @@ pub(super) fn is_filtered(link: &Typed) -> bool {
     FILTERS.iter().any(|(name, _)| !link.get(name).is_empty())
 }
 
-/// The pages that are newer than the next page: those before this page, and this page itself.
+/// Returns the cursors of the pages that are newer than the next page, including this page.
 pub(super) fn remembered(newer: &[&str], cursor: &str) -> String {
     let newer = newer.iter().copied().filter(|newer| !newer.is_empty()).chain(Some(cursor).filter(|at| !at.is_empty()));
     let newer: Vec<_> = newer.collect();
     newer.get(newer.len().saturating_sub(REMEMBERED)..).unwrap_or_default().join(" ")
 }
 
-/// The address of a page with the same filters, except for those in `other`.
+/// Returns the address of a page with the same filters, except for those in `other`.
 pub(super) fn address(link: &Typed, other: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::for_suffix(format!("{PATH}?"), PATH.len() + 1);
     let is_other = |name: &str| other.iter().any(|(other, _)| *other == name);
-    // `q` has the job.
+    // `q` already contains the job.
     let same = FILTERS.iter().map(|(name, _)| *name).filter(|name| *name != "job_id" && !is_other(name));
     let same = same.map(|name| (name, link.get(name)));
     query.extend_pairs(same.chain(other.iter().copied()).filter(|(_, value)| !value.is_empty()));

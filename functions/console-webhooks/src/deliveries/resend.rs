@@ -1,4 +1,4 @@
-//! Resending several deliveries of the list: those that are shown, or all of an endpoint.
+//! Resends several deliveries of the list: those that are shown, or all of an endpoint.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
     (IDS, "The ids of the deliveries to resend, separated by spaces. At most 20."),
 ];
 
-/// Whether a delivery is resent with the others of its list: it failed or was held, and an attempt would be made.
+/// Whether the button of the list resends a delivery: the delivery failed or was held, and an attempt would be made.
 fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: bool) -> bool {
     let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
     let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
@@ -39,7 +39,7 @@ fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: boo
         Status::Failed => can_arrive,
         // The held deliveries of a pull endpoint wait for a client.
         Status::Held => can_arrive && !is_pull,
-        // The list of pending deliveries offers to send those that wait for a retry.
+        // The button of the list of pending deliveries sends those that wait for a retry.
         Status::Pending if is_of_pending => can_arrive && !is_pull && delivery.attempts > 0,
         Status::Pending | Status::Delivered | Status::Ended => false,
     }
@@ -85,8 +85,8 @@ fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
     is_open && endpoints.iter().any(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id && !endpoint.active)
 }
 
-/// The link that resends all missed deliveries of the chosen endpoint, if the page does not show all of them. It leads
-/// to a page that counts them.
+/// The link to the page that counts and resends all missed deliveries of the selected endpoint, if this page does not
+/// show all of them.
 pub(super) fn all(
     link: &Typed,
     wanted: Option<&Wanted>,
@@ -116,7 +116,7 @@ pub(super) fn all(
     }
 }
 
-/// Resends the chosen deliveries, and shows them. Those that cannot be resent stay as they are.
+/// Resends the deliveries in the form and shows them. Those that cannot be resent remain unchanged.
 pub(super) async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids = ids(&form);
@@ -136,7 +136,7 @@ pub(super) async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Resu
     Ok(Reply::Redirect { to: address(&form, &[(IDS, &ids.join(" "))]), cookies: Vec::new() })
 }
 
-/// The page of the chosen deliveries, as they are now.
+/// The page of the resent deliveries, in their current state.
 pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Result<Page> {
     let ids = ids(link);
     let console = app.console(tenant, PATH);
@@ -173,7 +173,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
     Ok(Page::new("Resent deliveries", content).live(is_live && is_changing).within(console))
 }
 
-/// The ids in a form or a link, without invalid ones.
+/// The valid ids in a form or a link.
 fn ids(form: &Typed) -> Vec<DeliveryId> {
     form.get(IDS).split(' ').filter_map(|id| DeliveryId::parse(id).ok()).take(LIMIT).collect()
 }

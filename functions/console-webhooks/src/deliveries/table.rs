@@ -15,7 +15,8 @@ use maud::{Markup, html};
 
 use crate::{states, times};
 
-/// A table of deliveries, or the text `nothing`. Without `endpoints`, all are of one endpoint, which has no column.
+/// A table of deliveries, or the text `nothing` if there are none. Without `endpoints`, all deliveries are of one
+/// endpoint, and the table has no column for it.
 pub(crate) fn table(
     deliveries: &[Delivery],
     endpoints: Option<&[EndpointView]>,
@@ -48,7 +49,8 @@ pub(crate) fn table(
                         @let to = names.as_ref().map(|names| destination(delivery, names));
                         tr {
                             td {
-                                // A job has a delivery to each endpoint, and screen readers read links without their rows.
+                                // Names the destination, too: a job has a delivery to each endpoint, and screen readers
+                                // read links without their rows.
                                 a .strong.clip href={ "/console/deliveries/" (delivery.id) } title=(visible(&delivery.job_id))
                                     aria-label=[to.as_ref().map(|(to, _)| format!("{} to {to}", visible(&delivery.job_id)))] {
                                     bdi .mono { (visible(&delivery.job_id)) }
@@ -86,7 +88,7 @@ fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> (St
     }
 }
 
-/// `HTTP 500, 3 min ago`, if the last attempt failed, or `Timeout, then delivered`.
+/// Formats the last error: `HTTP 500, 3 min ago`, or `Timeout, then delivered`.
 fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
     let is_failed = |attempt: &&Attempt| attempt.outcome != "delivered";
     let earlier = delivery.earlier.iter().rev().find(is_failed);
@@ -101,8 +103,8 @@ fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
     }
 }
 
-/// `2, next in 5 min`. A deleted endpoint gets no more attempts. An attempt that is overdue waits for its turn: its receiver
-/// is slow, or many others are due.
+/// Formats the number of attempts: `2, next in 5 min`. A deleted endpoint gets no more attempts. An overdue attempt
+/// waits for its turn, because its receiver is slow or many others are due.
 fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
@@ -114,13 +116,13 @@ fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     }
 }
 
-/// The words for an endpoint that no longer exists, with the end of its id, which differs from those of others.
+/// The name of a deleted endpoint, with the end of its id, which distinguishes it from others.
 pub(crate) fn deleted(id: EndpointId) -> String {
     let id = id.to_string();
     format!("Deleted endpoint …{}", id.rsplit('-').next().unwrap_or_default())
 }
 
-/// The beginning of a URL without its scheme, to fit into a list.
+/// Shortens a URL for a list, without its scheme.
 pub(crate) fn short(url: &str) -> String {
     const MOST: usize = 60;
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);

@@ -57,7 +57,7 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("did", "The confirmation to show after one of the page's forms was submitted."),
 ];
 
-/// The refusal of a form that would undo a change made since the form was opened.
+/// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
@@ -89,7 +89,7 @@ async fn test(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Reply> {
     Ok(Reply::Redirect { to: format!("/console/deliveries/{}", test.id), cookies: Vec::new() })
 }
 
-/// Enables the endpoint. If its receiver asked for no more deliveries, a page confirms it first.
+/// Enables the endpoint. If its receiver asked to stop deliveries, a page asks for confirmation first.
 async fn enable(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     if form.get("sure") != TICKED && is_gone(&app.endpoints.view(tenant, id).await?) {
         let to = format!("/console/endpoints/{id}?confirm=activate");
@@ -106,7 +106,7 @@ async fn change(app: &App, tenant: &TenantId, id: EndpointId, change: Change) ->
     app.endpoints.update(tenant, id, change, app.rotation_overlap, Timestamp::now()).await
 }
 
-/// Starts a recovery, after confirmation if required. If the form requests it, the endpoint is enabled first, because
+/// Starts a recovery, after confirmation if necessary. If the form requests it, enables the endpoint first, because
 /// nothing is sent to an inactive endpoint.
 async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let now = Timestamp::now();
@@ -123,7 +123,8 @@ async fn recover(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> 
     Ok(after(id, "recovering"))
 }
 
-/// Changes only the settings that differ. A new URL resets the endpoint's health, and needs the headers again.
+/// Changes only the settings that differ. A new URL resets the endpoint's health, and requires its headers to be
+/// entered again.
 async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let (was, stored) = tokio::try_join!(app.endpoints.view(tenant, id), app.endpoints.find(tenant, id))?;
     let new = Settings::read(form, was.kind, &app.destinations)?;
@@ -141,7 +142,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         headers,
         ..Change::default()
     };
-    // A form that is sent twice has no effect the second time, and is therefore not refused.
+    // A form that is sent twice has no effect the second time, so it is not refused.
     if settings.is_empty() {
         return Ok(after(id, "unchanged"));
     }
@@ -150,13 +151,13 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         return stale();
     }
     match change(app, tenant, id, Change { revision: Some(was.revision), ..settings }).await {
-        // Another change came between.
+        // Another request changed the endpoint after the read above.
         Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != was.revision => stale(),
         changed => changed.map(|()| after(id, "saved")),
     }
 }
 
-/// The change from one value to another.
+/// Returns the change from one value to another.
 fn patch<T: PartialEq>(was: Option<T>, new: Option<T>) -> Patch<T> {
     if was == new { Patch::Keep } else { new.map_or(Patch::Clear, Patch::Set) }
 }
@@ -164,7 +165,7 @@ fn patch<T: PartialEq>(was: Option<T>, new: Option<T>) -> Patch<T> {
 /// Rotates to the secret in the form, and shows it.
 async fn rotate(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Result<Reply> {
     let secret = match (form.get("own"), form.get("secret")) {
-        // A form that was kept while its sender signed in has lost its secret.
+        // A form that was kept during a sign-in has lost its secret.
         ("", "") => SigningSecret::generate(),
         ("", _) => form.read(|fields| fields.text("secret", SigningSecret::parse_chosen))?,
         _ => form.read(|fields| fields.text("own", SigningSecret::parse_chosen))?,

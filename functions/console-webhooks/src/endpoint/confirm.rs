@@ -32,13 +32,13 @@ use crate::{
 /// The maximum number of deliveries that are resent without confirmation.
 const UNASKED: usize = 20;
 
-/// A recovery that a form or a link describes.
+/// A recovery as requested by a form or a link.
 pub(super) struct Wanted {
     pub(super) time: Range<Timestamp>,
     pub(super) missed: Missed,
 }
 
-/// Reads the fields of a recovery, which ends now by default.
+/// Reads the fields of a recovery. By default, its period ends now.
 pub(super) fn wanted(form: &Typed, now: Timestamp) -> Result<Wanted> {
     form.clone().without_empty().read(|fields| {
         let since = fields.text("since", moment);
@@ -95,7 +95,7 @@ async fn open(app: &App, tenant: &TenantId, endpoint: &EndpointView, now: Timest
     Ok(app.log.open(tenant, &[endpoint.shards()], now).await?.pop().unwrap_or_default())
 }
 
-/// Whether the recovery needs confirmation: it resends many deliveries or none, or its receiver asked to stop
+/// Whether the recovery needs confirmation: it would resend many deliveries or none, or the receiver asked to stop
 /// deliveries.
 pub(super) async fn is_needed(
     app: &App,
@@ -108,7 +108,7 @@ pub(super) async fn is_needed(
     Ok(found.count() == 0 || found.count() > UNASKED || found.is_longer() || is_gone(endpoint))
 }
 
-/// Leads to the page, for the recovery of a form.
+/// Redirects to the confirmation page for the recovery in a form.
 pub(super) fn ask(id: EndpointId, form: &Typed) -> Reply {
     let path = format!("/console/endpoints/{id}?");
     let mut query = form_urlencoded::Serializer::for_suffix(path.clone(), path.len());
@@ -118,7 +118,7 @@ pub(super) fn ask(id: EndpointId, form: &Typed) -> Reply {
     Reply::Redirect { to: query.finish(), cookies: Vec::new() }
 }
 
-/// The page that confirms the recovery of a link.
+/// The confirmation page for the recovery in a link.
 pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Typed) -> Result<Page> {
     let now = Timestamp::now();
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
@@ -167,7 +167,7 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
     Ok(Page::new(format!("{button}?"), content).within(console))
 }
 
-/// The page that confirms enabling an endpoint whose receiver asked for no more deliveries.
+/// The confirmation page for enabling an endpoint whose receiver asked to stop deliveries.
 pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Result<Page> {
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
     let back = format!("/console/endpoints/{id}");
@@ -183,7 +183,7 @@ pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Re
     Ok(Page::new("Enable endpoint?", content).within(console))
 }
 
-/// The warning about a receiver that asked for no more deliveries.
+/// The warning about a receiver that asked to stop deliveries.
 pub(crate) fn gone(action: &str) -> Markup {
     html! {
         div .notice.bad role="status" {
@@ -195,7 +195,7 @@ pub(crate) fn gone(action: &str) -> Markup {
     }
 }
 
-/// `created since 2026-01-31 12:00:00 UTC`, with the end if it is past.
+/// Formats a period: `created since 2026-01-31 12:00:00 UTC`, with the end if it is in the past.
 fn period(time: &Range<Timestamp>, now: Timestamp) -> Markup {
     html! {
         "created since " (times::date(time.start))

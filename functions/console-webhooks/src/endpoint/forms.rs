@@ -81,7 +81,8 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     }
 }
 
-/// The notice at the top of the page that a form was refused because it is out of date. The form is far below.
+/// The notice at the top of the page about a form that was refused because it is out of date. The form itself is far
+/// below.
 pub(super) fn stale(error: &Error) -> Markup {
     html! {
         @if let Some(message) = stale_message(error) {
@@ -98,7 +99,7 @@ fn stale_message(error: &Error) -> Option<&str> {
     stale.map(|issue| issue.message.as_str())
 }
 
-/// The settings as they are now, above a form that was opened before they were changed.
+/// The current settings, above a form that was opened before they were changed.
 fn changed(endpoint: &EndpointView) -> Markup {
     html! {
         div .notice.bad {
@@ -116,8 +117,8 @@ fn changed(endpoint: &EndpointView) -> Markup {
     }
 }
 
-/// The form that rotates the secret. It contains the new secret, so that submitting it twice rotates once. It also
-/// contains the time of the endpoint's last change, so that an old form cannot restore a secret that was rotated away.
+/// The form that rotates the secret. It contains the new secret, so that submitting it twice rotates only once. It also
+/// contains the time of the endpoint's last change, so that an old form cannot restore an earlier secret.
 fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timestamp) -> Markup {
     let overlap = times::length(app.rotation_overlap);
     let rotated_at = endpoint.previous_secret_expires_at.map(|end| end.before(app.rotation_overlap));

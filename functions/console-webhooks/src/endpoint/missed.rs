@@ -1,4 +1,5 @@
-//! The missed and the pending deliveries of an endpoint, with the buttons that send them, and the progress of that.
+//! The missed and pending deliveries of an endpoint, the buttons that send them, and the progress of the latest
+//! recovery.
 
 use common::{
     http::page::Form,
@@ -37,7 +38,7 @@ pub(super) fn again(known: &Known) -> Markup {
     }
 }
 
-/// The pending deliveries that wait for their retries, with the button that sends them now.
+/// The pending deliveries that wait for a retry, with the button that sends them now.
 pub(super) fn retry(known: &Known) -> Markup {
     let (endpoint, pending) = (&known.endpoint, &known.open.pending);
     let has_failed = known.oldest_pending.as_ref().is_some_and(|delivery| delivery.attempts > 0);
@@ -61,8 +62,8 @@ pub(super) fn retry(known: &Known) -> Markup {
     }
 }
 
-/// The progress of the newest recovery: requested, in progress or finished. The number of all its deliveries is that of
-/// those that were resent and those that are left.
+/// The progress of the newest recovery: requested, in progress or finished. Its total is the sum of the deliveries that
+/// were resent and those that are left.
 pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
     let Some(newest) = newest else { return html! {} };
     let (open, time) = (&known.open, newest.since..newest.until);
@@ -90,7 +91,7 @@ pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
                     (false, 0, _) => {
                         strong { "Resending " (deliveries(left)) } ": starts within 2 minutes, up to 100 per second."
                     },
-                    // Those that were resent may be pending again.
+                    // No total: resent deliveries may be pending again.
                     (false, _, Missed::Pending) => { strong { "Resending: " (deliveries(resent)) " so far" } "." },
                     (false, ..) => { strong { "Resending: " (resent) " of " (deliveries(resent + left)) } "." },
                 }

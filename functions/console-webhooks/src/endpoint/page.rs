@@ -39,24 +39,24 @@ use crate::{
     times,
 };
 
-/// The numbers of latest deliveries that are shown and counted.
+/// The numbers of latest deliveries that are shown, and that are counted at most.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
-/// The time for which a link may confirm a change.
+/// The time after a change within which a link may show its confirmation.
 const JUST: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
 
-/// The endpoint that the path names.
+/// Returns the id in the path.
 pub(super) fn id(typed: &Typed) -> Result<EndpointId> {
     EndpointId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
 /// The numbers that only this page shows.
 struct More {
-    /// The deliveries that wait to be received, for a pull endpoint.
+    /// The deliveries of a pull endpoint that wait to be received.
     waiting: Option<Waiting>,
-    /// The delivery with the latest failed attempt, of the newest and the oldest undelivered ones.
+    /// The delivery with the latest failed attempt, among the newest and the oldest undelivered ones.
     erring: Option<Delivery>,
 }
 
@@ -144,8 +144,7 @@ pub(super) async fn page(
     Ok(Page::new(title, content).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The notice about a finished action. Anyone can create a link, so the message is shown only immediately after a
-/// change.
+/// The notice about a finished action. It is shown only right after a change, because anyone can make such a link.
 fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static str> {
     match did {
         "unchanged" => Some("Nothing has changed."),
@@ -157,7 +156,7 @@ fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static s
     }
 }
 
-/// The state, the numbers of the last 24 hours, the last error and the actions, in a row.
+/// The state, the numbers of the last 24 hours and the last error, in a row.
 fn header(known: &Known, now: Timestamp) -> Markup {
     let (endpoint, state) = (&known.endpoint, State::of(known));
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
@@ -196,7 +195,7 @@ fn header(known: &Known, now: Timestamp) -> Markup {
                         dd {
                             @if let Some(oldest) = backlog.oldest_at() {
                                 a .strong href=(list(status)) aria-label={ (backlog.number()) " " (status) " deliveries" } { (backlog.number()) }
-                                // The notices show how long the others have been waiting.
+                                // Only here: notices show the age of the failed and held deliveries.
                                 @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }
                             } @else { "0" }
                         }
@@ -219,7 +218,7 @@ fn header(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// `98.5 %`, rounded. It is 100 % only if all of them are, and 0 % only if none are.
+/// Formats a rounded percentage: `98.5 %`. It is 100 % only if `part` is all, and 0 % only if `part` is zero.
 fn percent(part: usize, all: usize) -> Option<String> {
     let rounded = (part * 1000 + all / 2).checked_div(all)?;
     let tenths = match rounded {
@@ -270,7 +269,7 @@ fn explanations(app: &App, known: &Known, more: &More, now: Timestamp) -> Markup
     }
 }
 
-/// Since when an endpoint is failing, and when that disables it.
+/// Explains how long an endpoint has been failing, and when it will be disabled.
 fn failing(app: &App, known: &Known, since: Timestamp, now: Timestamp) -> Markup {
     let first = failures(&known.endpoint, known.oldest_failed.as_ref()).first().map(|first| first.at);
     html! {
@@ -285,7 +284,7 @@ fn failing(app: &App, known: &Known, since: Timestamp, now: Timestamp) -> Markup
     }
 }
 
-/// The meaning of the last error, and the response of the receiver. Its name and its time are in the header.
+/// The meaning of the last error, and the receiver's response. The header shows the name and the time of the error.
 fn last_error(meaning: &str, erring: Option<&Delivery>, now: Timestamp) -> Markup {
     let attempt = erring.and_then(|delivery| delivery.last_attempt.as_ref());
     html! {
@@ -368,7 +367,7 @@ fn pulled(endpoint: &EndpointView, waiting: Waiting, now: Timestamp) -> Markup {
     }
 }
 
-/// A number that was counted up to [`MOST_COUNTED`].
+/// Formats a number that was counted up to [`MOST_COUNTED`].
 fn at_most(count: usize) -> String {
     if count >= MOST_COUNTED { format!("{MOST_COUNTED} or more") } else { count.to_string() }
 }

@@ -1,5 +1,4 @@
-//! The fields of a form that was sent after its session had ended. They are restored once the sender has signed in
-//! again.
+//! Restores the fields of a form that was sent after its session had ended, once the sender has signed in again.
 
 use common::http::{
     AGAIN, Typed,
@@ -8,10 +7,10 @@ use common::http::{
 use maud::html;
 use url::form_urlencoded;
 
-/// Fields that no person has filled in.
+/// Fields that people do not fill in.
 const INNER: [&str; 8] = ["action", "once", "form", "kind", "revision", "ids", "unsaved", AGAIN];
 
-/// The page that restores the fields, unless there are none. `back` is the page of their form.
+/// The page that restores the fields, unless there are none. `back` is the page of the original form.
 pub(super) fn read(form: &Typed, back: Option<&str>) -> Option<Page> {
     let kept = Some(form.get("kept")).filter(|kept| !kept.is_empty())?;
     let back = back?;

@@ -14,11 +14,12 @@ use common::{
 };
 use url::form_urlencoded;
 
-/// The number of characters that a workflow's name is cut to.
+/// The number of characters to which the names of workflows are cut.
 const WORKFLOW: usize = 200;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The email about failed jobs of a workflow. It quotes untrusted text. `last_of` is set in a day's last email.
+/// Builds the email about failed jobs of a workflow, which quotes untrusted text. `last_of` is set for the last email
+/// of a day.
 pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
     let about = if count.is_exact { "" } else { "about " };
@@ -50,8 +51,8 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
     parts.push(Part::text("While jobs of this workflow keep failing, we send an email at most once an hour."));
     if let Some(now) = last_of {
         parts.push(Part::Text(format!(
-            "This is today's last email about failed jobs, regardless of their workflow. Failures until {} are \
-             reported in the emails after that.",
+            "This is today's last email about failed jobs, for all workflows. Failures until {} are reported in later \
+             emails.",
             now.day().after(DAY).readable()
         )));
     }
@@ -63,14 +64,15 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
     Mail::new(&subject, &parts, &[Part::Text(why), Part::Link(format!("{base}/console/settings"))])
 }
 
-/// Whether the log finds deliveries by this name of a workflow: it is not cut, and a text. Producers may send any JSON.
+/// Whether the log can find deliveries by this workflow name: the name is complete, and is a string rather than other
+/// JSON, which producers may also send.
 fn is_whole(name: &str) -> bool {
     name.chars().count() < WORKFLOW
         && name.starts_with(char::is_alphabetic)
         && !matches!(name, "true" | "false" | "null")
 }
 
-/// A failed job. The link to its deliveries is the button of the email if the job `is_single`.
+/// Describes a failed job. If the job `is_single`, the link to its deliveries becomes the button of the email.
 fn shown(base: &BaseUrl, failure: &JobFailure, is_single: bool) -> Vec<Part> {
     let link = link(base, failure);
     let JobFailure { id, job_id, deployment, error, stack } = failure;
@@ -87,7 +89,8 @@ fn shown(base: &BaseUrl, failure: &JobFailure, is_single: bool) -> Vec<Part> {
     parts
 }
 
-/// The link to the deliveries of a job: by its id or, if only the beginning of that is known, by the moment.
+/// Returns the link to the deliveries of a job: by the job's id or, if only the beginning of the id is known, by the
+/// time.
 fn link(base: &BaseUrl, failure: &JobFailure) -> String {
     let at = failure.id.at();
     let (since, until) = (at.to_string(), at.after(Duration::from_millis(1)).to_string());
@@ -97,7 +100,7 @@ fn link(base: &BaseUrl, failure: &JobFailure) -> String {
     }
 }
 
-/// The page with the deliveries that pass these filters.
+/// Returns the address of the page with the deliveries that match these filters.
 fn deliveries(base: &BaseUrl, filters: &[(&str, &str)]) -> String {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
     format!("{base}/console/deliveries?{query}")
