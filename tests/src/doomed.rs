@@ -95,20 +95,47 @@ const AT_ONCE: usize = 12;
 const BEYOND: usize = 3;
 /// More calls than any of these processes makes.
 const MOST: usize = 200;
+/// Without `EVERY_CALL`, one call in this many is tested. A test of all calls takes 10 to 30 seconds of CPU time, so only
+/// `.ci/run` sets the variable.
+const STRIDE: usize = 4;
 
-/// Makes a process die at the first of these calls, another at the second, and so on, until they finish with fewer
-/// calls. `life` returns whether its process has died, and the result.
+/// What processes did that died at different calls.
+pub struct Lives<T> {
+    /// Whether a process reached the call at which it was to die, and the end of its test.
+    pub all: Vec<(bool, T)>,
+    stride: usize,
+}
+
+impl<T> Lives<T> {
+    /// About the number of calls at which a process can die.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.stride * self.all.iter().filter(|(has_died, _)| *has_died).count()
+    }
+
+    /// Whether each call was tested.
+    #[must_use]
+    pub fn are_complete(&self) -> bool {
+        self.stride == 1
+    }
+}
+
+/// Makes a process die at the first of these calls, another at a later one, and so on, until they finish with fewer
+/// calls. `life` returns whether its process has died, and the result. If the variable `EVERY_CALL` is set, no call is
+/// left out.
 pub async fn at_each_call<T, F: Future<Output = (bool, T)>>(
     calls: impl IntoIterator<Item = u64>,
     life: impl FnMut(u64) -> F,
-) -> Vec<(bool, T)> {
-    let mut lives = pin!(stream::iter(calls).map(life).buffered(AT_ONCE));
-    let (mut lived, mut survived) = (Vec::new(), 0);
-    while survived < BEYOND {
+) -> Lives<T> {
+    let (stride, beyond) = if std::env::var_os("EVERY_CALL").is_some() { (1, BEYOND) } else { (STRIDE, 1) };
+    let calls = calls.into_iter().step_by(stride);
+    let mut lives = pin!(stream::iter(calls).map(life).buffered(if stride == 1 { AT_ONCE } else { 4 }));
+    let (mut all, mut survived) = (Vec::new(), 0);
+    while survived < beyond {
         let (has_died, end) = lives.next().await.expect("there are more calls");
         survived = if has_died { 0 } else { survived + 1 };
-        lived.push((has_died, end));
-        assert!(lived.len() < MOST, "its work has no end");
+        all.push((has_died, end));
+        assert!(all.len() < MOST, "its work has no end");
     }
-    lived
+    Lives { all, stride }
 }

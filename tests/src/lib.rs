@@ -16,7 +16,7 @@ pub mod rough;
 pub mod world;
 
 pub use browser::Browser;
-pub use doomed::{Doomed, at_each_call, context};
+pub use doomed::{Doomed, Lives, at_each_call, context};
 pub use event::{callback, event, records};
 pub use lambda::Lambda;
 pub use moody::Moody;

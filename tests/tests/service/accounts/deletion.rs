@@ -403,8 +403,8 @@ async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
 async fn a_crash_leaves_a_deletion_complete_or_not_begun() {
     for takes_effect in [false, true] {
         let lives = at_each_call(0.., |call| delete_and_die(call, takes_effect)).await;
-        assert_eq!((lives.first(), lives.last()), (Some(&(true, false)), Some(&(false, true))));
+        assert_eq!((lives.all.first(), lives.all.last()), (Some(&(true, false)), Some(&(false, true))));
         // More calls follow the one that makes the deletion final.
-        assert!(lives.contains(&(true, true)), "{lives:?}");
+        assert!(!lives.are_complete() || lives.all.contains(&(true, true)), "{:?}", lives.all);
     }
 }

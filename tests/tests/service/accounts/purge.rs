@@ -33,7 +33,7 @@ async fn purge_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
 async fn a_purge_may_die_at_any_call_and_the_next_continues() {
     for takes_effect in [false, true] {
         let lives = at_each_call((0..).step_by(3), |call| purge_and_die(call, takes_effect)).await;
-        assert!(lives.len() > 20, "{lives:?}");
+        assert!(lives.calls() >= 16, "{}", lives.calls());
     }
 }
 

@@ -239,5 +239,5 @@ async fn a_lost_response_is_recovered() {
         (has_died, ())
     })
     .await;
-    assert!(lives.len() > 6, "{}", lives.len());
+    assert!(lives.calls() >= 4, "{}", lives.calls());
 }
