@@ -262,7 +262,8 @@ impl Stack {
     /// Polls a queue once: receives a batch, passes it to the queue's function, and deletes the records that succeeded.
     /// Waits up to a second for a first record. Returns the number of records received.
     ///
-    /// # Errors No function reads this queue, or the queue cannot be read. The failure of a function is not an error of
+    /// # Errors
+    /// No function reads this queue, or the queue cannot be read. The failure of a function is not an error of
     /// this call: as with Lambda, its records stay in the queue.
     pub async fn poll(&self, queue: &str) -> Result<usize> {
         self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await

@@ -360,7 +360,8 @@ const MOST_POSTS: usize = 5_000;
 
 /// Waits until no work is left.
 ///
-/// # Errors Work remains at the end.
+/// # Errors
+/// Work remains at the end.
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
     // A resend starts the schedule over, and a receiver may ask for 90 seconds each time. If a receiver never answers,

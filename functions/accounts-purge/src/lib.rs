@@ -71,7 +71,8 @@ pub fn function(env: &Env) -> Result<Purge, ConfigError> {
 impl Purge {
     /// Purges the deleted organizations until the time of the invocation is used up.
     ///
-    /// # Errors A call to AWS fails, or the event's time does not parse. The next invocation continues.
+    /// # Errors
+    /// A call to AWS fails, or the event's time does not parse. The next invocation continues.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);

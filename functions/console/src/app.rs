@@ -92,7 +92,8 @@ impl App {
     /// Sends `user` another email with a link that confirms their address, unless it is already confirmed. The limit is
     /// shared with emails requested through the API.
     ///
-    /// # Errors [`Error::TooMany`](common::error::Error::TooMany) if too many emails were requested; or a call to AWS
+    /// # Errors
+    /// [`Error::TooMany`](common::error::Error::TooMany) if too many emails were requested; or a call to AWS
     /// fails.
     pub(crate) async fn send_confirmation(&self, user: &User, base: &BaseUrl) -> Result<()> {
         let now = Timestamp::now();

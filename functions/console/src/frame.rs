@@ -33,7 +33,8 @@ impl Sent {
 
     /// Wraps a form that was refused with an error that its own page can show.
     ///
-    /// # Errors Returns `error` if it is a failure of the service or has its own page: not found, or not signed in.
+    /// # Errors
+    /// Returns `error` if it is a failure of the service or has its own page: not found, or not signed in.
     pub(crate) fn refused(values: Typed, error: Error) -> Result<Self> {
         match error {
             Error::NotFound(_) | Error::Unauthorized => Err(error),

@@ -100,7 +100,8 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
 impl Wake {
     /// Sweeps up to the current minute, unless another invocation is sweeping.
     ///
-    /// # Errors A call to AWS failed, or the event is malformed. Work done before the error remains done.
+    /// # Errors
+    /// A call to AWS failed, or the event is malformed. Work done before the error remains done.
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);

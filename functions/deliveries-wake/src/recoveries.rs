@@ -68,7 +68,8 @@ impl App {
 
     /// Resends the next page of a recovery. Its attempts are due from `start` on.
     ///
-    /// # Errors [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery
+    /// # Errors
+    /// [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery
     /// should wait.
     async fn recover_page(
         &self,

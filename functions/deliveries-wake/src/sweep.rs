@@ -241,7 +241,8 @@ impl App {
 
     /// Copies rows to the current minute, which is checked in a quarter of an hour.
     ///
-    /// # Errors The rows cannot be written.
+    /// # Errors
+    /// The rows cannot be written.
     async fn check_later(&self, rows: Vec<DueRow>, now: Timestamp, end: Instant) -> Result<()> {
         let (given_up, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| now.since(row.at) > KEPT);
         for DueRow { attempt: DueAttempt { tenant, id, .. }, .. } in given_up {

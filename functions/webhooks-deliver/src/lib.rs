@@ -90,7 +90,8 @@ struct App {
 
 /// Builds the function with the settings in `env`.
 ///
-/// # Errors A setting is missing or does not parse, or the machine has no trusted certificate authorities.
+/// # Errors
+/// A setting is missing or does not parse, or the machine has no trusted certificate authorities.
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
     function_over(env, Network::system(), tls()?)
 }
@@ -131,7 +132,8 @@ fn tls() -> Result<rustls::ClientConfig, ConfigError> {
 impl Deliver {
     /// Handles a batch of records. The response lists the records that stay in their queue.
     ///
-    /// # Errors The function's timeout leaves no time for an attempt. The batch has then not been touched.
+    /// # Errors
+    /// The function's timeout leaves no time for an attempt. The batch has then not been touched.
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
         let app = &self.app;
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();

@@ -22,7 +22,8 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The value of an environment variable.
 ///
-/// # Errors The variable is missing.
+/// # Errors
+/// The variable is missing.
 pub fn variable(name: &str) -> Result<String, Error> {
     Ok(std::env::var(name).map_err(|error| format!("{name}: {error}"))?)
 }
@@ -47,7 +48,8 @@ pub fn dynamodb() -> Result<Client, Error> {
 
 /// A post of `body` to `url` with both signatures.
 ///
-/// # Errors The URL is invalid.
+/// # Errors
+/// The URL is invalid.
 pub fn signed(url: &str, secret: &[u8], id: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Error> {
     let timestamp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let plain = hex::encode(hmac(secret, &[&body])?);
