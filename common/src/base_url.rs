@@ -38,7 +38,7 @@ impl BaseUrl {
         self.0.starts_with("https://")
     }
 
-    /// Whether `url`, an `Origin` header or an absolute URL, has this origin.
+    /// Whether `url` (an `Origin` header or an absolute URL) has this origin.
     #[must_use]
     pub fn is_origin_of(&self, url: &str) -> bool {
         matches!((origin(url), origin(&self.0)), (Some(theirs), Some(ours)) if theirs == ours)

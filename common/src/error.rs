@@ -34,7 +34,7 @@ pub enum Error {
         /// The address of the page with the button.
         page: String,
     },
-    /// The credential is valid but does not permit this, for the given reason.
+    /// The credential is valid but does not permit the call, for the given reason.
     Forbidden(Refusal),
     /// The requested object does not exist or does not belong to the caller's organization. The text names the object.
     NotFound(&'static str),
@@ -51,7 +51,7 @@ pub enum Error {
     Internal(String),
 }
 
-/// A conflict with stored data. Becomes `data.reason` in the response.
+/// A conflict with stored data. The response reports it as `data.reason`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Another organization has the slug.
@@ -107,7 +107,7 @@ pub enum Refusal {
     NotAUser,
     /// The caller is not a member of the organization that the request names.
     NotAMember,
-    /// The invitation is for another address than the caller's.
+    /// The invitation is for an address other than the caller's.
     NotTheRecipient,
     /// A state-changing call came from a page whose origin is not trusted.
     Origin {

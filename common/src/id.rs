@@ -94,8 +94,8 @@ impl fmt::Display for NotAnId {
 impl std::error::Error for NotAnId {}
 
 /// Identifies a tenant: an organization as the owner of its data. Generated ids are UUIDs. Job events, which producers
-/// write, may contain any text that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII characters). An id that
-/// was never generated owns no data.
+/// write, may contain any text that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII characters). A tenant
+/// id that was never generated has no data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct TenantId(String);

@@ -3,7 +3,7 @@
 //! - [`presentation`]: the parts of routes and pages that several functions share.
 //! - [`http`]: turns requests into handler calls, and results into responses. Only this module uses HTTP and its status
 //!   codes.
-//! - [`application`]: the use cases and stores that belong to neither accounts nor webhooks alone.
+//! - [`application`]: the use cases and stores that span accounts and webhooks.
 //! - [`accounts`] and [`webhooks`]: the domain. Values are parsed at the edge into types that guarantee their validity;
 //!   the methods of a store are domain verbs, and each makes one DynamoDB call or one transaction. `webhooks` does not
 //!   depend on `accounts`.

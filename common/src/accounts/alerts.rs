@@ -1,4 +1,4 @@
-//! Emails that notify users of changes to their account, which an intruder may have made.
+//! Emails that notify users of changes to their account, in case an intruder made the change.
 //!
 //! An email is sent after its change is stored, and a failure is only logged. Only verified addresses get one, because
 //! an unverified address may be a stranger's.
@@ -77,8 +77,8 @@ impl Alerts {
         self.tell(&verified, mail, now).await;
     }
 
-    /// Notifies `user` that they created an API key on `device`. Like lists, the email shows the first characters of
-    /// the key.
+    /// Notifies `user` that they created an API key on `device`. The email shows the first characters of the key, as
+    /// lists of keys do.
     pub async fn key_created(&self, user: &User, key: &IssuedKey, device: &Device, base: &BaseUrl) {
         let (new, now) = (&key.new, key.created_at);
         let expires = key.expires_at().map_or_else(|| "never".to_owned(), Timestamp::readable);

@@ -139,7 +139,7 @@ pub struct NewKey {
 pub struct IssuedKey {
     /// The key's id.
     pub id: KeyId,
-    /// The secret, which is shown only this once.
+    /// The secret, which is shown only once.
     pub key: ApiKey,
     /// The time at which the key was issued.
     pub created_at: Timestamp,
@@ -186,7 +186,7 @@ const NOT_FOUND: Error = Error::NotFound("API key not found");
 attributes! {
     // The table's primary key: the hash of an API key, or the key of a pointer or a counter.
     KEY_HASH = "key_hash",
-    // The attribute of a pointer with the hash of its API key.
+    // The attribute of a pointer that holds the hash of its API key.
     HASH = "hash",
     // The attribute of a counter.
     KEYS = "keys",
@@ -308,7 +308,7 @@ impl ApiKeys {
         Ok(keys)
     }
 
-    /// Deletes a key of `organization`. If `of` is a member, only keys that they manage are found.
+    /// Deletes a key of `organization`. If `of` is given, the key must be one that this member manages.
     ///
     /// # Errors
     /// There is no such key, or `of` does not manage it.
@@ -351,7 +351,8 @@ impl ApiKeys {
         self.delete_where(organization, |key| key.is_of(user)).await
     }
 
-    /// Deletes the indexed personal keys of `user` from the epoch in `user` and earlier ones, which have ended.
+    /// Deletes the indexed personal keys of `user` that were issued in the epoch in `user`, which has ended, or
+    /// earlier.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
         self.delete_where(&user.organization, |key| key.is_of(user.id) && key.epoch <= user.key_epoch).await
     }

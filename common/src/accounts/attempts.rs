@@ -81,10 +81,10 @@ const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 36
 /// Invitations to one address, from any user and to any organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
-/// Changes to the notification address by one organization. Each sends two emails.
+/// Changes of the notification address by one organization. Each sends two emails.
 const NOTIFIER: Limit = Limit { what: "notifier", attempts: 10, window_seconds: 3600 };
-/// Changes to the notification address to one address, by any organization. The limit is higher than for invitations,
-/// because the organizations of one company may share a mailbox.
+/// Changes of notification addresses to the same address, by any organizations. The limit is higher than for
+/// invitations, because the organizations of one company may share a mailbox.
 const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600 };
 
 /// The source of a call: an IPv4 address, or the /64 of an IPv6 address, the smallest block that providers assign to a
@@ -163,7 +163,7 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts a change to the notification address of `organization` to `address`. A change over the limit of the
+    /// Counts a change of the notification address of `organization` to `address`. A change over the limit of the
     /// organization does not count against the address. Changes are not counted for the previous address, so an
     /// organization can always move away from an address that is over its limit.
     ///

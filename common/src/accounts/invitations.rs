@@ -239,7 +239,7 @@ impl Invitations {
     }
 
     /// Adds the write that makes `invitation` the latest of its organization and address, on condition that `previous`
-    /// still is.
+    /// is still the latest.
     fn point_to(
         &self,
         writes: Transaction,
@@ -265,8 +265,8 @@ impl Invitations {
             .set(DELETE_AT, delete_at(expires_at))
     }
 
-    /// Finds the invitation `id` to the organization with `slug`, which must be acceptable at `now`. A wrong slug and
-    /// an unknown id give the same error, so callers cannot probe for ids.
+    /// Finds the invitation `id` to the organization with `slug`, and checks that it can be accepted at `now`. A wrong
+    /// slug and an unknown id give the same error, so callers cannot probe for ids.
     ///
     /// # Errors
     /// The invitation does not exist, has expired or was used.

@@ -1,5 +1,5 @@
-//! Moves the account of a user to the organization that invited them. One transaction leaves the old organization and
-//! joins the new one.
+//! Moves the account of a user to the organization that invited them. In one transaction, the user leaves the old
+//! organization and joins the new one.
 
 use aws_sdk_dynamodb::Client;
 
@@ -76,8 +76,8 @@ impl Moves {
     /// end. If they are the last member, the old organization is deleted, which `may_end` must permit. Accepting the
     /// invitation again has no effect and succeeds while the user is in its organization.
     ///
-    /// Only one of several concurrent calls for the same user moves them. A call that finds the user in another
-    /// organization than at its start is refused, because the user has not agreed to leave that organization.
+    /// Only one of several concurrent calls for the same user moves them. A call that finds the user in a different
+    /// organization than when it began is refused, because the user has not agreed to leave that organization.
     ///
     /// # Errors
     /// The user cannot accept the invitation, or it was accepted, canceled or declined in the meantime; the user is

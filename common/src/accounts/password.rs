@@ -276,8 +276,8 @@ mod tests {
             let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
             assert!(matches!(check(other, &hash), Checked::Right), "{one:?} {other:?}");
         }
-        // Only encodings of the same text are equal. Similar letters, upper and lower case, and trailing spaces make a
-        // difference.
+        // Only encodings of the same text are equal. Similar letters, upper and lower case, and trailing spaces are
+        // different.
         for [one, other] in [
             ["password-\u{fb01}", "password-fi"],
             ["Password-1", "password-1"],

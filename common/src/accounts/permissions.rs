@@ -85,8 +85,8 @@ impl fmt::Display for Permissions {
     }
 }
 
-/// Whether a key of this kind may have `scope`. An organization key may not change members, because it acts for no user
-/// who would be responsible.
+/// Whether a key of this kind may have `scope`. An organization key may not change members, because no user would be
+/// responsible for the change.
 fn may_have(kind: KeyKind, scope: Scope) -> bool {
     kind == KeyKind::Personal || scope != Scope::MembersWrite
 }

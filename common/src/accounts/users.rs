@@ -205,8 +205,8 @@ impl EmailUndos {
         Self(recent.chain([(hash.as_str().to_owned(), until)]).collect())
     }
 
-    /// Returns the changes before the one of `hash`. They remain if it is undone, because an undo reverts all later
-    /// changes. Returns `None` if it was already undone.
+    /// Returns the changes before the one with `hash`. Only these remain after it is undone, because an undo reverts
+    /// all later changes. Returns `None` if it was already undone.
     pub(crate) fn before(&self, hash: &SecretHash) -> Option<Self> {
         let index = self.0.iter().position(|(undo, _)| undo == hash.as_str())?;
         Some(Self(self.0.iter().take(index).cloned().collect()))

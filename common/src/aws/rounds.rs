@@ -1,4 +1,4 @@
-//! Optimistic updates: read, decide, and write on condition that nothing has changed.
+//! Updates that read, decide, and write on condition that nothing has changed (compare-and-swap).
 
 use std::ops::ControlFlow;
 

@@ -160,8 +160,8 @@ impl<W: Sync> Access<W> for Public {
     }
 }
 
-/// A user with a verified email, with a key or a session, or an organization key. Missing, malformed, unknown and ended
-/// credentials, and those of deleted users, all get the same response.
+/// A user with a verified email who calls with a key or a session, or an organization key. Missing, malformed, unknown
+/// and ended credentials, and those of deleted users, all get the same response.
 ///
 /// A key takes precedence over a session: browsers add cookies automatically, but a key is sent on purpose and
 /// determines the organization. Within its scopes, a key may do everything that a session may on these routes.
@@ -303,7 +303,7 @@ impl Access<Callers> for AnyCaller {
     }
 }
 
-/// A user with a key or a session. Like for [`AnyCaller`], a session takes precedence.
+/// A user with a key or a session. As with [`AnyCaller`], a session takes precedence.
 pub struct KeyOrSession;
 
 impl Access<Callers> for KeyOrSession {

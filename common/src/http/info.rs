@@ -70,7 +70,8 @@ pub enum Needed {
     Nothing,
     /// This scope.
     Always(Scope),
-    /// The first scope, and for calls of the described kind, which the handler recognizes, also the second.
+    /// The first scope for every call, and also the second for calls of the described kind, which the handler
+    /// recognizes.
     Also(Option<Scope>, Scope, &'static str),
 }
 

@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Envelope {
         let Members(members) = Members::deserialize(deserializer)?;
         match members.iter().rev().find(|(name, _)| name == "json") {
             Some((_, value)) => Ok(Self(Document::read(value))),
-            // If fields without the envelope were ignored, the sender would not notice.
+            // Ignoring fields outside of the envelope would hide the sender's mistake.
             None if members.iter().any(|(name, _)| name != "meta") => Err(D::Error::custom("the envelope is missing")),
             None => Ok(Self(Document::Null)),
         }

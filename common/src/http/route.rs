@@ -20,7 +20,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// A route over the app `A`. `W` is the type of the stores that identify callers: `NoCallers` if all routes are
+/// A route of the app `A`. `W` is the type of the stores that identify callers: `NoCallers` if all routes are
 /// [`Public`](super::Public).
 pub struct Route<A, W = Callers> {
     info: RouteInfo,
@@ -36,7 +36,7 @@ type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 /// A call that has been handled.
 pub(super) struct Handled {
     pub(super) reply: Result<Reply, HttpError>,
-    /// The organization whose data the call concerned.
+    /// The organization whose data the call used.
     pub(super) tenant: Option<String>,
 }
 

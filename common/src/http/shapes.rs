@@ -41,7 +41,7 @@ impl Generators {
     }
 }
 
-/// Joins names that are described one by one to a single `enum`. Otherwise, in clients of openapi-generator, each
+/// Joins individually described names into a single `enum`. Otherwise, in clients of openapi-generator, each
 /// alternative would match any text.
 fn join_names(schema: &mut Value) {
     let variants = schema["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();

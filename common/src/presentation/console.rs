@@ -7,7 +7,7 @@ use crate::{http::page::visible, name::Name};
 /// The console of an organization. Each of its pages shows the organization's name and links to the other pages.
 pub struct Console {
     pub organization: Name,
-    /// The console link that the page belongs to.
+    /// The path of the navigation link that the page belongs to.
     pub here: &'static str,
 }
 

@@ -4,8 +4,8 @@
 //! keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
 //! The project has a custom pool, because the pool of `hyper-util`'s client limits idle connections per host but not in
-//! total, so many receivers could use up the file descriptors of the process. That pool also does not detect data that
-//! a receiver sends before a response.
+//! total. A large number of receivers could use up the file descriptors of the process. That pool also does not detect
+//! data that a receiver sends before a response.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Invitations for their recipient, a user whose verified address was invited.
+//! Invitations, as seen by their recipient: the user whose verified address was invited.
 
 use std::cmp::Reverse;
 

@@ -126,8 +126,8 @@ impl Delivery {
         Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
     }
 
-    /// The event that the receiver gets. The body of a test may be the sample of another event, but the log shows it as
-    /// a test.
+    /// The event that the receiver gets. The body of a test may be the sample of another event, but the log shows the
+    /// delivery as a test.
     #[must_use]
     pub fn event_in(&self, body: &[u8]) -> EventName {
         match self.event {
@@ -243,7 +243,7 @@ impl Delivery {
         }
     }
 
-    /// Whether the lease `id` can be settled `now`.
+    /// Whether the lease `id` can be settled at `now`.
     #[must_use]
     pub fn claim(&self, id: LeaseId, now: Timestamp) -> Claim {
         match self.pull.as_ref().and_then(|pull| pull.lease).filter(|lease| lease.id == id) {

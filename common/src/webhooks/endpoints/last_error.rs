@@ -42,8 +42,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];
 
 impl Endpoints {
-    /// Records the last attempt of `delivery` if it failed, unless `noted`, the time of the recorded error, is shortly
-    /// before. Tests are not recorded.
+    /// Records the last attempt of `delivery` if it failed, unless an error was recorded shortly before, at `noted`.
+    /// Tests are not recorded.
     pub async fn note_error(&self, tenant: &TenantId, delivery: &Delivery, noted: Option<Timestamp>) -> Result<()> {
         let is_new = |at: Timestamp| noted.is_none_or(|noted| at > noted && at.since(noted) >= INTERVAL);
         let error = LastError::of(delivery).filter(|error| is_new(error.at));

@@ -155,7 +155,7 @@ impl Endpoints {
         keys.map(|key| Ok((key.parsed(TENANT_ID)?, key.parsed(WEBHOOK_ENDPOINT_ID)?))).collect()
     }
 
-    /// Reads the pending notice about an endpoint, if there is one, consistently.
+    /// Reads the pending notice about an endpoint, if there is one. The read is strongly consistent.
     ///
     /// # Errors
     /// The stored endpoint cannot be parsed.

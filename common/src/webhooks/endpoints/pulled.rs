@@ -22,7 +22,7 @@ const ASKED: Duration = Duration::from_secs(10 * 60);
 const TAKEN: Duration = Duration::from_secs(60);
 
 impl Endpoints {
-    /// Reads the active pull endpoint `id` of `tenant`, consistently.
+    /// Reads the active pull endpoint `id` of `tenant`. The read is strongly consistent.
     ///
     /// # Errors
     /// The tenant has no such endpoint, it is inactive, or it is a push endpoint.

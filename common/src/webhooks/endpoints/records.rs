@@ -201,13 +201,13 @@ impl Endpoints {
             .await
     }
 
-    /// Reads the endpoints of `tenant`, active or not, consistently.
+    /// Reads the endpoints of `tenant`, active or not. The read is strongly consistent.
     pub async fn all(&self, tenant: &TenantId) -> Result<Vec<Endpoint>> {
         let items = self.query(tenant, &ATTRIBUTES).await?;
         Ok(items.iter().filter_map(|item| readable(item, Endpoint::from_item)).collect())
     }
 
-    /// Reads the endpoint `id` of `tenant`, active or not, consistently.
+    /// Reads the endpoint `id` of `tenant`, active or not. The read is strongly consistent.
     pub async fn find(&self, tenant: &TenantId, id: EndpointId) -> Result<Option<Endpoint>> {
         let found = self.get(tenant, id, &ATTRIBUTES).await?;
         found.as_ref().map(Endpoint::from_item).transpose()
@@ -282,7 +282,7 @@ impl Endpoints {
         update = update.set_all(change.active.map(|active| (ACTIVE, boolean(active))));
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
-            // The recorded standing is of the receiver at the old URL, or before the endpoint was enabled.
+            // The recorded standing is that of the receiver at the old URL, or before the endpoint was enabled.
             update = update.set(GOOD_AT, number(now.as_millisecond())).remove(SILENT).remove([SLOW_AT]);
         }
         if is_fresh {

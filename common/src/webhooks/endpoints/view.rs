@@ -59,7 +59,7 @@ pub struct EndpointView {
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// The time at which it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// The time at which a user last enabled it, unless a delivery has succeeded since.
+    /// The time at which a user last enabled it, unless its receiver has become healthy again since.
     pub enabled_at: Option<Timestamp>,
     /// The time at which the receiver last became healthy again or a user enabled the endpoint.
     pub healthy_at: Option<Timestamp>,
@@ -83,7 +83,7 @@ impl Endpoints {
         Ok(items.iter().filter_map(|item| readable(item, EndpointView::from_item)).collect())
     }
 
-    /// Reads the endpoint `id` of `tenant`, consistently.
+    /// Reads the endpoint `id` of `tenant`. The read is strongly consistent.
     ///
     /// # Errors
     /// The tenant has no such endpoint, or the stored endpoint cannot be parsed.

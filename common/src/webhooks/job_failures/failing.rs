@@ -21,7 +21,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
 /// A workflow whose failures may have to be reported to its organization.
 pub struct Failing {
-    /// The producer's name of the workflow.
+    /// The workflow's name, as sent by the producer.
     pub workflow: Option<String>,
     /// The newest failures. Some may be duplicates or may already have been reported.
     pub(super) newest: Vec<JobFailure>,

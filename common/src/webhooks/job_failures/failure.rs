@@ -58,7 +58,7 @@ pub struct FailedJob {
 pub struct Workflow {
     /// The key of the workflow's item.
     pub key: WorkflowKey,
-    /// The producer's name of the workflow, or the beginning of a long name.
+    /// The workflow's name, as sent by the producer, or the beginning of a long name.
     pub name: Option<String>,
 }
 

@@ -96,7 +96,7 @@ impl JobFailures {
         Ok(found)
     }
 
-    /// Reads a workflow with a pending notice, consistently.
+    /// Reads a workflow with a pending notice. The read is strongly consistent.
     ///
     /// # Errors
     /// The item cannot be parsed.

@@ -72,7 +72,7 @@ impl Bound {
         }
     }
 
-    /// What remains of the bound after `read` deliveries. Pages are read in one round, because each is large.
+    /// The rest of the bound after `read` deliveries. Pages are read in one round, because each is large.
     fn less(self, read: usize) -> Option<Self> {
         let left = |most: usize| most.checked_sub(read).filter(|left| *left > 0);
         match self {
@@ -100,7 +100,7 @@ struct Counted {
     next: Option<String>,
 }
 
-/// The number of deliveries of a page. A call that reads more may time out.
+/// The number of deliveries per page. A call that reads more may time out.
 const PAGE: usize = 1000;
 /// The number of newest deliveries that the search for a success reads first.
 const FEW: usize = 20;

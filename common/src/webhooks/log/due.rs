@@ -117,7 +117,7 @@ impl Sweeper {
 /// The progress of a sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// The last minute whose long waits have ended.
+    /// The last minute whose long-waiting deliveries have been woken.
     pub woken: Minute,
     /// The last minute whose rows have been checked.
     pub checked: Minute,

@@ -23,7 +23,7 @@ attributes! { pub(super)
     LAST_OUTCOME = "last.outcome", LAST_MS = "last.ms", LAST_AT = "last.at",
 }
 
-/// An attempt as a map. Its names are short, because every byte of an item costs money.
+/// An attempt as a map. Its names are short, to keep the item small.
 pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     let mut value = item([
         (AT, number(attempt.at.as_millisecond())),

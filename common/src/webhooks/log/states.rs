@@ -196,7 +196,7 @@ impl Log {
         delete_if(&self.dynamodb, &self.table, key, is_large, "deleting a payload").await.map(drop)
     }
 
-    /// Reads those of these deliveries that the log contains, consistently.
+    /// Reads the states of those deliveries in `ids` that the log contains. The read is strongly consistent.
     ///
     /// # Errors
     /// A delivery cannot be parsed.
@@ -236,7 +236,7 @@ impl Log {
         states.collect()
     }
 
-    /// Reads a delivery, with its payload if it was kept, consistently.
+    /// Reads a delivery, with its payload if it was kept. The read is strongly consistent.
     ///
     /// # Errors
     /// An item cannot be parsed.

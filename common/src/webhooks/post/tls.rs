@@ -154,7 +154,7 @@ tokio::task_local! {
     static ASKED: Cell<bool>;
 }
 
-/// Runs a handshake, and returns with its result whether a client certificate was requested, for [`explained`].
+/// Runs a handshake. Returns its result, and whether the receiver requested a client certificate, for [`explained`].
 pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
     let handshake = async {
         let done = handshake.await;
@@ -230,7 +230,7 @@ fn certificate(error: &CertificateError) -> Detail {
 }
 
 /// Formats a name of a certificate, which is given as `DnsName("a.example")`. Some self-made certificates have an
-/// address as a DNS name, which looks valid and is therefore pointed out.
+/// address as a DNS name. The output points this out, because the name looks valid.
 fn bare(name: &str) -> String {
     let (kind, inner) = name.split_once('(').unwrap_or_default();
     let inner = inner.strip_suffix(')').unwrap_or(name).trim_matches('"');
