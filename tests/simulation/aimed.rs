@@ -1,5 +1,5 @@
-//! Aimed faults: in a few small worlds, each AWS call fails in turn. Some mistakes show only if one particular call
-//! fails or one particular message arrives twice, which random faults rarely hit.
+//! Aimed faults: in a few small worlds, each AWS call fails in turn. Some mistakes appear only if one particular call
+//! fails or one particular message arrives twice, which random faults rarely cause.
 
 use std::{
     fmt,
@@ -33,7 +33,7 @@ pub(crate) struct Aimed {
 enum Shot {
     /// It takes no effect, and neither do its repetitions.
     Before,
-    /// It takes effect, and its response is lost.
+    /// It takes effect, but its response is lost.
     Lost,
     /// It takes effect, and its process dies.
     Death,
@@ -63,8 +63,7 @@ impl Shot {
     }
 }
 
-/// The possible failures of a call of this operation. A read with a late response is equivalent to one that did not
-/// arrive.
+/// The possible failures of a call of this operation. For a read, a lost response is equivalent to a lost call.
 fn shots(operation: &str) -> &'static [Shot] {
     match operation {
         "GetItem" | "Query" => &[Shot::Before],
@@ -123,13 +122,13 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
 fn small() -> Vec<Aimed> {
     let good = || receiver(&[], Manner::Prompt);
     let worlds = [
-        // An endpoint that fails to the end: it becomes failing, and its tenant is notified.
+        // An endpoint that fails at every attempt becomes failing, and its tenant is notified.
         ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
         // A rotation between the attempts.
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
         // A slow endpoint and a good one: one event is cut off and postponed, another is postponed at once.
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
-        // An attempt is in time at first, and a later one is cut off.
+        // The first attempt is quick enough, and a later one is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
         // A resend of a failed delivery while nothing else is pending.
         ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
@@ -169,21 +168,22 @@ fn as_they_are() -> Vec<Aimed> {
     // Jitter can move its last attempt past the deadline.
     let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
     let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
-    // A sweep would mistake the messages of the longest waits for lost ones if the log did not mark them as postponed.
+    // Without the mark for postponed deliveries in the log, a sweep would consider the messages of the longest waits
+    // lost.
     let many = world(&[1], vec![receiver(&[(1800, Manner::Hangs)], Manner::Prompt)], &[0; 100], &[]);
-    let many = Aimed { name: "many wait for an endpoint that hangs".to_owned(), script: many };
-    // It answers just in time, but only if no attempt is cut off.
+    let many = Aimed { name: "many deliveries wait for a hanging endpoint".to_owned(), script: many };
+    // The receiver answers just in time, but only if no attempt is cut off.
     let long = world(&[5], vec![receiver(&[], Manner::Answers(200, 14_000, None))], &[0, 1], &[]);
     let long = Aimed { name: "just in time".to_owned(), script: long };
-    // It fails at once, so it does not need the limits for hanging receivers.
+    // The receiver fails at once, so the limits for hanging receivers do not apply.
     let refuses = world(&[1, 60], vec![receiver(&[(1200, Manner::Refuses)], Manner::Prompt)], &[0; 100], &[]);
-    let refuses = Aimed { name: "many wait for an endpoint that refuses".to_owned(), script: refuses };
+    let refuses = Aimed { name: "many deliveries wait for an endpoint that refuses".to_owned(), script: refuses };
     let all = small().into_iter().chain(large()).chain([whole, many, refuses, long]);
     all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
 }
 
-/// For two copies of a message, one attempt fails at once and the other succeeds; all later ones fail. Chance decides
-/// which of them is stored first.
+/// For two copies of a message, one attempt fails at once and the other succeeds; all later attempts fail. The order in
+/// which the two attempts are stored is random.
 fn copies() -> Vec<Aimed> {
     let flaps = receiver(&[(1, BROKEN), (4, Manner::Flaps)], BROKEN);
     let one = world(&[1, 5, 20], vec![flaps], &[0], &[]);
@@ -197,7 +197,7 @@ fn copies() -> Vec<Aimed> {
             ..one.clone()
         },
     };
-    // A copy of an event that arrives so late that the log is checked first.
+    // A copy of an event arrives so late that the log is checked first.
     let late = world(&[1], vec![receiver(&[], Manner::Prompt)], &[0], &[]);
     let late = Script { faults: vec![Fault::Duplicate(0, 100)], ..late };
     let late = Aimed { name: "a late copy".to_owned(), script: late };
@@ -205,7 +205,7 @@ fn copies() -> Vec<Aimed> {
     seeds.map(|(seed, send)| of(seed, send)).chain([late]).collect()
 }
 
-/// Each of these worlds, with each of its calls failing in turn, except those of the operation `without`.
+/// Each of these worlds once for each of its calls, which then fails, except calls of the operation `without`.
 fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
     let mut all = Vec::new();
     for Aimed { name, script } in worlds {
@@ -241,18 +241,18 @@ const OPERATIONS: [&str; 11] = [
     "UpdateItem",
 ];
 
-/// The part that runs in `cargo test`. Most queries are those of the sweep, and similar.
+/// The part that runs in `cargo test`. Queries are omitted, because most are similar queries of the sweep.
 fn some() -> Vec<Aimed> {
     [as_they_are(), copies(), failing(small(), "Query")].into_iter().flatten().collect()
 }
 
-/// All of them.
+/// All worlds, with all operations.
 fn all() -> Vec<Aimed> {
     let worlds = small().into_iter().chain(large()).collect();
     [as_they_are(), copies(), failing(worlds, "")].into_iter().flatten().collect()
 }
 
-/// Runs these worlds on all cores, and returns the indexes of those that fail with their violations, or stops at the
+/// Runs these worlds on all cores, and returns the indexes of the failed worlds with their violations, or only the
 /// first.
 fn failures(all: &[Aimed], one_is_enough: bool) -> Vec<(usize, Vec<Violation>)> {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -281,7 +281,7 @@ fn failures(all: &[Aimed], one_is_enough: bool) -> Vec<(usize, Vec<Violation>)> 
     failed
 }
 
-/// For `mutations.rs`: the first world that fails, and its violation. Worlds without faults in their script are quick.
+/// For `mutations.rs`: the first world that fails, and its violation.
 pub(crate) fn first(is_quick: bool) -> Option<(String, &'static str)> {
     let all =
         if is_quick { [as_they_are(), copies()].into_iter().flatten().collect() } else { failing(small(), "Query") };

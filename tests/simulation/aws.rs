@@ -1,5 +1,5 @@
-//! AWS, as the SDK's clients see it: the embedded DynamoDB is called in this process; SQS and SES are simulated here.
-//! The network between the clients and the services delays calls, makes them fail, and loses them.
+//! AWS for the SDK's clients: the embedded DynamoDB in this process, and simulations of SQS and SES. The simulated
+//! network between the clients and the services delays calls, makes calls fail, and loses calls.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -26,11 +26,11 @@ use crate::{
     world::{Mail, World},
 };
 
-/// The time for which an unanswered call waits: longer than clients do.
+/// The time until an unanswered call ends, longer than the timeouts of clients.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls have no faults and take no
-/// time.
+/// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls are free of faults and take
+/// no time.
 pub(crate) fn client(world: &Arc<World>, who: Option<String>) -> SharedHttpClient {
     let connector = SharedHttpConnector::new(Connector { world: Arc::clone(world), who });
     http_client_fn(move |_, _| connector.clone())
@@ -79,8 +79,8 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Passes a request to its service, and returns the response. A request that has been sent takes effect, even if its
-/// sender dies or stops waiting.
+/// Passes a request to its service, and returns the response. A sent request takes effect even if its sender dies or
+/// stops waiting.
 async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answer, ConnectorError> {
     let (number, fault) = world.next_call(request.service, &request.operation);
     let (there, back) = (world.draw(8), world.draw(8));
@@ -111,7 +111,7 @@ async fn travel(world: &Arc<World>, who: &str, request: Request) -> Result<Answe
     if matches!(fault, Some(Fault::Dies(_))) {
         world.state().dying.insert(who.to_owned());
     }
-    // The service always answers.
+    // The service always responds.
     let Ok(Ok(answer)) = timeout_at(Instant::now() + FOREVER, answered).await else { return Err(lost()) };
     sleep(Duration::from_millis(back)).await;
     if matches!(fault, Some(Fault::Lost(_))) { Err(lost()) } else { Ok(answer) }
@@ -223,8 +223,8 @@ impl World {
         answer
     }
 
-    /// A delivery's state never loses attempts, except to a success, which counts regardless of earlier attempts; and
-    /// only a resend or a recovery reverts a success or sends a held delivery.
+    /// Checks a write of a delivery's state: only a success may remove attempts, and only a resend or a recovery may
+    /// revert a success or send a held delivery.
     fn goes_on(&self, before: &Value, after: &Value) {
         let number = |item: &Value, name: &str| item[name]["N"].as_str().and_then(|text| text.parse::<u64>().ok());
         let is_done = |item: &Value| item["status"]["S"] == "delivered";
@@ -239,8 +239,8 @@ impl World {
         }
     }
 
-    /// Whether this reads the due rows of a partition that has never had any. Nine out of ten calls are such reads by
-    /// the sweep.
+    /// Whether this call reads the due rows of a partition that has never had any. Nine out of ten calls are reads of
+    /// this kind by the sweep.
     fn is_known_to_be_empty(&self, operation: &str, body: &[u8]) -> bool {
         let text = str::from_utf8(body).unwrap_or_default();
         let mut partitions = text.split("\"due/").skip(1).filter_map(|rest| rest.split('"').next());

@@ -52,7 +52,7 @@ impl Logged {
         self.text("event") == "webhook.test"
     }
 
-    /// When its last attempt began, if the delivery has failed.
+    /// The start of its last attempt, if the delivery has failed.
     fn failed_at(&self) -> Option<Time> {
         (self.text("status") == "failed").then(|| time(&self.delivery["last_attempt"]["at"]))
     }
@@ -87,18 +87,18 @@ pub(crate) async fn all(world: &Arc<World>, known: &Known) -> Vec<Violation> {
     let allowance = Allowance::of(world);
     let posts = world.state().posts.clone();
     let mut check = Check { world, known, posts, logged, allowance, violations: Vec::new() };
-    // As docs/reliability.md promises them.
-    check.it_ends();
-    check.in_the_log();
-    check.the_log_tells_the_truth();
+    // In the order of the promises in docs/reliability.md.
+    check.deliveries_end();
+    check.prompt_log();
+    check.correct_log();
     check.at_least_once();
-    check.in_time();
-    check.the_same_id();
-    check.signed();
+    check.punctual_attempts();
+    check.stable_ids();
+    check.valid_signatures();
     check.permitted_destinations();
     check.accepted_calls_take_effect();
     check.endpoints();
-    check.numbers().await;
+    check.correct_counts().await;
     check.failed_jobs();
     check.violations
 }

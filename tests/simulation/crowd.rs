@@ -1,6 +1,6 @@
-//! A crowd: tenants with healthy receivers next to many with bad receivers, and as many processes as Lambda would have.
-//! The waits of the healthy tenants are measured on the clock of the run, which moves only when no work is left: they
-//! are waits for receivers, AWS and turns, never for CPU.
+//! A crowd: tenants with healthy receivers next to many with bad receivers, and as many processes as Lambda would
+//! start. The delays of the healthy tenants' events are measured on the clock of the run, which moves only when no work
+//! is left. They are therefore delays by receivers, AWS and scheduling, never by CPU.
 
 use std::{
     collections::BTreeMap,
@@ -23,30 +23,30 @@ use crate::{
     world::World,
 };
 
-/// The known healthy tenant: its receiver has accepted deliveries before.
+/// The neighbor: a healthy tenant with a receiver that has accepted deliveries before.
 const NEIGHBOR: usize = 0;
-/// The number of healthy tenants with their first event in each burst. They are between the neighbor and the bad
-/// tenants.
+/// The number of healthy tenants with their first event in each burst. Their numbers are between those of the neighbor
+/// and the bad tenants.
 const NEW: usize = 3;
-/// A tenant whose receiver always takes 0.8 seconds, also before the burst.
+/// A tenant with a receiver that always takes 0.8 seconds, even before the burst.
 const SLOW: usize = 1 + 2 * NEW;
-/// A tenant whose receiver was quick, and takes 0.8 seconds from [`SLOWS`] on.
+/// A tenant with a quick receiver, which takes 0.8 seconds from [`SLOWS`] on.
 const SLOWING: usize = SLOW + 1;
 const FIRST_BAD: usize = SLOWING + 1;
 /// The number of deliveries that the neighbor's receiver has accepted before.
 const BEFORE: u32 = 5;
 
-/// The start of the bursts: at the first, no process runs and the bad receivers are unknown; at the second, their
+/// The start of the bursts. At the first burst, no process runs and the bad receivers are unknown. At the second, their
 /// behavior is known.
 const BURSTS: [Time; 2] = [Duration::from_secs(20), Duration::from_secs(80)];
-/// The time at which a quick receiver becomes slow: hanging receivers have just been cut off and have their attempts
-/// with more time.
+/// The time at which a quick receiver becomes slow. At this time, attempts at hanging receivers have just been cut off
+/// and are repeated with more time.
 const SLOWS: Time = Duration::from_secs(22);
 /// The duration of a burst.
 const BURST: Duration = Duration::from_millis(500);
 /// The time between the neighbor's events before and after a burst.
 const PACE: Duration = Duration::from_millis(500);
-/// The same for the bad tenants, if they continue, and for how long.
+/// The interval of the bad tenants' events after a burst, if they continue, and its duration.
 const BAD_PACE: Duration = Duration::from_millis(20);
 const GOING_ON: Duration = Duration::from_secs(59);
 /// The interval at which the log is searched for waiting deliveries.
@@ -61,10 +61,10 @@ struct Crowd {
     manner: Manner,
     /// The behavior of the neighbor's receiver.
     neighbor: Manner,
-    /// Their behavior from the second burst on, if it is different.
+    /// The behavior of the bad receivers from the second burst on, if different.
     then: Option<Manner>,
     audience: Audience,
-    /// The number of events that all bad tenants together send in each burst, and whether they continue after it.
+    /// The number of events of all bad tenants together in each burst, and whether they continue after it.
     events: usize,
     goes_on: bool,
     /// The number of the neighbor's events in each burst, and after it.
@@ -76,7 +76,7 @@ struct Crowd {
 
 /// The times of some deliveries, from the queue to the receiver.
 struct Latencies {
-    /// In order.
+    /// The delays, in ascending order.
     arrived: Vec<Duration>,
     missing: usize,
 }
@@ -85,11 +85,11 @@ struct Figures {
     /// For each burst: the neighbor's deliveries during and after it, and the deliveries of the new tenants and of the
     /// slow tenant.
     bursts: Vec<[Latencies; 4]>,
-    /// The deliveries of the receiver that becomes slow, from then on.
+    /// The deliveries to the receiver that becomes slow, from that time on.
     slowing: Latencies,
     /// The number of the neighbor's deliveries in the log without an attempt.
     untried: usize,
-    /// The attempts of all tenants; those of the good tenants are few and constant.
+    /// The number of attempts of all tenants; the number for good tenants is small and constant.
     attempts: usize,
     invocations: usize,
     billed: Duration,
@@ -194,7 +194,8 @@ fn after(begins: Time) -> Time {
     begins + BURST * 2
 }
 
-/// Waits for the end. Returns the number of the neighbor's deliveries that were in the log without an attempt.
+/// Waits for the end of the run. Returns the number of the neighbor's deliveries that were in the log without an
+/// attempt.
 async fn wait(world: &World, known: &Known, end: Time) -> usize {
     let mut untried = BTreeMap::new();
     while world.now() < end {
@@ -216,7 +217,7 @@ impl Figures {
                 attempts += 1;
                 continue;
             }
-            // A request that was cut off did not arrive: the receiver that becomes slow gets it again.
+            // Requests that were cut off are omitted: the receiver that becomes slow gets them again.
             if post.to.0 == SLOWING && !post.taken {
                 continue;
             }
@@ -254,7 +255,7 @@ impl Figures {
 }
 
 impl Latencies {
-    /// The time within which this percentage arrived, if it did.
+    /// The time within which this percentage of the deliveries arrived, if it did.
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let all = self.arrived.len() + self.missing;
         self.arrived.get((all * percent).div_ceil(100).saturating_sub(1)).copied()
@@ -302,7 +303,7 @@ const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst 
                       known: in the burst | after it | new tenants | slow | becoming slow | untried | \
                       attempts at the bad, invocations, billed seconds, SQS requests, rows written";
 
-/// The crowds of the figures. `goes_on` causes ten times as much work, so only ten tenants continue, and without fair
+/// The crowds of the figures. With `goes_on`, which causes ten times the work, there are only ten tenants, and no fair
 /// queues.
 fn crowds() -> Vec<Crowd> {
     let manners = [
@@ -392,11 +393,11 @@ const JUST_IN_TIME: Crowd = Crowd { manner: Manner::Answers(200, 450, None), ..S
 const MANY: Crowd = Crowd { endpoints: 10, events: 600, ..SMALL };
 const SLOW_THEN_HANGING: Crowd = Crowd { manner: Manner::Answers(200, 800, None), then: Some(Manner::Hangs), ..MANY };
 const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };
-/// Receivers that are just in time, and more events than there are invocations, beside one that is never quick.
+/// Receivers that answer just in time, with more events than invocations, next to a receiver that is never quick.
 const BESIDE_STEADY: Crowd = Crowd { neighbor: Manner::Answers(200, 150, None), events: 1200, own: 20, ..JUST_IN_TIME };
 const LARGE: [Crowd; 4] = [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS, BESIDE_STEADY];
 
-/// The rule that a crowd breaks, if it delays the others too much.
+/// The rule that a crowd breaks if it delays other tenants too much.
 fn violation(crowd: &Crowd) -> Option<&'static str> {
     let figures = crowd.run();
     println!("{HEADER}\n{crowd}{figures}");
@@ -409,14 +410,14 @@ fn violation(crowd: &Crowd) -> Option<&'static str> {
         if is_late(in_it, bound) || is_late(after_it, bound) {
             return Some("good receivers do not wait for a crowd");
         }
-        // Receivers that begin to hang share the queue of slow receivers until an attempt at each is cut off, after
-        // three seconds.
+        // Receivers that begin to hang share the queue of slow receivers until an attempt at each of them is cut off,
+        // after three seconds.
         let until_known = Duration::from_secs(if crowd.then.is_some() { 3 } else { 0 });
         if is_late(slow, bound + Duration::from_secs(2) + until_known) {
             return Some("slow receivers do not wait for a crowd");
         }
     }
-    // A receiver that becomes slow is tried once more for three seconds, and then together with the slow ones.
+    // A receiver that becomes slow gets a trial of up to three seconds, and then shares the queue of slow receivers.
     if figures.slowing.missing > 0 || is_late(&figures.slowing, Duration::from_secs(6)) {
         return Some("receivers that become slow do not wait for a crowd");
     }

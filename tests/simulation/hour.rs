@@ -1,6 +1,6 @@
 //! A total outage: for an hour, all receivers refuse connections while events continue; then all return at once.
-//! `benches/outage.rs` measures a minute of it at full size. This is the hour and the hours after it, at a small
-//! fraction of the event rate: each attempt represents hundreds.
+//! `benches/outage.rs` measures a minute of the outage at full size. This module simulates the hour and the hours after
+//! it at a small fraction of the event rate, so each attempt represents hundreds.
 
 use std::{
     collections::BTreeMap,
@@ -32,27 +32,27 @@ const fn minutes(minutes: u64) -> Duration {
 /// The times at which the receivers fail and return.
 const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
-/// The end of the run: the longest wait in progress at the return takes two hours, plus a fifth of that.
+/// The end of the run. The longest wait in progress at the return takes two hours, plus up to a fifth.
 const END: Time = BACK.saturating_add(minutes(150));
 /// The periods of the table, in minutes after the return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
 /// Until this many minutes after the return, a receiver gets at most this multiple of its usual rate.
 const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];
-/// The period of the alarms.
+/// The period over which alarms evaluate metrics.
 const PERIOD: Duration = minutes(5);
-/// A long wait ends with the sweep of its minute, up to a minute late if it was due before the sweep.
+/// The maximum delay of a long wait, which ends with the sweep of its minute.
 const SLACK: Duration = Duration::from_secs(65);
-/// Attempts within this time of a sweep may have been woken by it, as most of those with long waits are.
+/// The time after a sweep within which attempts may have been woken by it.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
-/// A slow receiver's event is postponed for a second or two.
+/// The maximum delay of an event for a slow receiver.
 const POSTPONED: Duration = Duration::from_secs(5);
-/// The time after which the receivers are good again, and events are not postponed.
+/// The time after which the receivers are good again, so that events are not postponed.
 const PROBATION: Duration = minutes(15);
 const PROMPT: Duration = Duration::from_secs(1);
-/// The maximum lag of the sweep: its metric counts from the beginning of a minute.
+/// The maximum lag of the sweep. The metric counts from the beginning of a minute.
 const LAG: f64 = 120.0;
-/// Metrics behind other alarms.
+/// The metrics of other alarms.
 const OTHERS: [&str; 4] = ["Overdue", "DeliveryFailed", "LogWriteFailed", "EndpointDisabled"];
 
 /// The number of tenants, each with an endpoint; the time between two events of a tenant; and the receivers' behavior
@@ -75,8 +75,8 @@ struct Sent {
     at: Time,
     /// The time at which its receiver accepted it.
     taken: Vec<Time>,
-    /// The time at which it first appeared in the log: after it was accepted, unless its first attempt failed or was
-    /// postponed.
+    /// The time at which the delivery first appeared in the log: after its acceptance, unless the first attempt failed
+    /// or was postponed.
     logged: Time,
     status: String,
     /// The start and end of each attempt, according to the log.
@@ -99,7 +99,7 @@ struct Metrics(Arc<Mutex<BTreeMap<Period, (f64, f64)>>>);
 type Period = (String, u128);
 
 impl io::Write for Metrics {
-    /// Reads a line of the log. It is written at once.
+    /// Reads a line of the log, which is written with a single call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if str::from_utf8(line).is_ok_and(|line| line.contains("\"_aws\":")) {
             self.add(&serde_json::from_slice(line)?);
@@ -126,18 +126,17 @@ impl Metrics {
         }
     }
 
-    /// The sum and the highest value of a metric in the period that begins then.
+    /// The sum and the highest value of a metric in the period that begins at this time.
     fn of(&self, name: &str, begins: Time) -> (f64, f64) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&(name.to_owned(), begins.as_millis() / PERIOD.as_millis())).copied().unwrap_or_default()
     }
 
-    /// The rule about alarms that the period beginning then breaks.
+    /// The rule about alarms that the period from this time on breaks.
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
-        // `AttemptsFailed` also requires a hundred attempts: less than one here, where each attempt represents
-        // hundreds.
+        // `AttemptsFailed` also requires a hundred attempts, which are less than one attempt of this run.
         let invariant = if (failed > delivered) != (GONE..BACK).contains(&begins) {
             "the alarm is on during an outage, and only then"
         } else if !(1.0..LAG).contains(&lag) {
@@ -189,12 +188,12 @@ impl Hour {
             tenants: vec![tenant; self.tenants],
             events: events.collect(),
             actions: Vec::new(),
-            // As if each sweep took longer than a minute.
+            // Two concurrent sweeps, as if each one took longer than a minute.
             faults: (0..END.as_secs() / 60).map(Fault::TwoSweeps).collect(),
         }
     }
 
-    /// The usual number of events of a tenant in that time.
+    /// The usual number of a tenant's events in a period of this length.
     fn usual(&self, time: Duration) -> f64 {
         time.as_secs_f64() / self.every.as_secs_f64()
     }
@@ -203,9 +202,9 @@ impl Hour {
         let metrics = Metrics::default();
         let writer = metrics.clone();
         let log = subscriber(LevelFilter::INFO, move || writer.clone());
-        // As long as a process has a single subscriber, `tracing` asks the first thread that reaches a line whether it
-        // is logged. The threads of other tests have no subscriber and would disable the line for all, so there are
-        // two.
+        // With a single subscriber in the process, `tracing` lets the first thread that reaches a line decide whether
+        // the line is logged. The threads of other tests have no subscriber and would disable the line for all threads,
+        // so this test registers two subscribers.
         let _other = tracing::Dispatch::new(subscriber(LevelFilter::OFF, io::sink));
         let _guard = tracing::subscriber::set_default(log);
         let script = self.script();
@@ -258,29 +257,29 @@ async fn sent(world: &World, known: &Known) -> Vec<Sent> {
 }
 
 impl Sent {
-    /// Whether it arrived during the outage.
+    /// Whether the event arrived during the outage.
     fn is_old(&self) -> bool {
         (GONE..BACK).contains(&self.at)
     }
 
-    /// Whether it existed by then and was accepted later.
+    /// Whether the event existed at this time and was accepted later.
     fn is_pending(&self, then: Time) -> bool {
         self.at <= then && self.taken.first().is_none_or(|taken| *taken > then)
     }
 
-    /// The time by which it has to be accepted: an attempt is due after each failed one.
+    /// The time by which the event has to be accepted, according to the schedule after each failed attempt.
     fn due(&self) -> Time {
         let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + POSTPONED };
         self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK
     }
 
-    /// The rule that it breaks, if any.
+    /// The rule that the event breaks, if any.
     fn violation(&self) -> Option<Violation> {
         let Self { at, taken, logged, status, attempts } = self;
         let last = taken.last().copied().unwrap_or(Time::MAX);
         let is_good = *at + PROMPT < GONE || *at >= BACK + PROBATION;
         let invariant = if *at + POSTPONED >= END {
-            // It may still be in progress.
+            // The event may still be in progress.
             return None;
         } else if status != "delivered" || taken.is_empty() {
             "everything is delivered after an outage"
@@ -289,7 +288,7 @@ impl Sent {
         } else if attempts.iter().rev().skip(1).any(|attempt| attempt.start >= BACK) {
             "the first attempt after an outage succeeds"
         } else if last > self.due() {
-            "waiting deliveries arrive when due, beside new ones"
+            "waiting deliveries arrive when due, alongside new ones"
         } else if is_good && (last > *at + PROMPT || *logged < last) {
             "nothing new is postponed once the receivers are good"
         } else {
@@ -317,7 +316,7 @@ impl Seen {
                 let usual = hour.usual(within.end - within.start) * times;
                 let each = (0..hour.tenants).map(|tenant| (Some(tenant), usual));
                 for (of, usual) in each.chain([(None, usual * hour.tenants as f64)]) {
-                    // Plus three standard deviations, as if arrivals were random.
+                    // The rate plus three standard deviations of random arrivals.
                     let (most, got) = (usual + 3.0 * usual.sqrt(), self.requests(&within, of));
                     if got as f64 > most {
                         let detail = format!("{got} and not {most:.0} to {of:?} from minute {begins} on");
@@ -328,7 +327,7 @@ impl Seen {
             }
             from = until;
         }
-        // The third wait of the schedule is the first that a sweep ends.
+        // Sweeps end the third and later waits of the schedule.
         let waited_long: Vec<_> = self.sent.iter().filter(|sent| sent.attempts.len() > 3).collect();
         let is_with_a_sweep = |sent: &&&Sent| sent.taken.iter().any(|at| at.as_secs() % 60 < WITH_A_SWEEP.as_secs());
         let (number, all) = (waited_long.iter().filter(is_with_a_sweep).count(), waited_long.len());
@@ -379,7 +378,7 @@ impl Seen {
     }
 }
 
-/// For `mutations.rs`: the first rule that it breaks.
+/// For `mutations.rs`: the first rule that the hour breaks.
 pub(crate) fn first() -> Option<(String, &'static str)> {
     let violations = std::panic::catch_unwind(|| SMALL.run().violations(&SMALL));
     let first = violations.map(|violations| violations.first().map(|violation| violation.invariant));
@@ -399,7 +398,7 @@ fn hold(hour: &Hour) -> String {
 }
 
 #[test]
-fn after_an_hour_without_receivers_their_rate_is_bearable() {
+fn receivers_get_a_bounded_rate_after_an_hour_of_outage() {
     hold(&SMALL);
 }
 
@@ -412,8 +411,8 @@ fn an_hour_of_a_hundred_tenants() {
 /// Deliveries to a hanging receiver do not keep the schedule, but all arrive eventually, and not all at once.
 #[test]
 #[ignore = "takes a minute; prints the same table"]
-fn an_hour_of_receivers_that_hang() {
+fn an_hour_of_hanging_receivers() {
     let seen = HANGING.run();
     println!("{}", seen.table(&HANGING));
-    assert!(seen.sent.iter().all(|sent| sent.at + POSTPONED >= END || sent.status == "delivered"), "all is delivered");
+    assert!(seen.sent.iter().all(|sent| sent.at + POSTPONED >= END || sent.status == "delivered"), "everything is delivered");
 }

@@ -1,7 +1,7 @@
-//! The delivery protocol under virtual time: the real functions, in a simulated world with every kind of fault. A seed
-//! decides everything, so every run can be repeated byte for byte.
+//! The delivery protocol under virtual time: the real functions in a simulated world with every kind of fault. A seed
+//! determines everything, so every run can be repeated byte for byte.
 //!
-//! `docs/reliability.md` explains the promises that are checked, and the runs of seeds. Other runs:
+//! `docs/reliability.md` explains the checked promises and the runs of seeds. Other runs:
 //!
 //! ```sh
 //! SEEDS=300 cargo test -p tests --test simulation digests -- --ignored --nocapture    # a digest of each history
@@ -10,10 +10,10 @@
 //! cargo test -p tests --test simulation an_hour_of -- --ignored --nocapture           # an hour without receivers, at full length
 //! ```
 //!
-//! Record the digests before a refactoring: afterward, they must be unchanged.
+//! Record the digests before a refactoring: they must be the same afterward.
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
-#![expect(clippy::print_stdout, reason = "a simulation reports what happened")]
+#![expect(clippy::print_stdout, reason = "a simulation reports its history")]
 #![expect(clippy::panic, reason = "in tests, a panic is how a test fails")]
 
 mod aimed;
@@ -56,7 +56,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The sums of all runs, and the first seed that failed.
+/// The sums over all runs, and the first seed that failed.
 #[derive(Default)]
 struct Sum {
     runs: u64,
@@ -107,7 +107,7 @@ fn run_all(seeds: std::ops::Range<u64>) -> Sum {
     sum.into_inner().expect("no panic")
 }
 
-/// Makes a script that fails smaller, as long as it still violates the invariant.
+/// Reduces a failing script, as long as it still violates the invariant.
 fn shrink(script: Script, invariant: &str) -> Script {
     let (mut script, end) = (script, Instant::now() + Duration::from_secs(60));
     loop {
@@ -122,7 +122,7 @@ fn shrink(script: Script, invariant: &str) -> Script {
     }
 }
 
-/// Prints a failed run in detail, and fails.
+/// Prints a failed run in detail, and panics.
 fn explain(seed: u64) -> ! {
     let script = Script::of(seed);
     let failed = run(&script);
@@ -162,8 +162,8 @@ fn simulate(seeds: std::ops::Range<u64>) {
     }
 }
 
-/// Seeds that found mistakes in the code. 84: two copies of an event in one batch. 307: a copy of an event that arrives
-/// minutes later, and is handled as a new event.
+/// Seeds that once found mistakes in the code. 84: two copies of an event in one batch. 307: a copy of an event that
+/// arrives minutes later and is handled as a new event.
 const FOUND: [u64; 2] = [84, 307];
 
 #[test]
@@ -173,7 +173,7 @@ fn a_simulation_of_some_seeds() {
 }
 
 #[test]
-#[ignore = "takes as long as SEEDS says"]
+#[ignore = "takes time in proportion to SEEDS"]
 fn a_long_simulation() {
     let first = number("FIRST").unwrap_or(0);
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
@@ -236,10 +236,10 @@ fn each_promise_of_the_page_has_its_check_by_its_name() {
 }
 
 #[test]
-fn a_simulation_of_the_same_seed_twice_is_the_same_to_the_byte() {
+fn two_simulations_of_a_seed_are_identical_to_the_byte() {
     for seed in 0..8 {
         let here = run(&Script::of(seed)).history;
-        // Another thread has different hash maps.
+        // Hash maps of another thread have a different order.
         let there = thread::spawn(move || run(&Script::of(seed)).history).join().expect("no panic");
         for (number, (here, there)) in here.iter().zip(&there).enumerate() {
             assert_eq!(here, there, "seed {seed}, line {number}");

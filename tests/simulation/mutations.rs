@@ -1,8 +1,8 @@
-//! Mutations: deliberate mistakes in the delivery protocol, each of which a run has to find. `mutations.md` lists them.
+//! Mutations: deliberate mistakes in the delivery protocol, listed in `mutations.md`. A run has to find each one.
 //!
-//! A mutation quotes the code that it changes, without file, line or white space, so it follows code that moves. All
-//! mutations are in one copy of the sources, in `target/mutations`, each behind an environment variable: `old` becomes
-//! `if MUTATION is 7 { new } else { old }`. So a single build has all of them.
+//! A mutation quotes the code that it changes, without file, line or white space, so moved code does not invalidate it.
+//! All mutations are in one copy of the sources in `target/mutations`, and therefore in one build. An environment
+//! variable selects one: `old` becomes `if MUTATION is 7 { new } else { old }`.
 
 use std::{
     env, fs,
@@ -19,7 +19,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const LIST: &str = "tests/simulation/mutations.md";
 /// The folders of the mutated code.
 const CODE: [&str; 2] = ["common/src/", "functions/"];
-/// The profile of the copy: much faster to build than that of the benchmark, and nearly as fast to run.
+/// The profile of the copy, which builds much faster than the profile of the benchmark and runs nearly as fast.
 const BUILD: [&str; 6] = ["test", "--locked", "--profile=bench", "--package=tests", "--test=simulation", "--no-run"];
 /// The time limit of the search for one mutation.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ struct Mutation {
     new: String,
 }
 
-/// A file of the code, and its text without white space, with the position of each character.
+/// A source file, and its text without white space, with the position of each character.
 struct Source {
     path: PathBuf,
     text: String,
@@ -44,7 +44,8 @@ struct Source {
 type Found = (usize, Range<usize>);
 
 impl Mutation {
-    /// Reads an item of the list: `- Name: ``code «old» code`` becomes ``new``.` Without the marks, all of the quote changes.
+    /// Reads an item of the list: `- Name: ``code «old» code`` becomes ``new``.` Without the marks, the whole quote
+    /// changes.
     fn parse(item: &str) -> Self {
         let mut parts = item.split('`');
         let (name, quote) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -59,7 +60,7 @@ impl Mutation {
         Self { name: name.trim_end_matches(':').to_owned(), quote, changed, new: new.to_owned() }
     }
 
-    /// The only place of the quote in the code.
+    /// The position of the quote, which must occur once in the code.
     fn find(&self, sources: &[Source]) -> Result<Found, String> {
         let all = sources.iter().enumerate();
         let all = all.flat_map(|(file, source)| source.dense.match_indices(&self.quote).map(move |(at, _)| (file, at)));
@@ -67,7 +68,7 @@ impl Mutation {
         let [(file, at)] = all[..] else { return Err(format!("its code occurs {} times", all.len())) };
         let places = &sources[file].places;
         let (start, end) = (at + self.changed.start, at + self.changed.end);
-        // A change that is empty is an insertion.
+        // An empty change is an insertion.
         let end = if start == end { places[start] } else { places[end - 1] + 1 };
         Ok((file, places[start]..end))
     }
@@ -107,7 +108,7 @@ fn sources(files: &[String]) -> Vec<Source> {
     sources.collect()
 }
 
-/// Makes changes in the text of a file: each with the number of its mutation, and its new code. They may be nested.
+/// Applies changes to the text of a file. Each has the number of its mutation and the new code. Changes may be nested.
 fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
     let mut inserts = Vec::new();
     for (Range { start, end }, number, new) in changes {
@@ -115,7 +116,7 @@ fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
         let (open, close) = if is_statement { ("", "}") } else { ("(", "})") };
         let case =
             format!("{open}if std::env::var(\"MUTATION\").is_ok_and(|it| it == \"{number}\") {{ {new} }} else {{");
-        // At the same position, ends come before beginnings, and inner changes before outer ones.
+        // At the same position, ends precede beginnings, and inner changes precede outer ones.
         if start == end {
             inserts.push(((start, 1, usize::MAX - end), case + close));
         } else {
@@ -132,7 +133,7 @@ fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
     result + &text[from..]
 }
 
-/// Updates the copy, with all mutations that apply. An unchanged file is not rewritten, so that it is not built again.
+/// Updates the copy, with all applicable mutations. Unchanged files are not rewritten, so they are not rebuilt.
 fn copy(files: &[String], sources: &[Source], mutations: &[(Mutation, Result<Found, String>)]) -> PathBuf {
     let copy = Path::new(ROOT).join("target/mutations");
     for file in files {
@@ -238,8 +239,8 @@ fn each_mutation_is_found() {
     assert_eq!(missed, 0, "of {} mutations", results.len());
 }
 
-/// A mutation whose code has changed is skipped until the next run of the list, when it is fixed or deleted. This is
-/// the limit.
+/// A mutation of code that has changed is skipped until the next run of the list, when it is fixed or deleted. At most
+/// a tenth of the mutations may be in this state.
 #[test]
 fn nine_of_ten_mutations_apply_to_this_code() {
     let mutations = listed(&sources(&files()));

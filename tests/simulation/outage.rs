@@ -13,9 +13,9 @@ use crate::{
 };
 
 const OUTAGE: Time = Duration::from_secs(62 * 60 * 60);
-/// The life of a delivery created on the outage's last evening, and a little more.
+/// The duration of the run, longer than the life of a delivery that is created on the last evening of the outage.
 const END: Time = OUTAGE.saturating_add(Duration::from_secs((3 * 24 + 1) * 60 * 60));
-/// The ways in which receivers can be down. The second to last requests a day each time.
+/// The failures of the receivers. The second to last sends `Retry-After` with a day each time.
 const DOWN: [Manner; 5] = [
     Manner::Hangs,
     Manner::Refuses,

@@ -1,5 +1,5 @@
-//! Lambda: processes that run the functions, the mappings that hand them messages, the schedule, and the clients of the
-//! API.
+//! Lambda: processes that run the functions, the mappings that pass messages to the functions, the schedule, and the
+//! clients of the API.
 
 use std::{
     collections::HashMap,
@@ -39,7 +39,7 @@ const WAKE: &str = "deliveries-wake";
 /// The time until a sweep wakes a due delivery, in milliseconds.
 const OVERDUE_MS: i64 = 10 * 60 * 1000;
 
-/// The kinds of processes: those that deliver, those that sweep, and those that serve tenants.
+/// The kinds of processes: delivery, sweep, and the API for tenants.
 const PROCESS: &str = "process";
 const SWEEPER: &str = "sweeper";
 const API: &str = "api";
@@ -52,7 +52,7 @@ fn kind(what: &str) -> &'static str {
     }
 }
 
-/// A process. It dies after this many wake-ups: all its work stops at await points.
+/// A process, which dies after a number of wake-ups: all its work stops at await points.
 pub(crate) struct Process {
     pub(crate) name: String,
     ambient: Ambient,
@@ -148,7 +148,7 @@ impl Process {
         futures::executor::block_on(started).expect("settings")
     }
 
-    /// The context of an invocation that begins now and has a time limit of `limit`.
+    /// The context of an invocation that begins now, with the time limit `limit`.
     fn context(&self, world: &World, limit: Duration) -> Context {
         let mut context = Context::default();
         let now = i64::try_from((BEGINNING + world.now()).as_millis()).unwrap_or(0) + self.off;
@@ -205,12 +205,12 @@ impl Fleet {
         Arc::new(Self { world: Arc::clone(world), instances })
     }
 
-    /// The queues that the template has the function read.
+    /// The queues that the template maps to the function.
     pub(crate) fn queues(&self) -> Vec<String> {
         self.world.plan.functions[DELIVER].queues.keys().cloned().collect()
     }
 
-    /// An instance that has room for another invocation.
+    /// An instance with capacity for another invocation.
     fn free(&self, instances: &mut Vec<Instance>) -> Option<usize> {
         let room = match self.world.script.processes {
             Processes::Few(_, each) => each,
@@ -226,7 +226,7 @@ impl Fleet {
         (!free.is_empty()).then(|| free[usize::try_from(self.world.draw(free.len() as u64)).unwrap_or(0)])
     }
 
-    /// Waits for a process that has room for another invocation.
+    /// Waits for a process with capacity for another invocation.
     async fn take(&self) -> (usize, Arc<Process>, Deliver) {
         loop {
             {
@@ -264,7 +264,7 @@ impl Fleet {
         self.world.changed.notify_waiters();
     }
 
-    /// Hands the messages of a queue to processes, until the run ends.
+    /// Passes the messages of a queue to processes, until the run ends.
     pub(crate) async fn poll(self: Arc<Self>, queue: String) {
         let world = &self.world;
         let Polled { batch_size, maximum_concurrency } = world.plan.functions[DELIVER].queues[&queue];
@@ -275,7 +275,7 @@ impl Fleet {
             let is_due = next.is_some_and(|at| at <= tokio::time::Instant::now());
             if !is_due {
                 let until = next.unwrap_or_else(|| world.instant(Duration::from_secs(1_000_000)));
-                // Either there is a message, or something has changed.
+                // Either there is a message, or the state has changed.
                 drop(timeout_at(until, world.changed.notified()).await);
                 continue;
             }
@@ -424,7 +424,7 @@ pub(crate) async fn sweep(world: Arc<World>) {
     }
 }
 
-/// Notes deliveries that have been due in the log for so long that a sweep considers their messages lost.
+/// Records deliveries that have been due in the log for so long that a sweep considers their messages lost.
 fn note_overdue(world: &World) {
     let stored = world.stored();
     let is_overdue = |item: &&Value| {
@@ -435,8 +435,8 @@ fn note_overdue(world: &World) {
     world.state().overdue.extend(overdue);
 }
 
-/// Whether a sweep would have nothing to do now. If it has work to do, its cursors are moved past the minutes without
-/// due rows, because reading these would take most of the time of a run.
+/// Whether a sweep would have nothing to do now. If a sweep has work, its cursors are first moved past the minutes
+/// without due rows, because reading these minutes would take most of the time of a run.
 fn has_nothing_to_sweep(world: &World) -> bool {
     let stored = world.stored();
     let text = |row: &Value, name: &str| row[name]["S"].as_str().unwrap_or_default().to_owned();
@@ -483,11 +483,11 @@ fn humantime(time: SystemTime) -> String {
     common::timestamp::Timestamp::from_millisecond(i64::try_from(ms).expect("soon")).to_string()
 }
 
-/// A client of the API, which acts for a tenant.
+/// A client of the API, acting for a tenant.
 pub(crate) struct Client {
     pub(crate) world: Arc<World>,
     pub(crate) key: String,
-    /// Its calls meet no faults and take no time.
+    /// Whether its calls have no faults and take no time.
     pub(crate) is_observer: bool,
     /// The functions that observers have called.
     pub(crate) observed: Arc<Mutex<HashMap<String, Handler>>>,

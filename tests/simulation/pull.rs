@@ -1,4 +1,4 @@
-//! Pull endpoints: clients lease deliveries, post and settle them, and die at any point.
+//! Pull endpoints: clients lease deliveries, post them, settle them, and die at any point.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,10 +27,10 @@ const LEASE: Time = Duration::from_secs(60);
 #[derive(Default)]
 struct Book {
     taken: Vec<Taken>,
-    /// Each post: the delivery and its job.
+    /// The delivery and the job of each post.
     posts: Vec<(String, String)>,
     settled: Vec<Settled>,
-    /// Leases that were not settled by the client that posted: each may cause a repetition.
+    /// Leases that the client did not settle after its post. Each may cause a repetition.
     cut: BTreeMap<String, usize>,
     resent: Vec<(String, Time)>,
 }
@@ -45,14 +45,14 @@ struct Taken {
     ends: Time,
 }
 
-/// A settlement that got a response.
+/// A settlement with a response.
 struct Settled {
     delivery: String,
     lease: String,
-    /// `None` released the lease.
+    /// `None` for a release of the lease.
     status: Option<u16>,
     result: String,
-    /// The time at which it began.
+    /// The time at which the call began.
     from: Time,
 }
 
@@ -78,7 +78,7 @@ fn script(seed: u64) -> Script {
     });
     Script {
         schedule: &[1, 20, 60],
-        // A disabled endpoint would need a call that enables it.
+        // The endpoint is never disabled, because no call would enable it.
         disable_after: 0,
         hold_for: 604_800,
         sweeps_idly: false,
@@ -124,13 +124,13 @@ async fn take(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng:
         for delivery in deliveries {
             deal(&client, &book, &delivery, is_calm, &mut rng).await;
         }
-        // Polls that find nothing would take most of the time of a run, and always behave the same.
+        // Empty polls are skipped: they would take most of the time of a run, and always behave the same.
         let pause = answer["poll_after_ms"].as_u64().unwrap_or(1_000);
         sleep(Duration::from_millis(if is_calm { 20_000 } else { pause.max(3_000) })).await;
     }
 }
 
-/// Performs a random action on a delivery. Near the end of the run, every action succeeds.
+/// Performs a random action on a delivery; near the end of the run, only successful ones.
 async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bool, rng: &mut Rng) {
     let world = &client.world;
     let deed = match rng.u32(0..16) {
@@ -187,7 +187,7 @@ async fn act(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng: 
         let deliveries = client.deliveries(&json!({"limit": 100})).await;
         let Some(delivery) = rng.choice(&deliveries) else { continue };
         let id = text(delivery, "delivery_id");
-        // It may take effect before its response arrives.
+        // The call may take effect before its response arrives.
         lock(&book).resent.push((id.clone(), world.now()));
         client.call("deliveries-resend", &json!({"delivery_id": id}), Some(&format!("again-{number}"))).await;
         if rng.bool() {
@@ -242,7 +242,7 @@ async fn finish(world: &Arc<World>) -> Result<(), Violation> {
             return Ok(());
         }
         if world.now() > end {
-            return Err(Violation::new("waiting deliveries are eventually received", left.join(", ")));
+            return Err(Violation::new("waiting deliveries are received eventually", left.join(", ")));
         }
     }
 }
@@ -286,7 +286,7 @@ async fn check(world: &World, known: &Known, book: &Book) -> Vec<Violation> {
         let allowed = 1 + failures + book.cut.get(&id).copied().unwrap_or(0) + resends.len();
         if posts > allowed {
             fail(
-                "a lease that was cut off costs one repetition",
+                "an unfinished lease causes one repetition",
                 format!("{posts} posts, {allowed} allowed: {delivery}"),
             );
         }
@@ -336,7 +336,7 @@ fn pull_deliveries_are_received_settled_and_never_lost() {
     }
 }
 
-/// No client receives for three days, with crashes during that time; then one recovers everything.
+/// For three days, no client receives, and processes crash. Then a client recovers everything.
 #[test]
 fn unreceived_deliveries_fail_in_three_days_and_are_recoverable() {
     for seed in 0..2 {

@@ -1,5 +1,5 @@
-//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. Like standard
-//! queues, they keep no order, or only a rough one, and may deliver a message twice.
+//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. As on AWS, the
+//! order is random or roughly the oldest first, and a message may be delivered twice.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,21 +10,21 @@ use crate::script::Order;
 
 /// The longest delay that SQS accepts.
 const MAX_DELAY: u64 = 900;
-/// How early a delayed message can arrive.
+/// The earliness of a delayed message, at most.
 const EARLY: u64 = 900;
-/// The number of messages among which a receive chooses, if the oldest come first.
+/// The number of messages from which a receive chooses, if the oldest are first.
 const WINDOW: usize = 50;
 
-/// A message as it is sent.
+/// A message to send.
 pub(crate) struct Sent {
     pub(crate) body: String,
     /// In seconds.
     pub(crate) delay: u64,
-    /// The `MessageGroupId`: its tenant.
+    /// The `MessageGroupId`: the tenant.
     pub(crate) group: Option<String>,
 }
 
-/// A message as it is received.
+/// A received message.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) id: String,
@@ -60,7 +60,7 @@ impl Queue {
         Self { visibility, max_receives, order, messages: Vec::new(), dead: Vec::new(), sent: 0 }
     }
 
-    /// Sends a message. `again` is the delay after which it is delivered once more, if it is.
+    /// Sends a message. `again` is the delay of a second delivery, if any.
     pub(crate) fn send(
         &mut self,
         Sent { body, delay, group }: Sent,
@@ -122,7 +122,7 @@ impl Queue {
         visible
     }
 
-    /// The number of messages of each group that have been received and not deleted.
+    /// The number of received and not deleted messages of each group.
     fn in_flight(&self, now: Instant) -> BTreeMap<&Option<String>, usize> {
         let mut in_flight = BTreeMap::new();
         for message in self.messages.iter().filter(|message| message.receipt != 0 && message.visible_at > now) {
@@ -131,7 +131,7 @@ impl Queue {
         in_flight
     }
 
-    /// Deletes messages that were received. A receipt that is out of date deletes nothing.
+    /// Deletes received messages. An outdated receipt deletes nothing.
     pub(crate) fn delete(&mut self, receipts: &[u64]) {
         self.messages.retain(|message| message.receipt == 0 || !receipts.contains(&message.receipt));
     }
@@ -141,7 +141,7 @@ impl Queue {
         self.messages.iter().map(|message| message.visible_at).min()
     }
 
-    /// A description of its messages, for a failure.
+    /// A description of its messages, for the report of a failure.
     pub(crate) fn describe(&self) -> Vec<String> {
         self.messages
             .iter()

@@ -1,4 +1,4 @@
-//! Receivers in this process: the functions connect to them over streams in memory.
+//! Receivers in this process, to which the functions connect over streams in memory.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// A receiver: of an endpoint of a tenant, or of its callbacks.
+/// A receiver of a tenant: of one of its endpoints, or of its callbacks.
 pub(crate) type To = (usize, Option<usize>);
 
 /// A request that a receiver got.
@@ -37,7 +37,7 @@ pub(crate) struct Post {
     pub(crate) status: u16,
     /// Whether the receiver closed the connection without a response.
     pub(crate) is_cut: bool,
-    /// The time at which the sender closed the connection, if it did not wait for the response.
+    /// The time at which the sender closed the connection without waiting for the response.
     pub(crate) given_up: Option<Time>,
     /// Whether the response was a complete 2xx.
     pub(crate) taken: bool,
@@ -51,7 +51,7 @@ pub(crate) fn url((tenant, endpoint): To) -> String {
     }
 }
 
-/// Another URL for callbacks of a tenant, at a separate origin.
+/// A URL for callbacks of a tenant at another origin.
 pub(crate) fn callback_url(tenant: usize, origin: usize) -> String {
     format!("http://t{tenant}c{origin}.example/callback")
 }
@@ -67,7 +67,7 @@ fn named(name: &str) -> Option<To> {
 
 /// The last part of an address without a listener.
 const NOBODY: u8 = 250;
-/// The same for callbacks. Endpoints have their index.
+/// The same for callbacks. For an endpoint, the last part is its index.
 const CALLBACKS: u8 = 100;
 
 /// The address of a receiver of a tenant, by its last part.
@@ -105,7 +105,7 @@ async fn connect(world: &Arc<World>, address: SocketAddr) -> io::Result<Box<dyn 
     let (ours, theirs) = duplex(64 * 1024);
     let world = Arc::clone(world);
     tokio::spawn(async move {
-        // A connection ends when either side closes it.
+        // A connection ends when one side closes it.
         drop(serve(&world, to, theirs).await);
     });
     Ok(Box::new(ours))

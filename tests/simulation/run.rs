@@ -21,7 +21,7 @@ use crate::{
     world::{BEGINNING, World, stamp},
 };
 
-/// A run that is over.
+/// A finished run.
 pub(crate) struct Run {
     pub(crate) violations: Vec<Violation>,
     pub(crate) history: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) calls_of: BTreeMap<String, usize>,
 }
 
-/// The tenants' view of the service: their endpoints, and the responses to their calls.
+/// The tenants' knowledge: their endpoints, and the responses to their calls.
 pub(crate) struct Known {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) resends: Vec<Resend>,
@@ -56,7 +56,7 @@ pub(crate) struct Tenant {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// The period within which a call took effect.
+/// The period in which a call took effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within {
     pub(crate) from: Time,
@@ -65,7 +65,7 @@ pub(crate) struct Within {
 
 pub(crate) struct Endpoint {
     pub(crate) id: String,
-    /// Its secrets, and the time at which each became current.
+    /// Its secrets, each with the time at which it became current.
     pub(crate) secrets: Vec<(String, Within)>,
     /// The times at which it became active or inactive.
     pub(crate) switches: Vec<(bool, Within)>,
@@ -82,7 +82,7 @@ pub(crate) struct Resend {
 pub(crate) struct Recovery {
     pub(crate) tenant: usize,
     pub(crate) endpoint: usize,
-    /// The deliveries that had failed or were held before.
+    /// The deliveries that had failed or were held before the call.
     pub(crate) missed: Vec<String>,
     pub(crate) when: Within,
 }
@@ -98,7 +98,7 @@ pub(crate) fn callback_secret(tenant: usize) -> String {
     secret(tenant, 9, 0)
 }
 
-/// A secret that cannot be decoded, so that its text is its only key.
+/// A secret that does not decode, so its text is the only key.
 fn secret(tenant: usize, endpoint: usize, number: usize) -> String {
     format!("**********{tenant}*{endpoint}*{number:03}*")
 }
@@ -155,7 +155,7 @@ async fn run_to_its_end(script: Script) -> Run {
 
 /// Stores the tenants, with their keys and endpoints.
 pub(crate) async fn begin(world: &Arc<World>) -> Known {
-    // The sweep has run before.
+    // The cursors are set as if the sweep had run before.
     let minute = BEGINNING.as_secs() / 60;
     for sweeper in 0..SWEEPERS {
         let cursor = json!({
@@ -197,7 +197,7 @@ fn store_tenant(world: &World, number: usize) -> (String, String) {
         json!({
             "key_hash": {"S": hash}, "key_id": {"S": id}, "name": {"S": "k"}, "start": {"S": "ak_"},
             "organization_id": {"S": id}, "user_id": {"S": id}, "created_at": {"S": "2026-01-01T00:00:00.000Z"},
-            // Marked as used on the day of the run.
+            // The key is marked as used on the day of the run.
             "last_request": {"S": "2026-01-31T00:00:00.000Z"},
         }),
     );
@@ -293,7 +293,7 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
         }
         Call::Delete => {
             let (status, _) = client.call("webhooks-delete", &json!({"id": id}), None).await;
-            // A retry finds the endpoint already deleted.
+            // The first try may have deleted the endpoint.
             endpoint.deleted.get_or_insert(within());
             status
         }
@@ -313,7 +313,7 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
             let fields = json!({"webhook_endpoint_id": id, "since": "2026-01-31T11:00:00Z"});
             let (status, _) = client.call("deliveries-recover", &fields, Some(&key)).await;
             if status == 200 {
-                // A recovery leaves out failed tests.
+                // A recovery omits failed tests.
                 let is_meant =
                     |delivery: &&Value| delivery["event"] != "webhook.test" || delivery["status"] != "failed";
                 let missed = missed.iter().filter(is_meant);
@@ -334,13 +334,13 @@ async fn do_one(world: &Arc<World>, known: &mut Known, number: usize, action: Ac
 }
 
 impl Client {
-    /// A client for the same tenant, whose calls take no time and do not fail.
+    /// A client for the same tenant, with calls that take no time and do not fail.
     pub(crate) fn observer(&self) -> Self {
         let (world, observed) = (Arc::clone(&self.world), Arc::clone(&self.observed));
         Self { world, key: self.key.clone(), is_observer: true, observed }
     }
 
-    /// All deliveries in the list of a filter.
+    /// All deliveries that match a filter.
     pub(crate) async fn deliveries(&self, filter: &Value) -> Vec<Value> {
         let (observer, mut filter, mut deliveries) = (self.observer(), filter.clone(), Vec::new());
         loop {
@@ -355,7 +355,7 @@ impl Client {
     }
 }
 
-/// More requests than in any run that ends.
+/// A number of requests that no finite run reaches.
 const MOST_POSTS: usize = 5_000;
 
 /// Waits until no work is left.
@@ -364,8 +364,8 @@ const MOST_POSTS: usize = 5_000;
 /// Work remains at the end.
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
-    // A resend starts the schedule over, and a receiver may ask for 90 seconds each time. If a receiver never answers,
-    // its deliveries are postponed for longer and longer until they fail.
+    // A resend starts the schedule over, and a receiver may request 90 seconds each time. Deliveries to a receiver that
+    // never answers are postponed for longer and longer until they fail.
     let rounds = 2 + world.script.actions.len() as u64;
     let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600)) + MAX_AGE;
     let mut notices_since = None;
@@ -390,7 +390,7 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
         }
         let (deliveries, notices) = pending(world);
         if deliveries.is_empty() {
-            // A notice is retried after a minute, and then less and less often.
+            // A notice is retried after a minute, and then at growing intervals.
             let since = *notices_since.get_or_insert(now);
             if notices.is_empty() || now > since + Duration::from_secs(2400) {
                 return Ok(());
@@ -411,7 +411,7 @@ pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
         item["status"]["S"] == "pending" || is_open
     });
     let notices = stored.endpoints.iter().filter(|item| {
-        // A repeated failure within an hour is not reported in the run.
+        // A repeated failure within an hour is reported after the end of the run.
         let waits = item["notice"]["S"] == "failures" && item.get("mailed_at").is_some();
         item.get("notice").is_some() && !waits
     });
@@ -441,7 +441,7 @@ fn scan(world: &World, table: &str) -> Vec<Value> {
     found["Items"].as_array().cloned().unwrap_or_default()
 }
 
-/// A time of the API, since the beginning of the run.
+/// A time of the API, relative to the beginning of the run.
 pub(crate) fn time(text: &Value) -> Time {
     let time: common::timestamp::Timestamp = text.as_str().expect("a time").parse().expect("a time");
     Duration::from_millis(u64::try_from(time.as_millisecond()).expect("after 1970")).saturating_sub(BEGINNING)

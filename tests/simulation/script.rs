@@ -1,17 +1,17 @@
-//! Scripts: everything that a seed decides before a run begins. A script is a value, so a failed run can be repeated
-//! with a smaller script.
+//! Scripts: everything that a seed determines before a run begins. A script is a value, so a failed run can be repeated
+//! with a reduced script.
 
 use std::{fmt, time::Duration};
 
 use fastrand::Rng;
 
-/// The time since the beginning of the run.
+/// A time, relative to the beginning of the run.
 pub(crate) type Time = Duration;
 
-/// Everything that is decided before a run.
+/// Everything that is determined before a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Seeds the random values of the run: latencies, jitter, the order in which queues deliver messages.
+    /// The seed of the random values of the run: latencies, jitter, the order of messages.
     pub(crate) seed: u64,
     /// The delays of `RETRY_SCHEDULE`, in seconds.
     pub(crate) schedule: &'static [u64],
@@ -27,12 +27,12 @@ pub(crate) struct Script {
     pub(crate) slots: usize,
     /// The maximum offset of the processes' clocks, in milliseconds.
     pub(crate) skew: i64,
-    /// The number of minutes between two sweeps. A rare sweep has more minutes to pass over.
+    /// The number of minutes between two sweeps. A rare sweep covers more minutes.
     pub(crate) sweep_every: u64,
-    /// Whether the sweep also runs in minutes in which it has nothing to do. Such sweeps take nine tenths of the time
-    /// of a run, and always behave the same.
+    /// Whether the sweep also runs in minutes without work. Sweeps without work take nine tenths of the time of a run,
+    /// and always behave the same.
     pub(crate) sweeps_idly: bool,
-    /// The time until which faults happen.
+    /// The end of the period with faults.
     pub(crate) trouble: Time,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) events: Vec<Event>,
@@ -43,19 +43,19 @@ pub(crate) struct Script {
 /// The number of processes that deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Processes {
-    /// The maximum number of processes, and of concurrent invocations in each: a few find problems between processes
-    /// sooner.
+    /// The maximum number of processes, with many concurrent invocations in each. A few processes find problems between
+    /// processes sooner.
     Few(usize, usize),
-    /// One for each concurrent invocation, as in Lambda.
+    /// One process for each concurrent invocation, as in Lambda.
     Lambda,
 }
 
 /// The order in which queues deliver messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// None: standard queues promise none.
+    /// No order, which is all that standard queues promise.
     Any,
-    /// Roughly the oldest first, as SQS mostly does.
+    /// Roughly the oldest first, the usual order of SQS.
     Oldest,
     /// The same, but tenants with few messages in flight have priority, as in fair queues.
     Fair,
@@ -71,16 +71,16 @@ pub(crate) struct Tenant {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
-    /// Its behaviors, each with its end.
+    /// Its successive behaviors, each with its end.
     pub(crate) phases: Vec<(Time, Manner)>,
-    /// Whether an endpoint only wants `job.failed`.
+    /// Whether an endpoint subscribes only to `job.failed`.
     pub(crate) only_failures: bool,
-    /// Whether its name also has an address without a listener.
+    /// Whether its name has a second address, without a listener.
     pub(crate) has_dead_address: bool,
 }
 
 impl Receiver {
-    /// Whether it always accepts deliveries quickly.
+    /// Whether the receiver always accepts deliveries quickly.
     pub(crate) fn is_well(&self) -> bool {
         self.phases.iter().all(|(_, manner)| matches!(manner, Manner::Answers(200..300, ..100, _) | Manner::Prompt))
     }
@@ -92,11 +92,11 @@ pub(crate) enum Manner {
     Answers(u16, u64, Option<u64>),
     /// Answers 200, each time after 20 to 80 milliseconds.
     Prompt,
-    /// Alternately accepts this many requests without a response and answers this many as `Prompt`.
+    /// Alternately leaves this many requests unanswered and answers this many like `Prompt`.
     Alternates(usize, usize),
     /// Answers 200, but every second request with 500.
     Flaps,
-    /// Answers 200, and closes the connection.
+    /// Answers 200, and then closes the connection.
     Closes,
     /// Accepts the request, and never answers.
     Hangs,
@@ -137,7 +137,7 @@ pub(crate) enum Audience {
     None,
 }
 
-/// A call of the API by a tenant, repeated until it is answered.
+/// A call of the API by a tenant, repeated until it gets a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Action {
     pub(crate) at: Time,
@@ -181,11 +181,11 @@ pub(crate) enum Who {
 pub(crate) enum Fault {
     /// A call does not reach AWS.
     Refused(Which),
-    /// A call takes effect, but its response gets lost.
+    /// A call takes effect, but its response is lost.
     Lost(Which),
     /// A call is throttled.
     Throttled(Which),
-    /// A call takes effect after this many milliseconds, when its caller has stopped waiting.
+    /// A call takes effect after this many milliseconds, after its caller has stopped waiting.
     Late(Which, u64),
     /// A batch takes effect partially.
     Partial(Which),
@@ -199,7 +199,7 @@ pub(crate) enum Fault {
     Outage(Service, Time, u64),
     /// A call fails, and so do all others to its service for this many milliseconds.
     OutageFrom(Which, u64),
-    /// A process dies when it is woken for the n-th time.
+    /// A process dies at its n-th wake-up.
     Crash(Who, u32),
     /// The message with this number is delivered once more, this many seconds later.
     Duplicate(usize, u64),
@@ -240,7 +240,7 @@ impl Script {
         let events = (0..rng.usize(1..=most)).map(|number| event(rng, span, &tenants, number)).collect();
         let mut actions: Vec<_> = (0..rng.usize(0..=4)).map(|_| action(rng, span, &tenants)).collect();
         let faults = if is_calm { Vec::new() } else { (0..rng.usize(1..=8)).map(|_| fault(rng, span)).collect() };
-        // Drawn separately, so that the scripts of older seeds stay the same.
+        // This value has a separate generator, so the scripts of older seeds stay the same.
         let apart = &mut Rng::with_seed(seed ^ 0x4E1D);
         let hold_for = [604_800, 604_800, 604_800, 20, 0][apart.usize(0..5)];
         if seed % 4 == 1 {
@@ -310,7 +310,7 @@ fn tenant(rng: &mut Rng, span: Time) -> Tenant {
 
 fn receiver(rng: &mut Rng, span: Time) -> Receiver {
     let mut phases = Vec::new();
-    // Most are healthy most of the time.
+    // Most receivers are healthy most of the time.
     for _ in 0..rng.usize(0..=2) {
         phases.push((moment(rng, span * 2), manner(rng)));
     }
@@ -380,7 +380,7 @@ fn absence(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Vec<Action> {
     calls.into_iter().take(most).map(|(at, call)| Action { at, tenant, endpoint, call }).collect()
 }
 
-/// The operations that the functions call while they deliver.
+/// The operations that the delivery of events calls.
 const OPERATIONS: [&str; 10] = [
     "BatchWriteItem",
     "BatchExecuteStatement",

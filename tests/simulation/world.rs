@@ -24,7 +24,7 @@ use crate::{
 /// The start of all runs: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 
-/// The time after an event in which a copy of it is handled as a new event.
+/// The time in which a copy of an event is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -38,22 +38,22 @@ pub(crate) struct Mail {
 pub(crate) struct State {
     /// A line for each occurrence, in order.
     pub(crate) history: Vec<String>,
-    /// Latencies and the order of queues.
+    /// The source of latencies and of the order of messages.
     pub(crate) rng: Rng,
     pub(crate) queues: Queues,
     pub(crate) posts: Vec<Post>,
-    /// The number of requests to receivers that count them, and of refused connections.
+    /// The number of requests to receivers that count requests, and of refused connections.
     pub(crate) requests_of: BTreeMap<To, usize>,
     pub(crate) refused: usize,
     pub(crate) mails: Vec<Mail>,
-    /// The items of the tables, if they have been read since the last write.
+    /// The items of the tables, if read since the last write.
     pub(crate) stored: Option<Arc<Stored>>,
-    /// The partitions of due rows that may have one.
+    /// The partitions of due rows that may have a row.
     pub(crate) due: BTreeSet<String>,
     /// The numbers of calls, sent messages, processes and invocations.
     pub(crate) calls: usize,
     pub(crate) calls_of: BTreeMap<String, usize>,
-    /// The services that are down because a call met an outage, and the ends of these outages.
+    /// The services in an outage, each with the end of the outage.
     pub(crate) outages: Vec<(Service, Time)>,
     pub(crate) sends: usize,
     pub(crate) processes: usize,
@@ -66,15 +66,15 @@ pub(crate) struct State {
     /// The number of invocations in progress.
     pub(crate) busy: usize,
     pub(crate) crashes: usize,
-    /// The processes that made a call that they do not survive.
+    /// The processes that have made their last call.
     pub(crate) dying: BTreeSet<String>,
-    /// Faults that took effect, crashes included.
+    /// Faults that took effect, including crashes.
     pub(crate) faults: usize,
     /// Faults that do not permit repetitions.
     pub(crate) harmless: usize,
     /// The number of messages delivered twice.
     pub(crate) copies: usize,
-    /// The period in which the event of each job was handled, by its id.
+    /// The period in which the event of each job was handled, by job id.
     pub(crate) handled: BTreeMap<String, Within>,
     /// The time at which each delivery first appeared in the log, by its partition and sort key.
     pub(crate) logged: BTreeMap<[String; 2], Time>,
@@ -82,7 +82,7 @@ pub(crate) struct State {
     pub(crate) misled: Vec<String>,
     /// Held deliveries that became pending without a resend or a recovery.
     pub(crate) unasked: Vec<String>,
-    /// Deliveries that, without a fault, were due for so long that a sweep considered their messages lost.
+    /// Deliveries that were due so long that a sweep considered their messages lost, although there was no fault.
     pub(crate) overdue: Vec<String>,
     /// Records, invocations and sweeps that failed.
     pub(crate) failures: Vec<String>,
@@ -93,7 +93,7 @@ pub(crate) struct World {
     pub(crate) script: Script,
     pub(crate) plan: Arc<Plan>,
     pub(crate) database: Database,
-    /// A message can be received, or a process is free.
+    /// Signals that a message can be received, or that a process is free.
     pub(crate) changed: Notify,
     began: Instant,
     state: Mutex<State>,
@@ -186,7 +186,7 @@ impl World {
         self.state().history.push(line);
     }
 
-    /// Records a failure of the service, which only a fault may cause.
+    /// Records a failure of the service, for which only a fault is an excuse.
     pub(crate) fn fail(&self, who: impl Display, what: impl Display) {
         let failure = format!("{who}: {what}");
         self.note("failure of", &failure);
@@ -198,7 +198,7 @@ impl World {
         self.state().rng.u64(0..end)
     }
 
-    /// A clock with this offset in milliseconds, and separate randomness.
+    /// A clock with this offset in milliseconds, and a separate random source.
     pub(crate) fn ambient(&self, off: i64) -> Ambient {
         let began = self.began;
         let rng = Mutex::new(self.state().rng.fork());
@@ -248,7 +248,7 @@ impl World {
         (number, met.copied())
     }
 
-    /// The delay after which the next message is delivered once more, if it is.
+    /// The delay of a second delivery of the next message, if any.
     pub(crate) fn next_send(&self, state: &mut State) -> Option<Duration> {
         let number = state.sends;
         state.sends += 1;
@@ -257,7 +257,7 @@ impl World {
             _ => None,
         });
         state.faults += usize::from(again.is_some());
-        // A late copy is recognized: its deliveries are in the log.
+        // A late copy is recognized, because its deliveries are in the log.
         let is_late = again.is_some_and(|again| again > NEW);
         state.harmless += usize::from(is_late);
         state.copies += usize::from(again.is_some() && !is_late);

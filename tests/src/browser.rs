@@ -1,4 +1,4 @@
-//! A browser without scripts: it opens pages, fills in their forms, and reads their visible text.
+//! A browser without scripts, which opens pages, fills in forms, and reads visible text.
 
 use crate::world::{Answer, BROWSER, World, hidden_fields};
 
@@ -48,7 +48,7 @@ impl<'a> Browser<'a> {
     }
 }
 
-/// The target of the only form with this button, and its hidden fields.
+/// The target of the only form with this button, and the hidden fields of the form.
 fn form(page: &str, button: &str) -> (String, Vec<(String, String)>) {
     let forms = page.split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
     let forms: Vec<_> = forms.filter(|form| form.contains(&format!(">{button}</button>"))).collect();
@@ -64,7 +64,7 @@ pub fn readable(page: &str) -> String {
     let body = page.split_once("<body>").map_or(page, |(_, body)| body);
     for piece in body.split('<') {
         let (tag, shown) = piece.split_once('>').unwrap_or(("", piece));
-        // The names of the bars of a chart are shown on hover.
+        // The labels of a chart's bars appear on hover.
         text.push_str(if tag == "title" { "" } else { shown });
         text.push(' ');
     }

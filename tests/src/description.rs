@@ -1,4 +1,4 @@
-//! Checks every response that a test sees against the OpenAPI description, so that the description stays true.
+//! Checks every response to a test against the OpenAPI description.
 
 #![expect(clippy::missing_panics_doc, reason = "a wrong description fails the test")]
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 struct Operation(HashMap<u16, Response>);
 
 enum Response {
-    /// JSON that matches this schema, or a page if the description allows one too. An error must equal one of the
+    /// JSON that matches this schema, or a page if the description also allows a page. An error must equal one of the
     /// examples, except for its message.
     Json { schema: Box<Validator>, examples: Vec<[Value; 3]> },
-    /// Anything else: a page, or nothing.
+    /// A page, or an empty body.
     Other,
 }
 
-/// Checks a response of the API. Paths that are not described are answered by API Gateway, not by us.
+/// Checks a response of the API. API Gateway answers requests to paths without a description.
 pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
     let Some(operation) = operations().get(&(method.as_str().to_lowercase(), path.to_owned())) else { return };
     let response = operation.0.get(&status);
@@ -92,17 +92,17 @@ pub fn resolved<'a>(part: &'a Value, document: &'a Value) -> &'a Value {
     document.pointer(reference.trim_start_matches('#')).expect("the target of a reference")
 }
 
-/// The examples of a response with several.
+/// The examples of a response with several examples.
 pub fn examples(media: &Value) -> impl Iterator<Item = &Value> {
     media["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"])
 }
 
-/// Checks values against a schema of the document. Formats are checked in requests, but not in responses: a stored
-/// value may be older than a rule.
+/// Checks values against a schema of the document. Formats are checked only in requests, because a response can have
+/// values that were stored before a rule existed.
 #[must_use]
 pub fn validator(schema: &Value, document: &Value, formats: bool) -> Validator {
     let mut schema = schema.clone();
-    // The schema refers to these.
+    // The schema refers to the components.
     schema["components"] = json!({ "schemas": document["components"]["schemas"] });
     jsonschema::draft202012::options().should_validate_formats(formats).build(&schema).expect("a schema")
 }

@@ -1,4 +1,4 @@
-//! Processes that die at one of their calls, and a loop that makes them die at each.
+//! Processes that die at one of their calls, and a loop that makes them die at each call in turn.
 
 use std::{
     collections::HashMap,
@@ -15,16 +15,15 @@ use local::{Handler, Worker};
 
 use crate::{CutOff, Proxy, World};
 
-/// A separate process, some of whose calls fail. If all calls from some point on fail, it looks dead from outside.
+/// A separate process with calls that fail. If all calls from some point on fail, the process appears dead.
 pub struct Doomed<P> {
-    /// The process.
     pub process: P,
     cut_off: Arc<CutOff>,
     _proxies: Vec<Proxy>,
 }
 
 impl Doomed<Worker> {
-    /// A worker whose calls with these numbers fail; the first of them may take effect.
+    /// Starts a worker. Its calls with these numbers fail; the first failing call may take effect.
     pub async fn worker(world: &World, settings: &[(&str, &str)], fails: Range<u64>, takes_effect: bool) -> Self {
         let behind = [world.stack.dynamodb(), world.stack.sqs()].map(str::to_owned);
         Self::started(behind, fails, takes_effect, |[dynamodb, sqs]| {
@@ -36,7 +35,7 @@ impl Doomed<Worker> {
 }
 
 impl Doomed<Handler> {
-    /// A function whose calls with these numbers fail; the first of them may take effect.
+    /// Starts a function. Its calls with these numbers fail; the first failing call may take effect.
     pub async fn function(world: &World, name: &str, fails: Range<u64>, takes_effect: bool) -> Self {
         let services = ["DYNAMODB", "SQS", "SES"].map(|service| format!("AWS_ENDPOINT_URL_{service}"));
         let settings = world.stack.environment(name).expect("a function").clone();
@@ -49,7 +48,7 @@ impl Doomed<Handler> {
 }
 
 impl<P> Doomed<P> {
-    /// Starts a process that finds proxies at these addresses instead of the services.
+    /// Starts a process that calls proxies at these addresses instead of the services.
     async fn started<const N: usize>(
         behind: [String; N],
         fails: Range<u64>,
@@ -79,7 +78,7 @@ fn handler(name: &str, mut settings: HashMap<String, String>, with: impl Iterato
     Handler::start(name, &Env::new(move |name| settings.get(name).cloned())).expect("settings")
 }
 
-/// The context of an invocation with this many seconds left.
+/// The context of an invocation that has this many seconds left.
 #[must_use]
 pub fn context(seconds: u64) -> Context {
     let mut context = Context::default();
@@ -90,24 +89,24 @@ pub fn context(seconds: u64) -> Context {
 
 /// The number of concurrent processes.
 const AT_ONCE: usize = 12;
-/// This many processes in a row must finish before their fault, so that no call is missed if the number of calls
-/// varies.
+/// The number of consecutive processes that must finish before their fault. One is not enough, because the number of
+/// calls varies.
 const BEYOND: usize = 3;
-/// More calls than any of these processes makes.
+/// An upper bound of the calls of a process.
 const MOST: usize = 200;
 /// Without `EVERY_CALL`, one call in this many is tested. A test of all calls takes 10 to 30 seconds of CPU time, so only
 /// `.ci/run` sets the variable.
 const STRIDE: usize = 4;
 
-/// What processes did that died at different calls.
+/// The results of processes that died at different calls.
 pub struct Lives<T> {
-    /// Whether a process reached the call at which it was to die, and the end of its test.
+    /// Whether each process reached the call at which it was to die, and the result of its test.
     pub all: Vec<(bool, T)>,
     stride: usize,
 }
 
 impl<T> Lives<T> {
-    /// About the number of calls at which a process can die.
+    /// The approximate number of calls at which a process can die.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.stride * self.all.iter().filter(|(has_died, _)| *has_died).count()
@@ -120,9 +119,9 @@ impl<T> Lives<T> {
     }
 }
 
-/// Makes a process die at the first of these calls, another at a later one, and so on, until they finish with fewer
-/// calls. `life` returns whether its process has died, and the result. If the variable `EVERY_CALL` is set, no call is
-/// left out.
+/// Makes a process die at the first of these calls, another one at a later call, and so on, until processes finish with
+/// fewer calls. `life` returns whether its process has died, and the result. If the variable `EVERY_CALL` is set, no
+/// call is omitted.
 pub async fn at_each_call<T, F: Future<Output = (bool, T)>>(
     calls: impl IntoIterator<Item = u64>,
     life: impl FnMut(u64) -> F,

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-/// A job of this tenant has completed.
+/// An event about a completed job of this tenant.
 #[must_use]
 pub fn event(tenant: &str, job: impl ToString) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant, "job_id": job.to_string()})
 }
 
-/// The same, of a job with a callback at `url`.
+/// The same, for a job with a callback at `url`.
 #[must_use]
 pub fn callback(tenant: &str, job: impl ToString, url: impl Into<String>) -> Value {
     let mut event = event(tenant, job);
@@ -17,7 +17,7 @@ pub fn callback(tenant: &str, job: impl ToString, url: impl Into<String>) -> Val
     event
 }
 
-/// The event that Lambda passes for these messages of the job-events queue.
+/// The event that Lambda passes to the function for these messages of the job-events queue.
 #[must_use]
 pub fn records<T: ToString>(bodies: impl IntoIterator<Item = T>) -> Value {
     let records = bodies.into_iter().enumerate().map(|(number, body)| {

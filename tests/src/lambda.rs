@@ -26,12 +26,12 @@ use tokio::{
     time::timeout,
 };
 
-/// Longer than any call, even of an unoptimized binary on a busy machine.
+/// The time limit of a call, sufficient for an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The timeout of `deliveries-wake`, the longest in the template.
 const TIMEOUT_MS: i64 = 60_000;
 
-/// A running function, started as by Lambda.
+/// A running function, started in the way of Lambda.
 pub struct Lambda {
     child: Child,
     events: mpsc::Sender<String>,
@@ -48,12 +48,12 @@ struct Api {
 
 impl Lambda {
     /// Starts `binary` with `environment` and the variables that Lambda sets, and sends its output to `log`. Returns
-    /// when it requests its first event.
+    /// when the function requests its first event.
     pub async fn start(binary: &Path, environment: &HashMap<String, String>, log: Stdio) -> Self {
         Self::started(Command::new(binary).stdout(log), environment).await
     }
 
-    /// The same, with all of its output in the file `log`: its log, and any panic on standard error.
+    /// The same, with standard output and standard error in the file `log`.
     pub async fn start_logged(binary: &Path, environment: &HashMap<String, String>, log: &File) -> Self {
         let log = || log.try_clone().expect("an open file");
         Self::started(Command::new(binary).stdout(log()).stderr(log()), environment).await
@@ -97,7 +97,7 @@ impl Lambda {
         self.invoke_all(vec![event]).await.remove(0)
     }
 
-    /// Sends events, each as soon as the function requests one. Returns the responses.
+    /// Sends events, each when the function requests one. Returns the responses.
     pub async fn invoke_all(&mut self, events: Vec<String>) -> Vec<String> {
         let (sender, mut answers) = (self.events.clone(), Vec::with_capacity(events.len()));
         let expected = events.len();
@@ -116,7 +116,7 @@ impl Lambda {
         answers
     }
 
-    /// The CPU time used so far by all its threads, to the nanosecond.
+    /// The CPU time of all its threads so far, to the nanosecond.
     #[must_use]
     pub fn cpu(&self) -> Duration {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").filter_map(Result::ok);
@@ -138,7 +138,7 @@ impl Lambda {
         let kill = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().await;
         assert!(kill.expect("kill runs").success());
         let status =
-            timeout(Duration::from_secs(2), self.child.wait()).await.expect("it ends at once").expect("a status");
+            timeout(Duration::from_secs(2), self.child.wait()).await.expect("the process ends at once").expect("a status");
         let mut said = String::new();
         if let Some(mut log) = self.child.stdout.take() {
             log.read_to_string(&mut said).await.expect("UTF-8");
@@ -157,11 +157,11 @@ impl Drop for Lambda {
     }
 }
 
-/// The next message from a process, which must not end before.
+/// The next message from a process, which must not end before sending it.
 async fn received<T>(receiver: &mut mpsc::Receiver<T>, child: &mut Child) -> T {
     tokio::select! {
         biased;
-        received = timeout(PATIENCE, receiver.recv()) => received.expect("it arrives in time").expect("a running server"),
+        received = timeout(PATIENCE, receiver.recv()) => received.expect("the message arrives in time").expect("a running server"),
         status = child.wait() => unreachable!("the process died: {status:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! The logs of this process and of others, for checks of their content.
+//! The logs of this process and of others.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 /// Each line, and the runtime in which it was logged.
 static LINES: Mutex<Vec<(Option<Id>, Vec<u8>)>> = Mutex::new(Vec::new());
 
-/// Starts collecting the log, in the format that the functions use in Lambda, once for all tests of the process.
+/// Starts to collect the log, in the format of the functions in Lambda, once for all tests of the process.
 pub fn collect() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
@@ -30,8 +30,8 @@ pub fn collected() -> String {
     String::from_utf8_lossy(&lines.concat()).into_owned()
 }
 
-/// The lines that the functions in this test have logged. Metrics have no id that identifies a test's own, but each
-/// test has a separate runtime.
+/// The lines that the functions in this test have logged. Metrics have no id of a test, but each test has a separate
+/// runtime.
 #[must_use]
 pub fn of_this_test() -> Own {
     let own = Some(Handle::current().id());
@@ -44,7 +44,7 @@ pub fn of_this_test() -> Own {
 pub struct Own(pub Vec<Value>);
 
 impl Own {
-    /// The values of a metric, each with the value of `Reason` if it has any.
+    /// The values of a metric, each with its `Reason`, if any.
     #[must_use]
     pub fn metric(&self, name: &str) -> Vec<(f64, String)> {
         let documents = self.0.iter().filter(|line| line.get("_aws").is_some());
@@ -56,7 +56,7 @@ impl Own {
     }
 }
 
-/// A file for the output of another process. It disappears when its handles are closed.
+/// A file for the output of another process. The file is removed when its handles are closed.
 #[must_use]
 pub fn file() -> File {
     let path = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
@@ -65,7 +65,7 @@ pub fn file() -> File {
     file
 }
 
-/// The lines of such a file.
+/// The lines of a file from [`file`].
 #[must_use]
 pub fn read(mut file: File) -> String {
     let mut text = String::new();
@@ -83,7 +83,7 @@ impl MakeWriter<'_> for Collector {
     }
 }
 
-/// A line that is being written.
+/// A line in the process of being written.
 struct Line(Vec<u8>);
 
 impl io::Write for Line {

@@ -1,4 +1,4 @@
-//! A receiver that treats each request as the test decides.
+//! A receiver with a response to each request that the test chooses.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -14,14 +14,14 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// The response time to a request, and the status of the response.
 pub type Answer = (Duration, u16);
-/// A success, soon.
+/// A quick success.
 pub const AT_ONCE: Answer = (Duration::from_millis(20), 200);
-/// A success that is too late for a short attempt.
+/// A success that is too late for the time limit of shared queues.
 pub const TOO_LATE: Answer = (Duration::from_secs(1), 200);
 /// A success after every timeout.
 pub const FOREVER: Answer = (Duration::from_secs(600), 200);
 
-/// A receiver on a loopback port that treats each request as the test decides, and counts concurrent requests.
+/// A receiver on a loopback port that responds to each request as the test chooses, and counts concurrent requests.
 pub struct Moody {
     url: String,
     mood: Arc<Mutex<Mood>>,
@@ -66,8 +66,8 @@ impl Moody {
         self.mood().ids.clone()
     }
 
-    /// For each request: the number of concurrent requests when it arrived, and the number of accepted ones by then.
-    /// The first one counts only itself: it may be cut off.
+    /// For each request: the number of concurrent requests at its arrival, and the number of accepted requests by then.
+    /// The first request counts only itself, because it may be cut off.
     #[must_use]
     pub fn seen(&self) -> Vec<(usize, usize)> {
         self.mood().seen.clone()

@@ -1,5 +1,5 @@
-//! A proxy between the functions and the tables or the queues. It counts calls, measures the capacity that they use,
-//! makes some fail, or answers some itself with a lag or a refusal that only AWS has.
+//! A proxy between the functions and the tables or the queues. The proxy counts calls, measures their capacity, makes
+//! calls fail, or simulates behavior of AWS that the embedded services lack, such as a lag.
 
 use std::{
     mem,
@@ -21,11 +21,11 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::plain_http;
 
-/// This percentage of calls fails before they take effect, and as many after.
+/// This percentage of calls fails before taking effect, and the same percentage after.
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
-/// The behavior of a proxy in addition to counting and forwarding.
+/// The behavior of a proxy, in addition to counting and forwarding.
 enum Manner {
     Faithful,
     Faulty,
@@ -37,9 +37,9 @@ enum Manner {
 /// Returns a status and body, or `None` to forward the call.
 type Answer = dyn Fn(&Call) -> Option<(u16, Value)> + Send + Sync;
 
-/// A call to the tables or the queues. It dereferences to the members of its body.
+/// A call to the tables or the queues, which dereferences to the members of its body.
 pub struct Call {
-    /// The calling function: the local runner gives every function an access key with its own name.
+    /// The name of the calling function, which the local runner sets as the function's access key.
     pub function: String,
     /// The operation, such as `GetItem`.
     pub operation: String,
@@ -67,8 +67,8 @@ impl Index<&str> for Call {
     }
 }
 
-/// Calls that fail, counted over all proxies that share this. If all calls from some point on fail, the process that
-/// makes them looks dead from outside.
+/// Calls that fail, numbered across all proxies that share this value. If all calls from some point on fail, the
+/// calling process appears dead.
 #[derive(Debug, Default)]
 pub struct CutOff(Mutex<Failing>);
 
@@ -77,7 +77,7 @@ struct Failing {
     /// The number of calls since the failing calls were chosen.
     calls: u64,
     fails: Range<u64>,
-    /// Whether the first failing call takes effect: then only its response is lost.
+    /// Whether the first failing call takes effect, so that only its response is lost.
     takes_effect: bool,
 }
 
@@ -88,7 +88,7 @@ enum Fate {
 }
 
 impl CutOff {
-    /// Makes the calls with these numbers fail, counted from now. The first of them may take effect.
+    /// Makes the calls with these numbers fail, counted from now. The first failing call may take effect.
     pub fn fail(&self, calls: Range<u64>, takes_effect: bool) {
         *self.failing() = Failing { calls: 0, fails: calls, takes_effect };
     }
@@ -121,7 +121,7 @@ impl CutOff {
 /// The capacity that calls to the tables have used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Units {
-    /// Read units, the basis of the price of on-demand tables: one for 4 KB read consistently.
+    /// Read units: one for 4 KB of a strongly consistent read.
     pub read: f64,
     /// Write units: one for 1 KB of an item, and of each index entry that changes.
     pub written: f64,
@@ -132,8 +132,8 @@ pub struct Units {
 }
 
 struct Shared {
-    /// The address of the service behind it. Tables only have an address once the functions have started, which need
-    /// the proxy's.
+    /// The address of the service behind the proxy. The address of tables is set later: it exists only after the
+    /// functions have started, and they need the proxy's address.
     behind: OnceLock<String>,
     manner: Manner,
     http: reqwest::Client,
@@ -141,7 +141,7 @@ struct Shared {
     units: Mutex<Units>,
 }
 
-/// A counting proxy. Dropping it stops it.
+/// A counting proxy, which stops when dropped.
 pub struct Proxy {
     shared: Arc<Shared>,
     address: String,
@@ -154,8 +154,8 @@ impl Proxy {
         Self::start(Manner::Faithful).await.before(behind)
     }
 
-    /// Starts a proxy in front of the service at `behind` that makes a fifth of all calls fail: half of them before
-    /// they take effect, half after.
+    /// Starts a proxy in front of the service at `behind` that makes a fifth of all calls fail, half of them before and
+    /// half after taking effect.
     pub async fn faulty(behind: &str) -> Self {
         Self::start(Manner::Faulty).await.before(behind)
     }
@@ -246,7 +246,7 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     if matches!(fate, Fate::Fails) {
         return failure();
     }
-    let url = format!("{}{}", shared.behind.get().expect("it has a service behind it"), parts.uri);
+    let url = format!("{}{}", shared.behind.get().expect("the proxy has a service behind it"), parts.uri);
     let sent = shared.http.request(parts.method, url).headers(parts.headers.clone()).body(body).send().await;
     let Ok(answer) = sent else { return failure() };
     let (status, headers) = (answer.status(), answer.headers().clone());
@@ -257,7 +257,8 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     if matches!(fate, Fate::AnswerIsLost) { failure() } else { respond(status, headers, body) }
 }
 
-/// The call to a table, with a request for the capacity that it uses. The embedded tables do not verify signatures.
+/// The call to a table, with an added request to return the consumed capacity. (The embedded tables do not verify
+/// signatures.)
 fn asking_for_capacity(body: &[u8]) -> Bytes {
     let mut call: Value = serde_json::from_slice(body).expect("a call of a table");
     call["ReturnConsumedCapacity"] = json!("TOTAL");

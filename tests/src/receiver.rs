@@ -19,7 +19,7 @@ use serde_json::Value;
 use standardwebhooks::Webhook;
 use tokio::{net::TcpListener, sync::Mutex, task::JoinHandle, time::Instant};
 
-/// One delivery, as received.
+/// A received delivery.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// The path and query of the request.
@@ -28,7 +28,7 @@ pub struct Received {
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,
-    /// The time at which it was completely received.
+    /// The time at which the complete request had arrived.
     pub at: Instant,
 }
 
@@ -39,7 +39,7 @@ impl Received {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Fails the test unless the bytes of this secret verify it.
+    /// Verifies the signature with the bytes of this secret. A wrong signature fails the test.
     pub fn verify(&self, secret: &str) {
         let webhook = Webhook::from_bytes(secret.as_bytes().to_vec()).expect("a key");
         webhook.verify(&self.body, &self.headers).expect("Standard Webhooks' own code verifies it");
@@ -63,7 +63,7 @@ struct Shared {
     script: VecDeque<Scripted>,
 }
 
-/// A receiver that first responds as scripted, then with 200. At `/echo`, the body repeats the headers of the request.
+/// A receiver with scripted responses, followed by 200. At `/echo`, the response body has the headers of the request.
 pub struct Receiver {
     address: SocketAddr,
     shared: Arc<Mutex<Shared>>,
@@ -76,12 +76,12 @@ impl Receiver {
         Self::scripted(&[]).await
     }
 
-    /// Starts a receiver that first responds as in `script`.
+    /// Starts a receiver that first gives the responses of `script`.
     pub async fn scripted(script: &[Scripted]) -> Self {
         Self::at([127, 0, 0, 1], script).await
     }
 
-    /// A receiver at every loopback address of this machine, to represent many hosts.
+    /// Starts a receiver at every loopback address of this machine, which represents many hosts.
     pub async fn everywhere() -> Self {
         Self::at([0, 0, 0, 0], &[]).await
     }
@@ -101,7 +101,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// A URL of such a receiver, on one of the hosts that it represents.
+    /// A URL on one of the hosts that the receiver represents.
     #[must_use]
     pub fn url_of_host(&self, host: Ipv4Addr) -> String {
         format!("http://{host}:{}/", self.address.port())
@@ -117,7 +117,7 @@ impl Receiver {
         self.shared.lock().await.received.len()
     }
 
-    /// The requests received, once there are `count`.
+    /// The received requests, once there are `count`.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

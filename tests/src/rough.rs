@@ -1,4 +1,4 @@
-//! Receivers that misbehave below the level of HTTP.
+//! Receivers that violate HTTP.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,15 +23,15 @@ pub enum Manner {
     Floods,
     /// Responds with 200 and part of the body, then resets the connection.
     ResetsMidBody,
-    /// Responds with something that is not HTTP.
+    /// Responds with bytes that are not HTTP.
     SpeaksGarbage,
     /// Responds with 200 and endless headers.
     HeadersWithoutEnd,
     /// Responds with endless `100 Continue`.
     Continues,
-    /// Responds with 200 and a chunk whose length does not end.
+    /// Responds with 200 and a chunk with an endless length.
     ChunkLengthWithoutEnd,
-    /// Responds with 204, and closes the connection without having announced it.
+    /// Responds with 204, and closes the connection without announcing it.
     ClosesAfterEach,
 }
 
@@ -43,7 +43,7 @@ pub struct Rough {
 }
 
 impl Rough {
-    /// Starts a receiver that misbehaves in this way.
+    /// Starts a receiver with this behavior.
     pub async fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
@@ -52,14 +52,14 @@ impl Rough {
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let arrivals = Arc::clone(&shared);
-                // An error of the peer is expected.
+                // The peer may close the connection first.
                 tokio::spawn(async move { serve(stream, manner, &arrivals).await.ok() });
             }
         });
         Self { url, arrivals, server }
     }
 
-    /// The times at which its requests had arrived.
+    /// The arrival times of its requests.
     pub async fn arrivals(&self) -> Vec<Instant> {
         self.arrivals.lock().await.clone()
     }

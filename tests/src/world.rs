@@ -1,4 +1,4 @@
-//! The service on loopback ports, with the actions of tests.
+//! The service on loopback ports, with methods for the actions of tests.
 
 use std::collections::HashMap;
 
@@ -108,12 +108,12 @@ impl World {
         Self::with(&[]).await
     }
 
-    /// Starts the service with these settings on top.
+    /// Starts the service with these settings in addition to the test settings.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         Self::run(settings, false).await
     }
 
-    /// The same, but its queues are polled, as `cargo local` does.
+    /// The same, but polls the queues like `cargo local`.
     pub async fn live(settings: &[(&str, &str)]) -> Self {
         Self::run(settings, true).await
     }
@@ -127,7 +127,7 @@ impl World {
         Self::started(settings, Options { poll, ..Options::default() }).await
     }
 
-    /// Starts the service with these settings on top, in a different mode than the other tests.
+    /// Starts the service with these settings in addition to the test settings, in the given mode.
     pub async fn started(settings: &[(&str, &str)], options: Options) -> Self {
         crate::log::collect();
         let env: HashMap<String, String> =
@@ -181,12 +181,12 @@ impl World {
         format!("{}{path}", self.stack.api())
     }
 
-    /// Opens a page as a browser does.
+    /// Opens a page like a browser.
     pub async fn open(&self, url: &str) -> Answer {
         self.send(self.http.get(url).header("accept", BROWSER)).await
     }
 
-    /// Opens the link in a verification email and submits the form of the page, if it has one, as a browser does.
+    /// Opens the link in a verification email and submits the form of the page, if any, like a browser.
     pub async fn confirm(&self, link: &str) -> Answer {
         let page = self.open(link).await;
         if page.status != 200 {
@@ -210,7 +210,8 @@ impl World {
         self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
-    /// Creates an endpoint, and returns its id. A secret that is too short for a new endpoint is stored as in 0.1.0.
+    /// Creates an endpoint, and returns its id. A secret that is too short for a new endpoint is written to the table,
+    /// as 0.1.0 could have stored it.
     pub async fn endpoint(&self, tenant: &Tenant, url: &str, secret: &str) -> String {
         let is_old = secret.split_whitespace().map(str::len).sum::<usize>() < 16;
         let chosen = if is_old { "correct-horse-battery" } else { secret };

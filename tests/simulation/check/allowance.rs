@@ -7,55 +7,57 @@ use crate::{
     world::{NEW, World},
 };
 
-/// The time that deliveries to a healthy receiver may wait because of bad receivers: with a single process that handles
-/// one invocation at a time, for two batches that wait for a timeout of 15 seconds, and the time between them.
+/// The maximum delay of deliveries to a healthy receiver by bad receivers. A single process with one invocation at a
+/// time may first handle two batches, each with a timeout of 15 seconds.
 const BESIDE_BAD: Duration = Duration::from_secs(60);
 
-/// The tolerated differences of times, and the consequences of faults that a run tolerates. Each limits promises of
+/// The tolerated differences between times, and the tolerated consequences of faults. Each one limits promises of
 /// docs/reliability.md.
 pub(super) struct Allowance {
-    /// The maximum offset of a process's clock. Limits "Signed" and "The same id".
+    /// The maximum offset of a process's clock. Limits "Valid signatures" and "Stable ids".
     pub(super) skew: Duration,
-    /// The maximum difference between the clocks of two processes. Limits "It ends".
+    /// The maximum difference between the clocks of two processes. Limits "Deliveries end".
     pub(super) apart: Duration,
-    /// How early an attempt may be, by the clocks of two processes. Limits "In time" and "Accepted calls take effect".
+    /// The tolerated earliness of an attempt, by the clocks of two processes. Limits "Punctual attempts" and "Accepted
+    /// calls take effect".
     pub(super) early: Duration,
-    /// The maximum age of a process's read of an endpoint: the duration of an invocation. Limits "In time" and
-    /// "Permitted destinations".
+    /// The maximum age of a process's read of an endpoint: the duration of an invocation. Limits "Punctual attempts"
+    /// and "Permitted destinations".
     pub(super) read: Duration,
-    /// The same, by the clocks of two processes. Limits "Signed" and "Endpoints".
+    /// The same, by the clocks of two processes. Limits "Valid signatures" and "Endpoints".
     pub(super) stale: Duration,
-    /// The number of seconds between a signature and its request. Limits "The same id".
+    /// The number of seconds between a signature and its request. Limits "Stable ids".
     pub(super) signing: u64,
-    /// The time that an attempt waits for a process: a batch may have to wait for a whole batch. Limits "In time".
+    /// The maximum wait of an attempt for a process, which may first handle a whole batch. Limits "Punctual attempts".
     pub(super) prompt: Duration,
-    /// The maximum wait of the first attempt at a healthy receiver, regardless of other receivers. Limits "In time".
+    /// The maximum wait of the first attempt at a healthy receiver, regardless of other receivers. Limits "Punctual
+    /// attempts".
     pub(super) beside_bad: Duration,
-    /// Attempts at a receiver that takes this many milliseconds may be postponed, so that others do not have to wait
-    /// for it. Limits "In time".
+    /// Attempts at a receiver with this response time, in milliseconds, may be postponed. Limits "Punctual attempts".
     pub(super) slow: u64,
-    /// The duration of an attempt that is cut off, in a shared queue or in that of slow receivers. Limits "At least
-    /// once".
+    /// The duration of an attempt that is cut off, in a shared queue or in the queue of slow receivers. Limits "At
+    /// least once".
     pub(super) short: Duration,
-    /// The minimum duration of an attempt that times out. Limits "The log tells the truth".
+    /// The minimum duration of an attempt that times out. Limits "Correct log".
     pub(super) timeout: Duration,
-    /// The number of delays that can, with their jitter, exceed the longest delay of a message: if two processes make
-    /// an attempt at the same moment, both leave a row for the next one. Limits "At least once".
+    /// The number of delays that can, with their jitter, exceed the longest delay of a message. After such a delay, an
+    /// attempt can be made twice: if two processes make the attempt before it at the same moment, both leave a row for
+    /// it. Limits "At least once".
     pub(super) long_waits: usize,
-    /// The number of failures on the service's side. Limits "It ends", "The log tells the truth" and "Endpoints".
+    /// The number of failures on the service's side. Limits "Deliveries end", "Correct log" and "Endpoints".
     pub(super) faults: usize,
     /// The number of repetitions that faults can cause. Limits "At least once".
     pub(super) repeating: usize,
     /// The number of faults that can cause a repetition only if another attempt follows. Limits "At least once".
     pub(super) harmless: usize,
-    /// Whether no fault makes a process repeat or forget something. Otherwise, limits "The log tells the truth" and "In
-    /// time".
+    /// Whether the run has no fault that makes a process repeat or omit work. Otherwise, limits "Correct log" and
+    /// "Punctual attempts".
     pub(super) is_sound: bool,
-    /// Whether messages arrived twice within a short time: a copy of an event is then handled as a new event. Limits
-    /// "It ends", "The log tells the truth", "At least once", "In time" and "Accepted calls take effect".
+    /// Whether a message was delivered twice within a short time: a copy of an event is then handled as a new event.
+    /// Limits "Deliveries end", "Correct log", "At least once", "Punctual attempts" and "Accepted calls take effect".
     pub(super) has_duplicates: bool,
-    /// Whether a write took effect long after its repetition: it then undoes later changes. Limits "It ends", "Signed",
-    /// "Permitted destinations" and "Accepted calls take effect".
+    /// Whether a write took effect long after its repetition: it then undoes later changes. Limits "Deliveries end",
+    /// "Valid signatures", "Permitted destinations" and "Accepted calls take effect".
     pub(super) has_late_writes: bool,
 }
 
@@ -80,8 +82,8 @@ impl Allowance {
             timeout: Duration::from_millis(14_900),
             long_waits: script.schedule.iter().filter(|delay| **delay >= 750).count(),
             faults: state.faults,
-            // A copy of an event also sends another message for its next attempt, which two processes can get at the same
-            // moment.
+            // A copy of an event also sends another message for its next attempt, which two processes can get at the
+            // same moment.
             repeating: state.faults - state.harmless + state.copies,
             harmless: state.harmless,
             is_sound: script.faults.iter().all(|fault| {

@@ -80,7 +80,7 @@ impl Check<'_> {
                 ));
             }
         }
-        // If a call fails, the next attempt records the receiver's state.
+        // If the call that records the receiver's state fails, the next attempt records it.
         let last_failed = failed.map(|(at, _)| at).max();
         let is_well = last_start.is_some_and(|start| last_failed.is_none_or(|at| at + slack + slack < start));
         if is_failing && is_well && self.allowance.faults == 0 && is_active {

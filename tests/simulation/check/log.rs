@@ -1,4 +1,4 @@
-//! The log: each delivery is in it and ends, and it tells the truth.
+//! The log: it has each delivery, each delivery ends, and its entries are correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::{
     world::stamp,
 };
 
-/// The time after the receipt of its event within which a delivery is in the log, regardless of its receiver.
+/// The maximum time from the receipt of an event to the log entry of its delivery, regardless of the receiver.
 const AT_ONCE: Time = Time::from_secs(2);
 
 impl Check<'_> {
-    /// 1. It ends. (Deliveries that still wait are found at the end of the run.)
-    pub(super) fn it_ends(&mut self) {
+    /// 1. Deliveries end. (The end of the run detects deliveries that still wait.)
+    pub(super) fn deliveries_end(&mut self) {
         let mut wrong = Vec::new();
         let handled = self.world.state().handled.clone();
         for event in &self.world.script.events {
@@ -46,11 +46,11 @@ impl Check<'_> {
                 let is_its_receiver = handled.get(&job).is_some_and(|handled| {
                     let is_there = endpoint.deleted.is_none_or(|deleted| handled.to < deleted.from);
                     let is_active = is_on(endpoint, *handled) && !self.was_disabled(event.tenant, index, handled.to);
-                    // Its events are held while it is inactive.
+                    // Events for the endpoint are held while it is inactive.
                     is_active || is_there && self.holds_for_long()
                 });
                 let is_missing = found == 0 && is_its_receiver && !unlogged(to);
-                // A copy of an event is stored in another shard if the log has been spread over more shards since.
+                // A copy of an event is stored in another shard if the log has since been spread over more shards.
                 let most = if self.allowance.has_duplicates || self.allowance.has_late_writes { 2 } else { 1 };
                 if is_for_it && (found > most || is_missing) {
                     wrong.push(format!("{job} has {found} deliveries to endpoint {index}"));
@@ -78,8 +78,8 @@ impl Check<'_> {
         dead.into_iter().for_each(|body| self.fail("there are no dead letters", body));
     }
 
-    /// 2. In the log: without faults, each delivery within two seconds of its event's receipt.
-    pub(super) fn in_the_log(&mut self) {
+    /// 2. Prompt log: without faults, each delivery within two seconds of its event's receipt.
+    pub(super) fn prompt_log(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 {
             return;
@@ -123,8 +123,8 @@ impl Check<'_> {
         was_gone || was_failing && (1..86_400).contains(&self.world.script.disable_after)
     }
 
-    /// 3. The log tells the truth.
-    pub(super) fn the_log_tells_the_truth(&mut self) {
+    /// 3. Correct log.
+    pub(super) fn correct_log(&mut self) {
         let mut wrong = Vec::new();
         for logged in &self.logged {
             let (id, status) = (logged.text("webhook_id"), logged.text("status"));
@@ -143,7 +143,7 @@ impl Check<'_> {
                 wrong
                     .push(("logged attempts took place", format!("{id}: {answered} answers to {} posts", posts.len())));
             }
-            // An attempt that is cut off does not count.
+            // Attempts that are cut off do not count.
             let is_short = |attempt: &&Value| {
                 attempt["outcome"] == "timeout" && ends(attempt) - time(&attempt["at"]) < self.allowance.timeout
             };
@@ -161,16 +161,17 @@ impl Check<'_> {
         wrong.into_iter().for_each(|(invariant, detail)| self.fail(invariant, detail));
         self.each_delivery_is_in_the_log();
         let misled = std::mem::take(&mut self.world.state().misled);
-        misled.into_iter().for_each(|detail| self.fail("the log forgets no attempt and takes back no success", detail));
+        misled.into_iter().for_each(|detail| self.fail("the log loses no attempt and reverts no success", detail));
     }
 
-    /// 4. At least once, and more often only after a fault.
+    /// 4. At least once, and repeated only after a fault.
     pub(super) fn at_least_once(&mut self) {
         let mut wrong = Vec::new();
         for logged in &self.logged {
             let (id, count) = (logged.text("webhook_id"), logged.attempts.len());
             let posts: Vec<_> = self.posts.iter().filter(|post| post.id == id).collect();
-            // A resend while an attempt is due requests the same attempt: two processes may make it at the same time.
+            // A resend while an attempt is due requests the same attempt, so two processes may make it at the same
+            // time.
             let resends = self.resent(logged).count();
             // A copy of an event's message that succeeds at once replaces the earlier state.
             let count = if self.allowance.has_duplicates {
@@ -178,15 +179,15 @@ impl Check<'_> {
             } else {
                 count
             };
-            // A request that gets no response on an idle connection is repeated on a new one: the receiver may have
-            // closed the idle one before.
+            // A request without a response on a reused connection is repeated on a new one, because the receiver may
+            // have closed the reused connection before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // An attempt at a receiver that was not known to be slow or hanging is cut off after half a second or three
-            // seconds, and repeated with more time.
+            // An attempt is cut off after half a second at a receiver that is not known to be slow, and after three
+            // seconds at one that is not known to hang, and then repeated with more time.
             let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
             let given_up = posts.iter().filter(is_short).count();
-            // A late copy finds the delivery in the log, and sends the message of the next attempt again, if there is
-            // one.
+            // After a late copy, the process finds the delivery in the log, and resends the message of the next
+            // attempt, if any.
             let repeating = if logged.attempts.len() > 1 {
                 self.allowance.repeating + self.allowance.harmless
             } else {
@@ -255,7 +256,7 @@ impl Check<'_> {
         for logged in self.logged.iter().filter(|logged| !logged.is_test() && self.resent(logged).next().is_none()) {
             let Some((index, handled)) = logged.endpoint.zip(handled.get(logged.text("job_id"))) else { continue };
             let endpoint = &self.known.tenants[logged.tenant].endpoints[index];
-            // The first of two switches may have taken effect again after the second.
+            // The first of two calls of `active` may have taken effect again after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_collected = is_certain && self.holds_for_long() && is_inactive(endpoint, *handled);
             if is_collected && (logged.text("status") != "held" || !logged.attempts.is_empty()) {
@@ -265,8 +266,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("held deliveries are sent only on request", wrong));
     }
 
-    /// Whether a delivery that should have been resent could not be: its endpoint was deleted, or may have been
-    /// inactive.
+    /// Whether a delivery could not be resent, because its endpoint was deleted or may have been inactive.
     fn could_not_be(&self, logged: &Logged, when: Within) -> bool {
         let Some(index) = logged.endpoint else { return false };
         let endpoint = &self.known.tenants[logged.tenant].endpoints[index];
@@ -307,13 +307,13 @@ impl Check<'_> {
         let tests: BTreeSet<_> = self.known.tests.iter().map(|test| (test.to.0, test.delivery.as_str())).collect();
         for logged in self.logged.iter().filter(|logged| logged.is_test()) {
             if !tests.contains(&(logged.tenant, logged.text("delivery_id"))) {
-                wrong.push(format!("nobody asked for {}", logged.text("delivery_id")));
+                wrong.push(format!("no call requested {}", logged.text("delivery_id")));
             }
         }
         for test in &self.known.tests {
             let endpoint = &self.known.tenants[test.to.0].endpoints[test.to.1];
             match find(test.to.0, &test.delivery) {
-                // A test that is resent is a resend, and is held if its endpoint is inactive.
+                // A resent test counts as a resend, and is held if its endpoint is inactive.
                 Some(logged) if self.resent(logged).next().is_some() => {}
                 Some(logged) if logged.attempts.is_empty() && endpoint.deleted.is_none() => {
                     wrong.push(format!("the test {} was not made at {}", test.delivery, stamp(test.when.to)));
@@ -325,8 +325,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("accepted calls take effect", wrong));
     }
 
-    /// 11. Numbers.
-    pub(super) async fn numbers(&mut self) {
+    /// 11. Correct counts.
+    pub(super) async fn correct_counts(&mut self) {
         for (number, tenant) in self.known.tenants.iter().enumerate() {
             let fields = json!({"since": "2026-01-31T11:00:00Z"});
             let (status, stats) = tenant.client.observer().call("deliveries-stats", &fields, None).await;
@@ -345,7 +345,7 @@ impl Check<'_> {
                     self.violations.push(Violation::new("counts agree with lists", detail));
                 }
             }
-            // One status per run, and rarely in short pages, because listing all would take longer than many runs.
+            // Each run lists one status, rarely in short pages, because listing all would take longer than many runs.
             let seed = self.world.script.seed;
             let limit = if seed.is_multiple_of(8) { 3 } else { 100 };
             for status in [["delivered", "failed", "ended", "held"][usize::try_from(seed / 2 % 4).unwrap_or(0)]] {
@@ -372,7 +372,7 @@ fn is_on(endpoint: &Endpoint, when: Within) -> bool {
     if endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to) {
         return false;
     }
-    // The last switch that began before the period decides, and no other may be within it.
+    // The last change that began before the period decides, and no other change may be within the period.
     let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
     last.is_none_or(|(active, switch)| *active && switch.to < when.from)
 }

@@ -1,4 +1,4 @@
-//! Checks the requests at the receivers: ids, times and signatures, and that each is expected.
+//! Checks the requests at the receivers: their ids, times and signatures, and whether each one is permitted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Check<'_> {
-    /// 6. The same id.
-    pub(super) fn the_same_id(&mut self) {
+    /// 6. Stable ids.
+    pub(super) fn stable_ids(&mut self) {
         let mut wrong = Vec::new();
         let (mut ids, mut times) = (BTreeMap::new(), BTreeMap::new());
         for post in &self.posts {
@@ -42,11 +42,11 @@ impl Check<'_> {
                 wrong.push(format!("{}: its signature is {off} s off", post.id));
             }
         }
-        wrong.into_iter().for_each(|wrong| self.fail("ids and times stay", wrong));
+        wrong.into_iter().for_each(|wrong| self.fail("ids and times are the same for every attempt", wrong));
     }
 
-    /// 7. Signed.
-    pub(super) fn signed(&mut self) {
+    /// 7. Valid signatures.
+    pub(super) fn valid_signatures(&mut self) {
         let mut wrong = Vec::new();
         for post in &self.posts {
             let start = Within { from: Time::ZERO, to: Time::ZERO };
@@ -76,11 +76,11 @@ impl Check<'_> {
             return Err("the body is signed with another secret".to_owned());
         }
         if self.allowance.has_late_writes && secrets.len() > 2 {
-            // The first of two rotations may have taken effect again after the second.
+            // The write of the first of two rotations may have taken effect again after the second.
             return if found.iter().all(Option::is_some) { Ok(()) } else { Err("a secret is unknown".to_owned()) };
         }
         let slack = self.allowance.stale;
-        // A rotation without a response before the end is unknown.
+        // The time of a rotation is unknown if its response is missing.
         let replaced = secrets.get(current + 1).map(|(_, when)| when.to);
         if since.from > post.at + self.allowance.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
             return Err(format!("secret {current} is not current"));
@@ -107,7 +107,7 @@ impl Check<'_> {
             let (tenant, Some(index)) = post.to else { continue };
             let endpoint = &self.known.tenants[tenant].endpoints[index];
             let is_test = post.body.contains("\"webhook.test\"");
-            // The first of two switches may have taken effect again after the second.
+            // The first of two calls of `active` may have taken effect again after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_deleted = endpoint.deleted.is_some();
             if (is_certain || is_deleted) && self.is_off(endpoint, post.at, is_test || !is_certain) {
@@ -135,7 +135,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("tenants never meet", wrong));
     }
 
-    /// Whether an endpoint was certainly inactive for so long that it must not get deliveries.
+    /// Whether an endpoint has certainly been inactive for so long that it must not get deliveries.
     fn is_off(&self, endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
         let read = self.allowance.read;
         if endpoint.deleted.is_some_and(|when| when.to + read < at) {

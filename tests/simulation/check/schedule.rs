@@ -9,8 +9,8 @@ use super::{Check, Logged, ends};
 use crate::{run::time, script::Manner};
 
 impl Check<'_> {
-    /// 5. In time.
-    pub(super) fn in_time(&mut self) {
+    /// 5. Punctual attempts.
+    pub(super) fn punctual_attempts(&mut self) {
         self.attempts_keep_the_schedule();
         self.attempts_are_prompt();
         self.the_well_do_not_wait_for_the_bad();
@@ -37,7 +37,7 @@ impl Check<'_> {
                         wrong.push(format!("{id}: attempt {} after {waited:?} and not {least:?}", tries + 1));
                     }
                 }
-                // An attempt that was in progress or waiting during a resend counts as the first of the new schedule.
+                // An attempt in progress or waiting during a resend counts as the first of the new schedule.
                 let (began, ended) = (time(&attempt["at"]), ends(attempt));
                 let slack = self.allowance.early;
                 let is_restart = self
@@ -66,8 +66,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("attempts keep the schedule", wrong));
     }
 
-    /// The number of attempts in progress during the last resend of a delivery, or after it: a resend starts the whole
-    /// schedule over. `None` if it is uncertain, since a copy of its event or a recovery may have intervened.
+    /// The number of attempts during or after the last resend of a delivery, which starts the whole schedule over.
+    /// `None` if the number is uncertain, because a copy of the event or a recovery may have intervened.
     fn since_the_last_resend(&self, logged: &Logged) -> Option<usize> {
         let resends = self.known.resends.iter().filter(|resend| resend.delivery == logged.text("delivery_id"));
         let last = resends.filter(|resend| resend.is_done).map(|resend| resend.when.from).max()?;
@@ -76,7 +76,7 @@ impl Check<'_> {
         is_certain.then(|| since.count())
     }
 
-    /// A receiver that sent `Retry-After` gets that time.
+    /// The next attempt waits for the time of a receiver's `Retry-After`.
     fn too_early(&self, wrong: &mut Vec<String>) {
         if !self.allowance.is_sound {
             return;
@@ -95,7 +95,7 @@ impl Check<'_> {
         }
     }
 
-    /// Without faults, and with room for every attempt, none is late.
+    /// Without faults, and with capacity for every attempt, no attempt is late.
     fn attempts_are_prompt(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 || script.sweep_every > 2 {
@@ -121,7 +121,7 @@ impl Check<'_> {
                 if let Some(before) = before {
                     let is_retry = attempt["trigger"] == "schedule";
                     let waited = at.saturating_sub(before);
-                    // The longest delay, with its jitter, or the delay that a receiver requested; and the wait for a
+                    // The longest delay with its jitter, or the delay that a receiver requested, plus the wait for a
                     // process.
                     let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + self.allowance.prompt;
                     if is_retry && waited > most {
@@ -130,7 +130,7 @@ impl Check<'_> {
                 }
                 before = Some(ends(attempt));
             }
-            // A held delivery waits for its tenant to recover or resend it.
+            // A held delivery waits for its tenant.
             if let Some(first) = logged.attempts.first().filter(|first| first["trigger"] == "event") {
                 let waited = time(&first["at"]).saturating_sub(time(&logged.delivery["created_at"]));
                 if waited > self.allowance.prompt {
@@ -182,7 +182,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether this is within the last hours of a delivery, in which its last attempt is made, or after them.
+/// Whether this time is within the last hours of a delivery, in which its last attempt is made, or later.
 fn is_late(logged: &Logged, at: Duration) -> bool {
     at >= time(&logged.delivery["created_at"]) + MAX_AGE - LAST_HOURS
 }

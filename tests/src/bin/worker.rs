@@ -1,7 +1,8 @@
-//! A process that tests kill. Its settings come from the environment.
+//! A process for tests to kill. It reads its settings from the environment.
 //!
-//! With the addresses of tables and queues, it is the poller and the delivery function, and logs to standard output. With
-//! a directory, it is the whole service, as `cargo local` runs it, and prints its addresses as one line of JSON.
+//! With the addresses of tables and queues, the process polls the queues and runs the delivery function, and logs to
+//! standard output. With a directory, it runs the whole service like `cargo local`, and prints the addresses as one
+//! line of JSON.
 
 use std::{collections::HashMap, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Worlds whose tables behave in ways that the embedded ones never do.
+//! Worlds with tables and queues that fail or lag.
 
 use std::sync::{
     Arc, Mutex,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::World;
 use crate::{Call, CutOff, Proxy, proxy::Units};
 
-/// Off at first.
+/// A switch, which is off at first.
 #[derive(Clone, Default)]
 pub struct Switch(Arc<AtomicBool>);
 
@@ -46,8 +46,8 @@ impl World {
         Self { proxy, ..world }
     }
 
-    /// Starts the service with these settings. `answer` is called for every call to its tables, and returns `None` to
-    /// forward it.
+    /// Starts the service with these settings. `answer` gets every call to the tables, and returns a response, or
+    /// `None` to forward the call.
     pub async fn answering(
         settings: &[(&str, &str)],
         answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static,
@@ -55,7 +55,7 @@ impl World {
         Self::behind(Proxy::answering(answer).await, settings).await
     }
 
-    /// The same, for every call to its queues.
+    /// The same, for calls to the queues.
     pub async fn queues_answering(
         settings: &[(&str, &str)],
         answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static,
@@ -74,14 +74,13 @@ impl World {
         (Self::answering(&[], answer).await, switch)
     }
 
-    /// Starts the service with tables whose calls fail one by one, as the test decides.
+    /// Starts the service with tables at which the test makes individual calls fail.
     pub async fn cut_off() -> (Self, Arc<CutOff>) {
         let cut_off = Arc::default();
         (Self::behind(Proxy::cut_off(&cut_off).await, &[]).await, cut_off)
     }
 
-    /// Starts the service. The indexes of this table always return exactly the items that the test gives, however
-    /// outdated.
+    /// Starts the service. The indexes of this table return the items that the test gives, even if these are outdated.
     pub async fn lagging(table: &'static str) -> (Self, Arc<Mutex<Vec<Value>>>) {
         let index = Arc::<Mutex<Vec<Value>>>::default();
         let lagging = Arc::clone(&index);
@@ -93,12 +92,12 @@ impl World {
         (Self::answering(&[], answer).await, index)
     }
 
-    /// Starts the service with tables whose capacity is measured.
+    /// Starts the service, and measures the consumed capacity of its tables.
     pub async fn metered() -> Self {
         Self::behind(Proxy::metering().await, &[]).await
     }
 
-    /// The capacity of the tables used since the last call.
+    /// The capacity of the tables consumed since the last call of this function.
     #[must_use]
     pub fn units(&self) -> Units {
         self.proxy.as_ref().expect("a metered world").units()

@@ -43,7 +43,7 @@ impl World {
         self.search(tenant, Filter::default()).await
     }
 
-    /// The same, of those with this status.
+    /// The same, for deliveries with this status.
     pub async fn log_of(&self, tenant: &str, status: Status) -> Vec<Delivery> {
         self.search(tenant, Filter { status: Some(status), ..Filter::default() }).await
     }

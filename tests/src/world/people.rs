@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Tenant, World, cookie, link, tables::item};
 
-/// The password of every user who has not changed it.
+/// The initial password of every user.
 pub const PASSWORD: &str = "correct horse battery";
 
 impl World {
@@ -89,7 +89,7 @@ impl World {
         self.session(cookie).await.body != Value::Null
     }
 
-    /// Whether a key works, which must be the same on all routes.
+    /// Whether a key is valid. All routes must agree.
     pub async fn key_works(&self, key: &str) -> bool {
         let by_key = self.send(self.http.get(self.url("/api/auth/get-session")).header("x-api-key", key)).await;
         let works = self.rpc(key, "webhooks/list", json!({})).await.status == 200;
@@ -97,7 +97,7 @@ impl World {
         works
     }
 
-    /// Fails the test if one of their credentials still works.
+    /// Fails the test if a credential of this user still works.
     pub async fn is_shut_out(&self, who: &Tenant) {
         assert!(!self.is_signed_in(&who.cookie).await && !self.key_works(&who.key).await);
         assert_eq!(self.cli_get(&who.cookie, "organization/list-members").await.status, 401);

@@ -31,8 +31,8 @@ impl World {
         self.queues().filter(|name| *name != "job-events")
     }
 
-    /// Those of these queues that have messages to receive. If none has, all of them, since a message is counted only
-    /// some time after its delay.
+    /// The queues of due attempts that have messages to receive, or all of them if the counts are 0: a message is
+    /// counted only some time after its delay.
     pub async fn filled<'a>(&self, queues: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         let (all, mut filled) = (queues.collect::<Vec<_>>(), Vec::new());
         for queue in &all {
@@ -72,8 +72,8 @@ impl World {
         while self.poll(queue).await > 0 {}
     }
 
-    /// Handles a batch of due attempts from each queue that has any, and returns the number of their records. Waits up
-    /// to a second for a first record.
+    /// Handles a batch of due attempts from each queue with messages, and returns the number of records. Waits up to a
+    /// second for a first record.
     pub async fn poll_due(&self) -> usize {
         let polled = self.filled(self.due_queues()).await;
         join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
@@ -103,7 +103,7 @@ impl World {
         self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
     }
 
-    /// Stores these attributes as the cursor and the lease of each sweeper.
+    /// Stores these attributes in the item with the cursor and the lease of each sweeper.
     pub async fn put_cursors(&self, fields: &Value) {
         for sweeper in 0..SWEEPERS {
             let mut cursor = fields.clone();
@@ -127,7 +127,7 @@ impl World {
         counts(&self.stack.sqs_client(), &self.stack.queues()[queue]).await
     }
 
-    /// Another process that handles the queues.
+    /// Starts another process that handles the queues.
     #[must_use]
     pub fn worker(&self, settings: &[(&str, &str)]) -> Worker {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -41,13 +41,13 @@ impl World {
         tokens
     }
 
-    /// Stores an item, replacing one with the same key.
+    /// Stores an item, and replaces an item with the same key.
     pub async fn put(&self, table: &str, item: Item) {
         let put = self.stack.dynamodb_client().put_item().table_name(table).set_item(Some(item));
         put.send().await.expect("it is stored");
     }
 
-    /// Sets attributes of the items that have this text in this attribute; `null` removes one.
+    /// Sets attributes of the items with this text in this attribute. `null` removes an attribute.
     pub async fn set(&self, table: &str, (name, text): (&str, &str), attributes: Value) {
         let is_one = |item: &Item| item.get(name).is_some_and(|found| found.as_s().is_ok_and(|found| found == text));
         assert!(self.set_where(table, is_one, &attributes).await > 0, "no item of {table} has the {name} {text}");
@@ -69,7 +69,7 @@ impl World {
         changed
     }
 
-    /// Stores a secret, even one that a tenant could not choose.
+    /// Stores a secret without the rules for secrets that tenants choose.
     pub(super) async fn store_secret(&self, tenant: &Tenant, endpoint: &str, secret: &str) {
         let update = self.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
         let update = update
