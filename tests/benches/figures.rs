@@ -1,13 +1,13 @@
 //! Performance figures of the service, each as a ratio to a baseline that is built and run in the same invocation.
 //!
-//! `cargo bench -p tests` measures all of them, prints a table, and writes `target/bench.json` and the generated parts
-//! of `docs/performance.md`: the table, the plot and the costs. With `--quick`, which CI uses, it makes a tenth of the
-//! runs, writes only the JSON, and fails if a figure is more than twice as bad as its bound.
+//! `cargo bench -p tests` measures all figures, prints a table, and writes `target/bench.json` and the generated parts
+//! of `docs/performance.md`: the table, the plot and the costs. With `--quick`, as in CI, it makes a tenth of the runs,
+//! writes only the JSON, and fails if a figure is more than twice as bad as its bound.
 //!
-//! With `--delivery`, it measures only deliveries: most of a full run is spent building the other functions. Then it
-//! prints the table, and writes the costs and the plot. With `--costs`, it only computes the costs and the requirements
-//! of some event rates (`docs/performance.md`). With names of parts, such as `warm thousand`, it measures only these,
-//! and prints them.
+//! With `--delivery`, the benchmark measures only deliveries, prints the table, and writes the costs and the plot. This
+//! omits the build of the other functions, which takes most of the time. With `--costs`, it only computes the costs and
+//! the requirements of some event rates (`docs/performance.md`). With names of parts, such as `warm thousand`, it
+//! measures and prints only these parts.
 
 #![expect(
     clippy::expect_used,
@@ -52,7 +52,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// `runs`, or a tenth of them, but at least five, since the median of two is just noise.
+    /// `runs`, or in a quick run a tenth, but at least five, because the median of two is noise.
     fn runs(self, runs: usize) -> usize {
         if self.quick { (runs / 10).max(5) } else { runs }
     }

@@ -1,15 +1,18 @@
-//! Isolation: the delay that bad tenants cause for others. Each run starts `cargo local`, and lets tenants send concurrently:
+//! Isolation: the delay that bad tenants cause for others. Each run starts `cargo local`, and sends events of several
+//! tenants concurrently:
 //!
-//! - A, one or many bad tenants. Their receivers misbehave in one of several modes.
-//! - B, a healthy tenant whose receiver has accepted events before. It sends a hundred events in A's burst, and another
-//!   hundred afterward, while A continues.
-//! - S, a tenant whose receiver always takes 0.8 seconds, and has done so before. It sends twenty events in A's burst.
-//! - N, a healthy tenant that sends its first event in the middle of the burst.
-//! - H, a healthy endpoint of the first bad tenant. It gets the same events as the bad endpoints.
+//! - A: one or many bad tenants with receivers that misbehave in one of several modes.
+//! - B: a healthy tenant with a receiver that has accepted events before. B sends a hundred events in A's burst, and
+//!   another hundred afterward, while A continues.
+//! - S: a tenant with a receiver that always takes 0.8 seconds, even before the burst. S sends twenty events in A's
+//!   burst.
+//! - N: a healthy tenant that sends its first event in the middle of the burst.
+//! - H: a healthy endpoint of the first bad tenant, with the same events as the bad endpoints.
 //!
-//! It measures the time from sending to arrival, its cost, and the number of the first bad tenant's deliveries that are
-//! not in its log once all events have been received from their queue. The bounds come from two controls: B alone, and
-//! A with healthy receivers. It prints a table, and exits with 1 if a bound is broken.
+//! The benchmark measures the time from sending to arrival, the cost of the run, and the number of the first bad
+//! tenant's deliveries that are missing in the log after all events have been received from their queue. Two controls
+//! determine the bounds: B alone, and A with healthy receivers. The benchmark prints a table, and exits with 1 if a
+//! bound is exceeded.
 //!
 //! ```sh
 //! cargo bench -p tests --bench isolation                # each mode, and some in other shapes: some 20 minutes

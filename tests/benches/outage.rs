@@ -1,11 +1,10 @@
-//! Recovery from a total outage, in the minutes of `deliveries-wake`: 1,000 events a second of 100 tenants have failed
-//! for an hour. 180,000 long waits end in a minute, as many due rows are checked, and then all tenants start
-//! recoveries.
+//! The work of `deliveries-wake` after a total outage in which 1,000 events a second of 100 tenants have failed for an
+//! hour. In a minute, 180,000 long waits end and 180,000 due rows are checked; then all tenants start recoveries.
 //!
-//! The function is built as it is deployed and has a process for each sweeper, with the embedded tables and queues.
-//! Each sweeper is invoked twice at once, as if the sweep of a minute took longer than a minute. The run fails if a
-//! delivery is not woken, or is woken twice; if a process needs too much memory; or if the sweepers would not keep up
-//! with the CPU that the template gives them. The measurements are written to `docs/performance.md`.
+//! The function is built as it is deployed, and each sweeper has a process, with the embedded tables and queues. Each
+//! sweeper is invoked twice at once, as if the sweep of a minute took longer than a minute. The run fails if a delivery
+//! is not woken, or is woken twice; if a process needs too much memory; or if the template gives the sweepers too
+//! little CPU to keep up. The benchmark writes the measurements to `docs/performance.md`.
 //!
 //! ```sh
 //! cargo bench -p tests --bench outage
@@ -38,7 +37,7 @@ use tests::World;
 
 /// The number of long waits that end in a minute.
 const ROWS: usize = 180_000;
-/// The number of recovered deliveries: less than a hundred recoveries resend in a minute, which is 600,000.
+/// The number of recovered deliveries, less than the 600,000 that a hundred recoveries resend in a minute.
 const RECOVERED: usize = 60_000;
 /// The maximum memory of a process, in MiB. Reading all rows of a minute at once would exceed it.
 const MOST_MEMORY: f64 = 64.0;
@@ -83,7 +82,7 @@ async fn main() {
     }
 }
 
-/// The table, and the part of a minute that its waits and checks need.
+/// The table, and the part of a minute that the waits and checks need.
 fn report(measured: &[(&str, usize, Measured); 3]) -> (String, f64) {
     let memory = sweep::memory_of_function();
     let share = memory / MIB_OF_A_CPU;
@@ -112,13 +111,13 @@ fn report(measured: &[(&str, usize, Measured); 3]) -> (String, f64) {
     (text, load)
 }
 
-/// The number of messages in a queue, delayed ones included.
+/// The number of messages in a queue, including delayed messages.
 async fn left_in(world: &World, queue: &str) -> usize {
     let counts = tests::world::queues::counts(&world.stack.sqs_client(), &world.stack.queues()[queue]).await;
     counts.iter().sum()
 }
 
-/// The beginning of a minute: rows that are due less than a minute later belong to the same minute.
+/// The beginning of a minute, so that rows that are due less than a minute later belong to the same minute.
 fn on_the_minute(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond().div_euclid(60_000) * 60_000)
 }

@@ -1,4 +1,4 @@
-// A newcomer with a wrong address, their teammate, a key, and a command-line client; and the emails about them.
+// A new user with a wrong address, a teammate, a key, and a command-line client; and the emails about them.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { scene, until } from "./world.mjs";
 
 const here = scene({});
 
-test("a newcomer corrects the address, invites a teammate and approves a client", { skip: here.skip }, async (t) => {
+test("a new user corrects the address, invites a teammate and approves a client", { skip: here.skip }, async (t) => {
   const owner = await Person.sitsDown(t, here);
   const email = "right@example.com";
   await correctsAddress(owner, email);

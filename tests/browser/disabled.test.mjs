@@ -7,7 +7,8 @@ import { describe, test } from "node:test";
 import { DESK, PASSWORD, PHONE, Person } from "./person.mjs";
 import { jobEnds, receiver, scene, until } from "./world.mjs";
 
-// Including signing in, confirming that the receiver accepts deliveries again, and checking the result.
+// The maximum number of actions, including the sign-in, the confirmation that the receiver accepts deliveries again,
+// and a look at the result.
 const MOST_CLICKS = 4;
 const RECOVERY = 150_000;
 
@@ -30,7 +31,7 @@ describe("an endpoint that was disabled", { concurrency: true, skip: here.skip }
     const { person } = await begins(t, PHONE);
     await person.opens("/console");
     await recovers(person);
-    // The form for users who know a better start time.
+    // The form for users who choose a different start time.
     await person.page.getByText("Recover missed deliveries", { exact: true }).click();
     await person.page.getByLabel("Deliveries", { exact: true }).selectOption("held");
     await person.presses("button", "Recover deliveries", person.page.locator("details[open]"));
@@ -39,7 +40,7 @@ describe("an endpoint that was disabled", { concurrency: true, skip: here.skip }
   });
 });
 
-// A visitor without a session follows the link to an endpoint, and signs in.
+// A visitor without a session opens the link to an endpoint, and signs in.
 async function begins(t, device) {
   const hook = await receiver();
   t.after(() => hook.stop());
@@ -113,7 +114,7 @@ async function hasLink(owner, email, path) {
 }
 
 async function seesAllWell(person, owner) {
-  // The owner waits in another window until the last delivery is recorded, so that the click can resend it.
+  // The test waits in another window until the last delivery is recorded, so that the click can resend it.
   await owner.opens(person.page.url());
   await until("all has been written down", async () => {
     await owner.page.reload();

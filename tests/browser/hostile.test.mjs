@@ -1,4 +1,4 @@
-// Untrusted text: anything that a tenant, a job or a receiver writes is shown as text, and breaks no layout.
+// Untrusted text: all text of tenants, jobs and receivers is shown as text, and does not break the layout.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,11 +1,11 @@
-// The console without a mouse: Tab, Enter and Space reach everything, and the focus is always visible.
+// The console without a mouse: all functions are accessible with Tab, Enter and Space, and the focus is always visible.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Person } from "./person.mjs";
 import { jobEnds, receiver, scene } from "./world.mjs";
 
-// No page of the test has this many tab stops.
+// An upper bound of the tab stops of a page.
 const MOST_TABS = 60;
 
 const here = scene({ RETRY_SCHEDULE: "" });
@@ -65,7 +65,7 @@ test("an endpoint is added by keyboard alone", { skip: here.skip }, async (t) =>
   assert.match(await person.page.locator("dl:not(.stats)").innerText(), /Events\s+job\.completed\s/);
 });
 
-// Presses Tab until an element with this name has the focus. On the way, the focus must always be visible.
+// Presses Tab until an element with this name has the focus. After each press, the focus must be visible.
 async function tabsTo(person, name) {
   for (let tabs = 0; tabs < MOST_TABS; tabs += 1) {
     await person.page.keyboard.press("Tab");
@@ -75,7 +75,7 @@ async function tabsTo(person, name) {
   assert.fail(`nothing that Tab reaches is called ${name}`);
 }
 
-// Runs in the page. At the end of the page, the focus moves to the browser's window.
+// Runs in the page. After the last element, the focus moves to the browser's window.
 function isFocusSeen() {
   const element = document.activeElement;
   if (element === document.body) return true;

@@ -5,15 +5,14 @@ import { test } from "node:test";
 import { PASSWORD, Person } from "./person.mjs";
 import { jobEnds, receiver, scene, until } from "./world.mjs";
 
-// A failed delivery waits long enough for its second attempt that a hanging one is still in progress when its page is
-// shown.
+// The wait before a second attempt, long enough that a hanging attempt is still in progress when its page is shown.
 const here = scene({ RETRY_SCHEDULE: "600", DELIVERY_TIMEOUT: "8" });
-// More than one page of each.
+// The numbers of endpoints and deliveries, each more than one page.
 const ENDPOINTS = 11;
 const JOBS = 26;
 const SHOWN = 20;
 
-test("the pages for everybody", { skip: here.skip }, async (t) => {
+test("the public pages", { skip: here.skip }, async (t) => {
   const person = await Person.sitsDown(t, here);
   await person.opens("/");
   await person.looks("the root, which asks to sign in");
@@ -53,7 +52,7 @@ test("every link of the navigation", { skip: here.skip }, async (t) => {
   const person = await Person.sitsDown(t, here);
   await person.joins("navigation");
   await person.opens("/signin");
-  await person.looks("somebody is signed in");
+  await person.looks("a user is signed in");
   await person.opens("/console");
   const links = await person.page.locator("nav a").evaluateAll((links) => links.map((link) => link.getAttribute("href")));
   assert.ok(links.length >= 2);
@@ -88,7 +87,7 @@ test("a form that is sent after the session has ended", { skip: here.skip }, asy
   t.diagnostic(`pages looked at: ${person.seen}`);
 });
 
-test("what an endpoint can become", { skip: here.skip }, async (t) => {
+test("the states of an endpoint", { skip: here.skip }, async (t) => {
   const hook = await receiver();
   t.after(() => hook.stop());
   const person = await Person.sitsDown(t, here);
@@ -128,7 +127,7 @@ test("what an endpoint can become", { skip: here.skip }, async (t) => {
   hook.answers("hang");
   await person.presses("button", "Send test event");
   await person.sees("An attempt is in progress");
-  await person.looks("a delivery under way");
+  await person.looks("a delivery in progress");
   hook.answers(500, "{\"error\": \"full\"}");
   await jobEnds(here.service, { tenant_id, job_id: "job-1" });
   await person.opens(path);

@@ -1,16 +1,16 @@
-// A person who uses a browser, and the rules for every page that they see.
+// A user with a browser, and the rules for every page that the user sees.
 
 import assert from "node:assert/strict";
 import axe from "axe-core";
 import { until } from "./world.mjs";
 
 export const DESK = { viewport: { width: 1280, height: 800 } };
-// Pages on the phone are those of the desktop, so the costly checks are not repeated there.
+// Phones and desktops show the same pages, so the costly checks run only on the desktop.
 export const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 export const PASSWORD = "a long password";
 
-// Desktops, tablets, a desktop at a zoom of 200 %, a phone, and the narrowest width that WCAG requires (a desktop at 400 %).
-// Tables become cards at 1152.
+// Desktops, tablets, a desktop at a zoom of 200 %, a phone, and the narrowest width that WCAG requires (a desktop at
+// 400 %). Tables become cards at 1152.
 const WIDTHS = [1600, 1280, 1160, 1024, 820, 768, 705, 640, 390, 320];
 // Only the colors depend on the scheme and only the layout of tables on the width, so each is tested once.
 const LOOKS = [
@@ -25,13 +25,13 @@ export class Person {
   #wrong = [];
   #refusals = [];
 
-  // Any fault of a page that they see fails the test `t` at its end.
+  // A fault of any visited page fails the test `t` at its end.
   static async sitsDown(t, { browser, service }, options = DESK) {
     const person = new Person();
     person.service = service;
     person.context = await browser.newContext(options);
-    // The policy of the pages blocks every script, including axe. A page is checked in a second context, which allows
-    // axe.
+    // The policy of the pages blocks every script, including axe, so pages are checked in a second context, which
+    // allows axe.
     const inspection = await browser.newContext({ bypassCSP: true });
     person.inspected = await inspection.newPage();
     person.isThorough = options === DESK;
@@ -41,7 +41,7 @@ export class Person {
     t.after(async () => {
       await inspection.close();
       await person.context.close();
-      assert.deepEqual(person.#wrong, [], "what is wrong with the pages");
+      assert.deepEqual(person.#wrong, [], "the faults of the pages");
     });
     return person;
   }
@@ -58,7 +58,7 @@ export class Person {
     });
     page.on("console", (message) => {
       if (message.type() !== "error") return;
-      // Chromium logs this for every page with such a status.
+      // Chromium logs this for every page with a status of 4xx.
       const isRefusal = message.text().includes("responded with a status of 4");
       const told = `${message.text()} (${message.location().url})`;
       (isRefusal ? this.#refusals : this.#wrong).push(told);
@@ -74,7 +74,7 @@ export class Person {
     return this.page.goto(new URL(path, this.service.api).href);
   }
 
-  // Clicks or taps, and counts the actions. Links and buttons lead to a page. This waits for it: a reload during a
+  // Clicks or taps, counts the action, and waits for the page of a link or a button, because a reload during a
   // navigation fails.
   async presses(role, name, within = this.page) {
     this.clicks += 1;
@@ -90,7 +90,7 @@ export class Person {
     await this.page.getByText(text).first().waitFor();
   }
 
-  // The state of the endpoint or the delivery, as the page names it.
+  // The state of the endpoint or the delivery on the page.
   async standing() {
     return (await this.page.locator("main .state").first().innerText()).replace(/^\W+/, "");
   }
@@ -100,7 +100,7 @@ export class Person {
     return this.page.evaluate(() => (document.activeElement.labels?.[0] ?? document.activeElement).innerText.trim());
   }
 
-  // Their newest email that contains this text.
+  // The user's newest email that contains this text.
   mail(to, words) {
     return until(`a mail to ${to} with ${words}`, async () => {
       const mails = await (await fetch(`${this.service.mail}/messages`)).json();
@@ -114,7 +114,7 @@ export class Person {
     return (await answer.json()).json.tenantId;
   }
 
-  // Reloads until the page shows this: background work takes a moment.
+  // Reloads until the page shows this text, because background work takes a moment.
   awaits(text) {
     return until(`${this.page.url()} says ${text}`, async () => {
       await this.page.reload();
@@ -178,7 +178,7 @@ export class Person {
 
   // Checks the HTML part of an email against the rules for pages.
   async reads({ subject, html }) {
-    // A reader's mail program has the heading: the subject.
+    // An email needs no heading, because mail programs show the subject.
     const wrong = await this.#inspect(this.service.api, html, ["page-has-heading-one"]);
     this.#wrong.push(...wrong.map((what) => `the email "${subject}": ${what}`));
     this.seen += 1;
@@ -209,7 +209,7 @@ export class Person {
   }
 }
 
-// The following run in the page.
+// The following functions run in the page.
 
 function active() {
   const elements = [...document.querySelectorAll("*")].filter((element) => {

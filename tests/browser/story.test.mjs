@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { DESK, PHONE, Person } from "./person.mjs";
 import { isSigned, jobEnds, receiver, scene, until } from "./world.mjs";
 
-// The maximum number of actions between the first page and a failed delivery that arrived.
+// The maximum number of actions from the first page to the arrival of a failed delivery.
 const MOST_CLICKS = 3;
 
 // A delivery fails permanently after its second attempt.

@@ -23,12 +23,11 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-// The first start may include a build.
+// The time limit of the start, which may include a build.
 const START = 300_000;
 const PATIENCE = 30_000;
 
-// The reason why the tests cannot run here, or `false`. Where they are required, as in CI, a missing browser is a
-// failure.
+// The reason why the tests cannot run here, or `false`. If they are required, as in CI, a missing browser is a failure.
 function skip() {
   if (existsSync(CHROMIUM) || process.env.BROWSER_TESTS === "required") return false;
   return `there is no chromium at ${CHROMIUM}: install Debian's package chromium, or set CHROMIUM`;
@@ -64,8 +63,8 @@ export async function until(what, ask, patience = PATIENCE) {
   }
 }
 
-// `cargo local`, after a build of changed code. Cargo executes the service in its own process, so its id is the
-// service's.
+// `cargo local`, after a build of changed code. The id of the Cargo process is the id of the service, because Cargo
+// replaces itself with the service.
 export async function service({ env = {}, flags = [] } = {}) {
   const ports = ["--api", "0", "--mail", "0", "--sqs", "0", "--dynamodb", "0", "--inbox", "0"];
   const child = spawn("cargo", ["local", "--memory", ...ports, "--json", ...flags], {
@@ -102,7 +101,7 @@ async function inTime(promise, time, what) {
   }
 }
 
-// Ends a process, which also happens when this process ends.
+// Ends a process, at the latest when this process ends.
 function ends(child) {
   const ended = new Promise((resolve) => child.once("close", resolve));
   const kill = () => child.kill("SIGKILL");
@@ -116,7 +115,7 @@ function ends(child) {
   };
 }
 
-// A receiver on loopback. `answer` decides what it does: a status, or "hang".
+// A receiver on loopback. `answer` returns a status, or "hang".
 export async function receiver() {
   const got = [];
   const hanging = new Set();
@@ -148,7 +147,7 @@ export async function receiver() {
   };
 }
 
-// Whether a request has the signature that docs/receiving.md promises.
+// Whether a request has the signature of docs/receiving.md.
 export function isSigned({ headers, body }, secret) {
   const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
   const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
@@ -159,7 +158,7 @@ export function isSigned({ headers, body }, secret) {
   });
 }
 
-// The end of a job, as reported by the service that runs the jobs.
+// Sends the event of a finished job, like a producer.
 export async function jobEnds({ sqs, queues }, event) {
   const message = {
     QueueUrl: queues["job-events"],

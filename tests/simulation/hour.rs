@@ -414,5 +414,8 @@ fn an_hour_of_a_hundred_tenants() {
 fn an_hour_of_hanging_receivers() {
     let seen = HANGING.run();
     println!("{}", seen.table(&HANGING));
-    assert!(seen.sent.iter().all(|sent| sent.at + POSTPONED >= END || sent.status == "delivered"), "everything is delivered");
+    assert!(
+        seen.sent.iter().all(|sent| sent.at + POSTPONED >= END || sent.status == "delivered"),
+        "everything is delivered"
+    );
 }

@@ -285,10 +285,7 @@ async fn check(world: &World, known: &Known, book: &Book) -> Vec<Violation> {
         let posts = book.posts.iter().filter(|(posted, _)| *posted == id).count();
         let allowed = 1 + failures + book.cut.get(&id).copied().unwrap_or(0) + resends.len();
         if posts > allowed {
-            fail(
-                "an unfinished lease causes one repetition",
-                format!("{posts} posts, {allowed} allowed: {delivery}"),
-            );
+            fail("an unfinished lease causes one repetition", format!("{posts} posts, {allowed} allowed: {delivery}"));
         }
         let taken: Vec<_> = book.taken.iter().filter(|taken| taken.delivery == id).collect();
         for (number, second) in taken.iter().enumerate() {

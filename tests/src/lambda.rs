@@ -137,8 +137,10 @@ impl Lambda {
     pub async fn end(mut self) -> (ExitStatus, String) {
         let kill = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().await;
         assert!(kill.expect("kill runs").success());
-        let status =
-            timeout(Duration::from_secs(2), self.child.wait()).await.expect("the process ends at once").expect("a status");
+        let status = timeout(Duration::from_secs(2), self.child.wait())
+            .await
+            .expect("the process ends at once")
+            .expect("a status");
         let mut said = String::new();
         if let Some(mut log) = self.child.stdout.take() {
             log.read_to_string(&mut said).await.expect("UTF-8");

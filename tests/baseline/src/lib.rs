@@ -1,4 +1,4 @@
-//! Shared by the baselines: a signed post, and a DynamoDB client that is built to start fast.
+//! Code shared by the baselines: a signed post, and a DynamoDB client that starts fast.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,7 +28,7 @@ pub fn variable(name: &str) -> Result<String, Error> {
     Ok(std::env::var(name).map_err(|error| format!("{name}: {error}"))?)
 }
 
-/// A client for the tables that the environment names.
+/// A client for the tables at the address in the environment.
 ///
 /// # Errors
 /// A variable is missing.

@@ -40,7 +40,7 @@ fn event(function: &str, key: &str, fields: &Value) -> String {
 pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
-    // Alternating, so that both see the same conditions on the machine.
+    // Runs of the two alternate, so both have the same conditions on the machine.
     for function in http_functions() {
         let (mut own, mut baseline) = (Vec::new(), Vec::new());
         for _ in 0..effort.runs(20) {
@@ -94,13 +94,13 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(1.5, 1.3));
 }
 
-/// The number of endpoints of the console's tenant, the number of them on a page, and the number of deliveries that
-/// each of those has had within the day. With a million endpoints, no more would be read.
+/// The number of endpoints of the console's tenant, the number of endpoints on a page, and the number of deliveries of
+/// each endpoint on the page within the day. A tenant with a million endpoints would cause no more reads.
 const ENDPOINTS: usize = 100;
 const SHOWN: usize = 10;
 const DELIVERIES: usize = 1000;
 
-/// The page `/console` in a warm process, against the list of as many endpoints.
+/// The page `/console` in a warm process, compared with a list of the same number of endpoints.
 pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let tenant = world.tenant("console").await;
@@ -132,8 +132,8 @@ pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, 
 /// The number of deliveries that a client receives in one call.
 const TAKEN: usize = 10;
 
-/// Deliveries that are received and settled, and a poll that finds nothing. Each delivery takes two writes, so they are
-/// compared with as many calls of the bare function, which makes one AWS call each.
+/// Deliveries that are received and settled, and an empty poll. Each delivery takes two writes, and is compared with
+/// two calls of the bare function, which make one AWS call each.
 pub(crate) async fn pull(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let tenant = world.tenant("pull").await;

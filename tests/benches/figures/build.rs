@@ -1,5 +1,4 @@
-//! Builds the measured binaries as they are deployed, except for the parts of the release profile that the environment
-//! changes.
+//! Builds the measured binaries as they are deployed, except for changes of the release profile by the environment.
 
 use std::{collections::HashMap, io::Write, path::PathBuf};
 
@@ -29,9 +28,9 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Builds each function separately, as it is deployed: built together, they would share each other's features. A
-    /// quick run accepts that difference, and uses twice the cores. They get a target folder of their own: otherwise the
-    /// benchmark's profile and theirs would overwrite each other's artifacts.
+    /// Builds each function separately, as for a deployment. In one build, the functions would share their features; a
+    /// quick run accepts this difference to use both cores. The functions have a separate target folder, because their
+    /// profile and the benchmark's would overwrite each other's artifacts.
     pub(crate) fn build(effort: Effort, with_http_functions: bool) -> Self {
         let functions: Vec<_> = http_functions().filter(|_| with_http_functions).chain([DELIVER]).collect();
         Self::of(&functions, effort)
@@ -57,7 +56,7 @@ impl Binaries {
 /// The size of each binary, and its size deflated as in the uploaded archive.
 pub(crate) fn sizes(binaries: &Binaries, table: &mut Table) {
     let size = |name: &str| {
-        let bytes = std::fs::read(binaries.path(name)).expect("it was built");
+        let bytes = std::fs::read(binaries.path(name)).expect("the binary was built");
         let mut deflated = DeflateEncoder::new(Vec::new(), Compression::default());
         deflated.write_all(&bytes).expect("memory takes it");
         (bytes.len(), deflated.finish().expect("memory takes it").len())

@@ -48,10 +48,11 @@ const SIZES: [(&str, usize); 2] = [("1 KB", 1024), ("100 KB", 100 * 1024)];
 #[derive(Clone, Copy)]
 struct Invocation {
     records: f64,
-    /// On a CPU share like that of the deployed function.
+    /// The duration on a CPU share like the deployed function's.
     billed_seconds: f64,
     units: Units,
-    /// Requests to SQS: the function's, and Lambda's for the batch, one to receive it and one or more to delete it.
+    /// Requests to SQS: those of the function, and those of Lambda, one to receive the batch and one or more to delete
+    /// it.
     requests: f64,
     log_bytes: f64,
 }
@@ -119,7 +120,7 @@ impl Way {
 /// The cost, by service.
 const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes of the delivery log", "logs"];
 
-/// A process of the delivery function whose calls are all measured.
+/// A process of the delivery function, with a measurement of all its calls.
 struct Process<'a> {
     world: &'a World,
     lambda: Lambda,
@@ -134,8 +135,8 @@ struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    /// Starts and warms up a process. Its events go to `url` and belong to different tenants, so that no two share the
-    /// read of their endpoints.
+    /// Starts and warms up a process. Its events go to `url` and belong to different tenants, so that each event needs
+    /// its own read of the endpoints.
     async fn start(world: &'a World, binaries: &Binaries, url: &str, bytes: usize) -> Self {
         let (dynamodb, sqs) =
             (Proxy::metering().await.before(world.stack.dynamodb()), Proxy::faithful(world.stack.sqs()).await);
@@ -212,7 +213,7 @@ fn requests(bytes: usize) -> f64 {
     chunks
 }
 
-/// Makes the newest delivery to an endpoint due, as if its wait were over. Returns the message of its next attempt.
+/// Makes the newest delivery to an endpoint due, and returns the message of its next attempt.
 async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Value {
     let (delivery, status, attempts) = newest(world, tenant, endpoint).await;
     assert_eq!(status, "pending");
@@ -248,7 +249,7 @@ async fn newest(world: &World, tenant: &str, endpoint: &str) -> (String, String,
 
 impl Drop for Process<'_> {
     fn drop(&mut self) {
-        // A leftover file in the folder for temporary files does no harm.
+        // A file that remains in the folder for temporary files is harmless.
         std::fs::remove_file(&self.log).ok();
     }
 }
@@ -274,7 +275,8 @@ async fn receiver(status: StatusCode, after: Duration) -> String {
     url
 }
 
-/// Measures and computes. Writes tables to `docs/performance.md`, and adds the values that have a bound to the figures.
+/// Measures and computes the costs. Writes tables to `docs/performance.md`, and adds the values with a bound to the
+/// figures.
 pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table) {
     let good = receiver(StatusCode::OK, Duration::from_millis(200)).await;
     let bad = receiver(StatusCode::INTERNAL_SERVER_ERROR, Duration::ZERO).await;
@@ -287,7 +289,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
         let mut failing = Process::start(world, binaries, &bad, bytes).await;
         let mut hanging = Process::start(world, binaries, hanging.url(), bytes).await;
         if hanging_seconds.is_none() {
-            // The first attempts were cut off when it started.
+            // The first attempts were cut off during the warm-up.
             hanging_seconds = Some(hanging.waiting("hanging-deliveries", BATCHES[0]).await.billed_seconds);
         }
         let hangs = |invocation: &Invocation| Invocation {

@@ -72,8 +72,8 @@ pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     job_event_of(1024, tenant, job)
 }
 
-/// A job event of this many bytes. Its result consists of words, ids, numbers and times, so that it compresses like a
-/// typical one.
+/// A job event of this many bytes. Its result consists of words, ids, numbers and times, so that it compresses like
+/// typical data.
 pub(crate) fn job_event_of(bytes: usize, tenant: &str, job: usize) -> Value {
     const WORDS: [&str; 16] = [
         "invoice",
@@ -249,7 +249,7 @@ pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, ta
     let [mut own, mut least] = both(world, binaries).await;
     let events = if effort.quick { BURST / 10 } else { BURST };
     let (mut wall, mut least_wall) = (0.0, 0.0);
-    // In ten alternating parts, so that both see the same conditions on the machine.
+    // Ten parts alternate, so both have the same conditions on the machine.
     for _ in 0..10 {
         wall += round(&mut own, &tenant, AT_ONCE.min(events / 10), events / 10).await.0;
         least_wall += round(&mut least, &tenant, AT_ONCE.min(events / 10), events / 10).await.0;
@@ -278,7 +278,7 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     let [mut own, mut least] = both(world, binaries).await;
     let mut points = Vec::new();
     for in_flight in [10, 30, 100, 300, 1000] {
-        // 20,000 deliveries in 20 rounds, alternating with as many of the other process.
+        // 20,000 deliveries of each process in 20 alternating rounds.
         let deliveries = 1000 / in_flight * in_flight;
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let number = deliveries as f64;
@@ -305,7 +305,7 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     points
 }
 
-/// A thousand deliveries to a receiver that hangs: first they are postponed, and then they all become due at once.
+/// A thousand deliveries to a receiver that hangs: they are first postponed, and then all become due at once.
 pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let (hanging, deliveries) = (Rough::start(Manner::Hangs).await, if effort.quick { 300 } else { 1000 });
     let mut environment = environment(world);
@@ -325,7 +325,7 @@ pub(crate) async fn hanging(world: &World, binaries: &Binaries, effort: Effort, 
         deliver(&mut lambda, [batch("job-events", (0..deliveries).map(event))]).await;
         let mut postponed = Vec::new();
         while postponed.len() < deliveries {
-            // Receivers of earlier figures may have been late.
+            // Receivers of earlier figures may have responded late.
             let drained = world.drain("hanging-deliveries").await;
             postponed.extend(drained.into_iter().filter(|message| message["tenant_id"] == "t"));
         }

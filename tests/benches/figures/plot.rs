@@ -42,7 +42,7 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, points: &[Point
         .y_label_formatter(&|value| format!("{value:.0}"))
         .draw();
     mesh.expect("it is drawn");
-    for (label, color, own) in [("this service", OWN, true), ("the least with the same AWS calls", LEAST, false)] {
+    for (label, color, own) in [("this service", OWN, true), ("the minimum with the same AWS calls", LEAST, false)] {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let line =
             points.iter().map(|point| (point.in_flight as f64, if own { values(point).0 } else { values(point).1 }));

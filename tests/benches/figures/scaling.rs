@@ -1,5 +1,5 @@
-//! Capacity planning for `docs/performance.md`: the cost of rates of events, computed from that of one event, and compared with the limits
-//! that AWS publishes and the template sets.
+//! Capacity planning for `docs/performance.md`: the requirements of event rates, computed from the cost of one event,
+//! and compared with the limits of AWS and of the template.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ const WRITES_OF_A_PARTITION: f64 = 1_000.0;
 const IN_FLIGHT: f64 = 120_000.0;
 
 /// Writes the table. `well` describes an event that is delivered at once, in full batches and as a single message;
-/// `failing` one that fails every time, in full batches.
+/// `failing` describes an event that fails every time, in full batches.
 pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Value) {
     let events = &template["Resources"]["WebhooksDeliverFunction"]["Properties"]["Events"];
     let at_once = |event: &str| {

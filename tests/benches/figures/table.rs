@@ -11,7 +11,7 @@ enum Judged {
     Against(f64),
     /// A difference from this baseline.
     Above(f64),
-    /// Itself.
+    /// The value itself.
     Alone,
 }
 
@@ -54,7 +54,7 @@ impl Row {
         Self { what: what.to_owned(), group: None, unit, own, judged: Judged::Alone, must, aim, at_least: false }
     }
 
-    /// On the page, the figure is part of the ranges of this group, whose figures have the same unit and bounds.
+    /// Adds the figure to the ranges of this group on the page. All figures of a group have the same unit and bounds.
     pub(crate) fn within(self, group: &'static str) -> Self {
         Self { group: Some(group), ..self }
     }
@@ -90,7 +90,7 @@ impl Row {
         }
     }
 
-    /// Whether it is more than twice as bad as its bound.
+    /// Whether the figure is more than twice as bad as its bound.
     fn is_far_off(&self) -> bool {
         !self.reaches(if self.at_least { self.must / 2.0 } else { self.must * 2.0 })
     }

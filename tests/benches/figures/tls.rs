@@ -31,7 +31,7 @@ impl Tls {
                 tokio::spawn(tunnel(acceptor.clone(), stream, behind.clone()));
             }
         });
-        // Includes the machine's own certificates: reading them is part of a cold start.
+        // The file includes the machine's certificates, because reading certificates is part of a cold start.
         let machine = std::fs::read_to_string("/etc/ssl/certs/ca-certificates.crt").unwrap_or_default();
         let roots = std::env::temp_dir().join(format!("roots-{}.pem", std::process::id()));
         std::fs::write(&roots, format!("{machine}\n{}", certified.cert.pem())).expect("it is written");
@@ -49,12 +49,12 @@ impl Tls {
 
 impl Drop for Tls {
     fn drop(&mut self) {
-        // A leftover file in the folder for temporary files does no harm.
+        // A file that remains in the folder for temporary files is harmless.
         std::fs::remove_file(&self.roots).ok();
     }
 }
 
-/// The measured process must notice a broken connection.
+/// The measured process must detect a broken connection.
 async fn tunnel(acceptor: TlsAcceptor, stream: TcpStream, behind: String) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut outside = acceptor.accept(stream).await.ok()?;

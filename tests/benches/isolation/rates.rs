@@ -1,4 +1,5 @@
-//! The rate of deliveries to endpoints that take five seconds. Four concurrent attempts would be 0.8 a second.
+//! The rate of deliveries to endpoints that take five seconds. Four concurrent attempts would make 0.8 deliveries a
+//! second.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +14,7 @@ use crate::{receivers::Receivers, scenario::Mode, service::Service};
 
 const ENDPOINTS: usize = 3;
 const EVENTS: usize = 40;
-/// The time limit for all of them, and the time after which counting starts.
+/// The time limit for all deliveries, and the time after which counting starts.
 const PATIENCE: Duration = Duration::from_secs(180);
 const FROM: Duration = Duration::from_secs(10);
 

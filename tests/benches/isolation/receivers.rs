@@ -1,4 +1,4 @@
-//! The receivers: healthy ones, and those of the bad tenants.
+//! The receivers of healthy tenants and of bad tenants.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::scenario::Mode;
 
-/// The time for which an unread connection is kept: longer than any attempt.
+/// The time for which an unread connection is kept, longer than any attempt.
 const MUTE: Duration = Duration::from_secs(20);
 
 /// The path of the slow receiver, and its response time.
@@ -66,7 +66,7 @@ struct Request {
 }
 
 impl Seen {
-    /// Records a request to a bad endpoint, and returns the number of earlier ones.
+    /// Records a request to a bad endpoint, and returns the number of earlier requests.
     fn note(&self, path: &str, id: Option<&str>) -> usize {
         let mut endpoints = lock(&self.bad);
         let endpoint = endpoints.entry(path.to_owned()).or_default();
@@ -78,7 +78,7 @@ impl Seen {
 }
 
 impl Receivers {
-    /// Starts them. The bad receivers behave well until they are switched.
+    /// Starts the receivers. The bad receivers behave well until they are switched.
     pub(crate) async fn start(mode: Mode) -> Self {
         let seen = Arc::<Seen>::default();
         let mut tasks = JoinSet::new();
@@ -93,7 +93,7 @@ impl Receivers {
             Arc::clone(&seen),
             move |stream, seen| async move { bad_one(stream, &seen, mode).await },
         ));
-        // Bound and not listening, so that no other process gets the port.
+        // The port is bound without a listener, so that no other process gets it.
         let closed = TcpSocket::new_v4().expect("a socket");
         closed.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
         let closed = (closed.local_addr().expect("an address").port(), closed);
@@ -157,7 +157,7 @@ where
 {
     let mut connections = JoinSet::new();
     loop {
-        // An error of the peer is expected.
+        // The peer may close the connection first.
         tokio::select! {
             Ok((stream, _)) = listener.accept() => drop(connections.spawn(serve(stream, Arc::clone(&seen)))),
             Some(_) = connections.join_next() => {}
@@ -200,7 +200,7 @@ async fn bad_one(stream: TcpStream, seen: &Seen, mode: Mode) -> io::Result<()> {
     }
 }
 
-/// Misbehaves in some way without answering, until the peer gives up.
+/// Misbehaves without responding, until the peer stops waiting.
 async fn misbehave(mut stream: BufReader<TcpStream>, mode: Mode) -> io::Result<()> {
     let start: &[u8] = match mode {
         Mode::Headers => b"HTTP/1.1 200 OK\r\nx-slow: ",

@@ -8,17 +8,17 @@ use crate::{receivers::Endpoint, scenario::Scenario};
 
 /// The result of a run.
 pub(crate) struct Outcome {
-    /// Those of B in the burst.
+    /// The delays of B's events in the burst.
     pub(crate) burst: Latencies,
-    /// Of B afterwards.
+    /// The delays of B's events after the burst.
     pub(crate) after: Latencies,
-    /// Those of S in the burst.
+    /// The delays of S's events in the burst.
     pub(crate) slow: Latencies,
     /// The number of the first bad tenant's deliveries that were not in its log, if they were counted.
     pub(crate) unlisted: Option<usize>,
-    /// That of N's only event.
+    /// The delay of N's only event.
     pub(crate) new: Latencies,
-    /// Of H.
+    /// The delays of H's events.
     pub(crate) good: Latencies,
     /// The maximum number of B's deliveries that were pending without an attempt.
     pub(crate) untried: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
     pub(crate) cost: Cost,
 }
 
-/// Seconds from send to arrival, in order; infinite for events that have not arrived.
+/// The delays in seconds from sending to arrival, in ascending order; infinite for events that have not arrived.
 pub(crate) struct Latencies(Vec<f64>);
 
 /// The cost of a run. Requests and invocations are counted from the start of the service, and CPU time from the burst.
@@ -46,7 +46,7 @@ impl Latencies {
         Self(seconds.collect()).sorted()
     }
 
-    /// The union of both.
+    /// The union of two sets of delays.
     pub(crate) fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self.sorted()
@@ -57,7 +57,7 @@ impl Latencies {
         self
     }
 
-    /// Zero if there are none.
+    /// The result is zero if there are no delays.
     fn percentile(&self, percent: usize) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get(last * percent / 100).copied().unwrap_or_default()
@@ -77,7 +77,7 @@ impl Latencies {
 }
 
 impl Cost {
-    /// From the counts of the bad receivers, the final report of the service, and its CPU seconds.
+    /// Computes the cost from the counts of the bad receivers, the final report of the service, and its CPU seconds.
     pub(crate) fn new(bad: &HashMap<String, Endpoint>, work: &Value, cpu: f64) -> Self {
         let number = |pointer: &str| work.pointer(pointer).and_then(Value::as_u64).expect("a number");
         let sum = |count: fn(&Endpoint) -> usize| bad.values().map(count).sum();
@@ -93,7 +93,7 @@ impl Cost {
     }
 }
 
-/// The table's head.
+/// The head of the table.
 pub(crate) const HEAD: &str = "\
 | run | B in the burst: p50 | p99 | missing | B afterwards: p50 | p99 | missing | S: p50 | p99 | N | H: p99 | missing | untried | unlisted \
 | POSTs | done | repeats | SQS | DynamoDB | invocations | CPU s | verdict |
@@ -117,7 +117,7 @@ impl Outcome {
             ("N", p99(&self.new) <= 3.0),
             ("H", p99(&self.good) <= p99(&good.good) + 2.0),
             ("untried", self.untried == 0),
-            // The other bounds are then meaningless: the machine may have been busy with something else.
+            // In this case, the other bounds are meaningless, because the machine may have been busy with other work.
             ("control", [absent, good].iter().all(|control| control.missing() == 0)),
         ];
         bounds.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()

@@ -33,7 +33,7 @@ const COUNTED: usize = 20_000;
 const PACE: Duration = Duration::from_millis(50);
 /// The time between the end of the burst and the phase after it.
 const PAUSE: Duration = Duration::from_secs(3);
-/// The minimum and the maximum time for which it watches after the last send.
+/// The minimum and the maximum duration of the observation after the last send.
 const LOOK: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// The time limit for the warm-up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -121,14 +121,15 @@ impl Stage {
         Self { service, receivers, calls_back, known, slow, new, bad, jobs, sent }
     }
 
-    /// Makes B and H known to the service, and gives the bad receivers their history.
+    /// Makes the receivers of B and H known to the service, and gives the bad receivers their history.
     async fn prepare(&self, scenario: Scenario) {
         let known = (0..20).flat_map(|_| {
             [self.of(&self.known, B, "known"), self.of(&self.slow, SLOW, "known")].into_iter().chain(self.well("known"))
         });
         self.send(known.collect()).await;
         self.until(|| self.have_arrived()).await;
-        // Only now: the events that made H known must not make the bad receivers known, too.
+        // The bad endpoints are created after the events that make H known, because those events would make the bad
+        // receivers known, too.
         for (tenant, owner) in self.bad.iter().enumerate() {
             for number in 0..scenario.shape.endpoints {
                 self.service.endpoint(owner, &self.receivers.bad(tenant, number)).await;
@@ -197,7 +198,7 @@ impl Stage {
         unlisted.set(Some(expected.saturating_sub(usize::try_from(listed).expect("a small number"))));
     }
 
-    /// The number of events that have not been handled yet.
+    /// The number of unhandled events.
     async fn waiting_events(&self) -> usize {
         use aws_sdk_sqs::types::QueueAttributeName::{
             ApproximateNumberOfMessages as Visible, ApproximateNumberOfMessagesNotVisible as Received,
@@ -208,7 +209,7 @@ impl Stage {
         counts.map(|count| count.parse::<usize>().expect("a number")).sum()
     }
 
-    /// Counts every second the deliveries of B without an attempt, and returns the maximum.
+    /// Counts the deliveries of B without an attempt every second, and returns the maximum.
     async fn watch(&self, untried: &Cell<usize>) {
         loop {
             sleep(Duration::from_secs(1)).await;
@@ -274,7 +275,7 @@ impl Stage {
         }
     }
 
-    /// The time from send to arrival of each event to this path whose job begins with this prefix.
+    /// The time from sending to arrival of each event to this path with this prefix in its job id.
     fn latencies(&self, path: &str, part: &str) -> Latencies {
         let sent = self.sent.borrow();
         let sent = sent.iter().filter(|sent| sent.path == path && sent.job.starts_with(part));

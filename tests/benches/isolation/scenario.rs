@@ -29,19 +29,19 @@ pub(crate) enum Mode {
 
 use Mode::*;
 
-/// All except the controls.
+/// All behaviors except the controls.
 const BAD: [Mode; 18] = [
     Hang, Mute, Headers, Body, Slow5, Slow14, Linger, Fail4, Fail, Flap11, Flap91, Refuse, Nameless, Callbacks1,
     Callbacks, CallLinger, CallTurns, Linger23,
 ];
 
 impl Mode {
-    /// Whether the events of the bad tenants have callbacks. If not, they go to endpoints.
+    /// Whether the events of the bad tenants have callbacks, instead of going to endpoints.
     pub(crate) fn calls_back(self) -> bool {
         matches!(self, Callbacks1 | Callbacks | CallLinger | CallTurns)
     }
 
-    /// Whether the receivers cost only waiting time, so that others must hardly notice them.
+    /// Whether the receivers cost only waiting time, so that the delay of others must be small.
     pub(crate) fn only_waits(self) -> bool {
         !matches!(self, Good | Slow5 | Linger | Linger23 | CallLinger | Fail4 | Fail | Flap11 | Flap91)
     }
@@ -138,7 +138,7 @@ impl Scenario {
         }
     }
 
-    /// Each mode, some in more than one shape or history.
+    /// Each mode, some with more than one shape or history.
     pub(crate) fn usual() -> Vec<Self> {
         let mut usual: Vec<_> = [(Callbacks, 1, 0), (Hang, 1, 10), (CallTurns, 12, 0), (Linger23, 1, 1)]
             .map(|(mode, tenants, endpoints)| Self::new(mode, tenants, endpoints, Past::Cold))
@@ -159,7 +159,8 @@ impl Scenario {
             // With callbacks, the number of endpoints makes no difference.
             let shapes =
                 if mode.calls_back() { &[(1, 0), (50, 0)][..] } else { &[(1, 1), (1, 20), (1, 100), (50, 10)] };
-            // A closed port and a name that does not exist have never answered, and no callback's origin is known.
+            // Some combinations do not exist: a closed port and a missing name have no history of responses, and no
+            // origin of a callback is known.
             let answered = !mode.calls_back() && !matches!(mode, Refuse | Nameless);
             let pasts = if answered { &[Past::Cold, Past::Warm, Past::Turns][..] } else { &[Past::Cold, Past::Warm] };
             for (tenants, endpoints) in shapes {

@@ -16,7 +16,7 @@ use crate::on_the_minute;
 
 /// The number of rows written at once.
 const BATCH: usize = 5_000;
-/// The wait that ends in the minute of the sweep: longer than the longest delay of SQS.
+/// The wait that ends in the minute of the sweep, longer than the longest delay of SQS.
 const WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// The log, and tenants with an endpoint each.
@@ -33,8 +33,8 @@ impl Backlog {
         Self { log: world.delivery_log(), destinations: destinations.collect(), now }
     }
 
-    /// Deliveries whose next attempt is due in one minute, which is returned. They have been resent since, so a check
-    /// finds nothing to do.
+    /// Stores deliveries with a next attempt that is due in one minute, and returns the minute. For a check, the
+    /// deliveries count as resent, so the check has no work.
     pub(crate) async fn wait(&self, number: usize) -> Timestamp {
         for first in (0..number).step_by(BATCH) {
             let jobs = first..number.min(first + BATCH);

@@ -1,4 +1,4 @@
-//! The sweepers, as Lambda runs them.
+//! The sweepers, in the way in which Lambda runs them.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -15,7 +15,7 @@ pub(crate) struct Sweepers(Vec<(u8, Lambda)>);
 pub(crate) struct Measured {
     /// The CPU time of all processes.
     pub(crate) cpu: Duration,
-    /// The CPU time of the process that used the most.
+    /// The maximum CPU time of a process.
     pub(crate) slowest: Duration,
     /// The memory of the largest process so far, in MiB.
     pub(crate) memory: f64,

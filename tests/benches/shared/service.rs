@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::artifacts::{cargo_build, folder};
 
-/// Builds the local runner. It has the profile of this benchmark, and reuses everything that was built for it.
+/// Builds the local runner in the profile of this benchmark, which reuses the benchmark's dependencies.
 pub(crate) fn build() -> PathBuf {
     let folder = folder();
     let profile = if folder.ends_with("debug") { "dev" } else { "bench" };
@@ -24,7 +24,7 @@ pub(crate) fn build() -> PathBuf {
     folder.join("local")
 }
 
-/// A running `cargo local`. Dropping it kills it.
+/// A running `cargo local`, which is killed when dropped.
 pub(crate) struct Service {
     child: Child,
     addresses: Value,
@@ -41,7 +41,7 @@ pub(crate) struct Tenant {
 }
 
 impl Service {
-    /// Starts it in memory, with these variables, and discards its log. Also returns the rest of its output.
+    /// Starts the service in memory, with these variables, and discards its log. Also returns the rest of its output.
     pub(crate) async fn start(local: &Path, variables: &[(&str, &str)]) -> (Self, Lines<BufReader<ChildStdout>>) {
         let mut child = Command::new(local)
             .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])

@@ -1,5 +1,5 @@
-//! The smallest function that makes the AWS calls of `webhooks-deliver`: for a batch, one query of the endpoints and
-//! the log's rows in batched writes; for each event, a signed post to each endpoint.
+//! A minimal function with the AWS calls of `webhooks-deliver`: for each batch, one query of the endpoints and batched
+//! writes of the log's rows; for each event, a signed post to each endpoint.
 //!
 //! All events of a batch belong to one tenant. A failure of any kind fails the batch: nothing is retried, checked,
 //! measured or logged.
@@ -148,7 +148,7 @@ impl App {
     }
 }
 
-/// The event of a record, when it entered the queue, and its bytes.
+/// The event of a record, the time at which it entered the queue, and its bytes.
 fn parsed(record: SqsMessage) -> Result<(Message, i64, Bytes), Error> {
     let sent_at = record.attributes.get("SentTimestamp").ok_or("a record without its time")?.parse()?;
     let body = record.body.ok_or("a record without a body")?;

@@ -1,8 +1,8 @@
 //! A bare client loop: posts the same bytes repeatedly over keep-alive connections, with both HMACs.
 //!
-//! Arguments: the number of posts, how many may run concurrently, and the URLs, used in turn; the body comes from
-//! standard input. A first wave of posts opens the connections. Then it prints the wall time and the CPU time from the
-//! first post to the last response, in nanoseconds.
+//! Arguments: the number of posts, the number of concurrent posts, and the URLs, used in turn. The body is read from
+//! standard input. A first wave of posts opens the connections. The program prints the wall time and the CPU time from
+//! the first post after this wave to the last response, in nanoseconds.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The CPU time of this thread, the only one.
+/// The CPU time of this thread, the only one of the process.
 fn cpu() -> Result<u64, Error> {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(statistics.split_whitespace().next().unwrap_or_default().parse()?)
