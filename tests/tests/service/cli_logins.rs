@@ -1,4 +1,4 @@
-//! Signing a command-line client in by the browser, and asking who is signed in.
+//! Browser logins of command-line clients, and the route `auth/status`.
 
 mod approve;
 mod limits;
@@ -7,7 +7,7 @@ mod poll;
 use serde_json::{Value, json};
 use tests::{Answer, World};
 
-/// Makes a request, and returns the fields that name it.
+/// Creates a login request, and returns its id and secret.
 async fn create(world: &World) -> Value {
     let created = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     json!({"requestId": created["requestId"], "secret": created["secret"]})
@@ -21,7 +21,7 @@ async fn approve(world: &World, cookie: &str, login: &Value) -> Answer {
     world.rpc_by_session(cookie, "auth/cliLoginApprove", login.clone()).await
 }
 
-/// A request that `cookie` has approved.
+/// A login request that the session of `cookie` has approved.
 async fn approved(world: &World, cookie: &str) -> Value {
     let login = create(world).await;
     assert_eq!(approve(world, cookie, &login).await.ok()["status"], "approved");

@@ -1,4 +1,4 @@
-//! The console's pages about webhooks, as a browser without scripts sees them.
+//! The console's pages about webhooks, in a browser without scripts.
 
 mod access;
 mod deliveries;

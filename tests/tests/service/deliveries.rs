@@ -1,4 +1,4 @@
-//! Deliveries and the delivery log. The tests of the log's routes read rows that they write with the store.
+//! Deliveries and the delivery log. The tests of the log's routes write the rows that they read with the store.
 
 mod attempts;
 mod batches;
@@ -55,13 +55,13 @@ const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Faile
 /// Secrets of callbacks, which no response may contain.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
-/// The store with which tests write the deliveries that they read through the API.
+/// The store with which tests write deliveries.
 struct Book {
     log: Log,
     now: Timestamp,
 }
 
-/// A delivery to be written.
+/// A delivery to write.
 #[derive(Clone)]
 struct Draft {
     to: DestinationId,
@@ -78,7 +78,7 @@ impl Book {
         let env = world.stack.environment("deliveries-resend").expect("the function").clone();
         let env = Env::new(move |name| env.get(name).cloned());
         let log = Log::from_env(&env, &Aws::new(&env).expect("clients")).expect("the store");
-        // The log keeps milliseconds.
+        // The log stores times in milliseconds.
         Self { log, now: Timestamp::from_millisecond(Timestamp::now().as_millisecond()) }
     }
 
@@ -86,7 +86,7 @@ impl Book {
         self.now.before(time)
     }
 
-    /// Writes deliveries as `webhooks-deliver` does after one attempt.
+    /// Writes deliveries like `webhooks-deliver` after one attempt.
     async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Delivery> {
         let (tenant, mut rows, mut deliveries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
@@ -164,7 +164,8 @@ fn id(tenant: &Tenant) -> TenantId {
     tenant.id.parse().expect("an id")
 }
 
-/// Calls `POST /v1/deliveries/{route}` by key and by session, with the same response and without a secret.
+/// Calls `POST /v1/deliveries/{route}` with a key and with a session, which must get the same response, without a
+/// secret.
 async fn read(world: &World, tenant: &Tenant, route: &str, fields: Value) -> Answer {
     let route = format!("deliveries/{route}");
     let answer = world.rpc(&tenant.key, &route, fields.clone()).await;
@@ -181,7 +182,7 @@ fn ids(page: &Value) -> Vec<String> {
     deliveries.iter().map(|delivery| delivery["delivery_id"].as_str().expect("an id").to_owned()).collect()
 }
 
-/// The ids in all pages of a list, page by page.
+/// The ids of deliveries in each page of a list.
 async fn pages(world: &World, tenant: &Tenant, mut fields: Value) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The docs agree with the code and the template, their links are valid, and their examples run.
+//! Docs that agree with the code and the template, with valid links and runnable examples.
 
 mod commands;
 mod deploying;

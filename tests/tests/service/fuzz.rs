@@ -1,8 +1,7 @@
 //! Fuzzing: no input causes a panic, a 5xx response or the death of a process.
 //!
-//! `cargo test` sends the same few thousand inputs each time. `FUZZ_CASES=100000` sends that many of each kind, and
-//! `FUZZ_SEED=123` starts from another seed: each case has the seed after that of the previous case, and a failure
-//! prints its own.
+//! `cargo test` always sends the same few thousand inputs. `FUZZ_CASES=100000` sends 100,000 inputs of each kind, and
+//! `FUZZ_SEED=123` starts from another seed. The seeds of the cases are consecutive, and a failure prints its seed.
 
 mod events;
 mod records;
@@ -26,7 +25,7 @@ use serde_json::{Value, json};
 const CASES: u64 = 1_000;
 const AT_A_TIME: u16 = 1_000;
 
-/// Texts that have broken parsers before.
+/// Texts that have caused failures of parsers.
 const TEXTS: [&str; 44] = [
     "",
     " ",
@@ -186,7 +185,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
         "/api/auth/change-password",
         r#"{"currentPassword": "correct horse battery", "newPassword": "correct horse battery"}"#,
     ),
-    // An incorrect password, since every call after a successful deletion would be refused.
+    // The password is wrong, because every call after a successful deletion would be rejected.
     ("auth-delete-user", "POST", "/api/auth/delete-user", r#"{"password": "somebody else's"}"#),
     ("auth-cli", "POST", "/api/auth/request-password-reset", r#"{"email": "someone@example.com"}"#),
     (
@@ -326,8 +325,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
 /// All panics, including caught ones, with the names of their threads.
 static PANICS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Runs `test` with seeds, a thousand at a time, so that their data does not pile up. It has separate threads, and
-/// fails if one of them panics.
+/// Runs `test` with seeds, a thousand at a time, so that their data does not accumulate. Each run has separate threads,
+/// and fails if a thread panics.
 fn run(test: impl AsyncFn(Range<u64>)) {
     static HOOK: Once = Once::new();
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -357,19 +356,20 @@ fn seeds() -> Range<u64> {
     first..first + number("FUZZ_CASES", CASES)
 }
 
-/// A route with a unique body: among many concurrent calls about one address, some are rightly refused as contended.
+/// A route with a unique body, because some of many concurrent calls about one address are correctly rejected as
+/// contended.
 fn route(rng: &mut Rng) -> (&'static str, &'static str, &'static str, String) {
     let (function, method, path, body) = rng.choice(ROUTES).expect("a route");
     (function, method, path, body.replace("someone", &format!("someone{}", rng.u32(..))))
 }
 
 #[test]
-fn every_route_is_among_those_that_are_called() {
+fn every_route_is_in_the_list() {
     let called: BTreeSet<_> = ROUTES.iter().map(|(_, method, path, _)| format!("{method} {path}")).collect();
     assert_eq!(called, tests::description::routes().into_iter().map(|(name, _)| name).collect());
 }
 
-/// A text of the list, alone or within another, or any character, or a text that is too long.
+/// A text of the list, alone or within another text; any character; or a text that is too long.
 fn text(rng: &mut Rng) -> String {
     match rng.u8(..20) {
         0 => "a".repeat(rng.usize(..100_000)),
@@ -427,7 +427,7 @@ fn spoil(rng: &mut Rng, json: &mut Value) {
     }
 }
 
-/// The JSON pointers to everything inside `json`.
+/// The JSON pointers to all values inside `json`.
 fn collect(json: &Value, at: String, places: &mut Vec<String>) {
     let inner: Vec<(String, &Value)> = match json {
         Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), value)).collect(),

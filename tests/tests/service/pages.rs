@@ -25,7 +25,7 @@ fn harmless(page: &Answer) -> &str {
     page.page()
 }
 
-/// The hidden fields of the form with this button, and a person's input. A button of a row is named by its label.
+/// The hidden fields of the form with this button, and a user's input. A button in a row has a label.
 fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, String)> {
     let form = page.page().split("<form ").skip(1).map(|form| form.split("</form>").next().unwrap_or_default());
     let names = [format!(">{button}</button>"), format!(" aria-label=\"{button}\"")];
@@ -39,24 +39,24 @@ fn filled(page: &Answer, button: &str, typed: &[(&str, &str)]) -> Vec<(String, S
     fields
 }
 
-/// Opens a page as a browser that has this cookie.
+/// Opens a page in a browser with this cookie.
 async fn open(world: &World, cookie: &str, path: &str) -> Answer {
     world.send(world.http.get(world.url(path)).header("accept", BROWSER).header("cookie", cookie)).await
 }
 
-/// Sends a form to a page, as a browser that has this cookie.
+/// Sends a form to a page from a browser with this cookie.
 async fn submit(world: &World, cookie: &str, path: &str, fields: &[(String, String)]) -> Answer {
     let request = world.http.post(world.url(path)).header("accept", BROWSER).header("origin", world.stack.api());
     world.send(request.header("cookie", cookie).form(fields)).await
 }
 
-/// The page to which a browser is redirected.
+/// The page to which the response redirects.
 fn location(answer: &Answer) -> &str {
     assert_eq!(answer.status, 303, "{answer:?}");
     answer.headers["location"].to_str().expect("a text")
 }
 
-/// Opens the page to which an accepted form leads.
+/// Opens the page to which the response to a form redirects.
 async fn follow(world: &World, cookie: &str, answer: &Answer) -> Answer {
     let page = open(world, cookie, location(answer)).await;
     assert_eq!(page.status, 200, "{page:?}");

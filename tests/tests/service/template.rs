@@ -1,4 +1,4 @@
-//! The template and the code agree, and the template meets operational standards.
+//! The template agrees with the code and meets operational standards.
 
 mod data;
 mod limits;

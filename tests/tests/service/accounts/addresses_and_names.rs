@@ -11,7 +11,7 @@ async fn sign_up_with(world: &World, slug: &str, field: &str, value: &str) -> te
     world.rpc("", SIGN_UP, fields).await
 }
 
-/// Overwrites an attribute in all items of a table that have it.
+/// Overwrites an attribute in all items of a table with this attribute.
 async fn overwrite(world: &World, table: &str, attribute: &str, value: &str) {
     world.set_where(table, |item| item.contains_key(attribute), &json!({attribute: value})).await;
 }
@@ -84,7 +84,7 @@ async fn invisible_and_bidirectional_names_are_refused() {
     assert_eq!(refused.issues(), [("name", "invalid_format")]);
 }
 
-/// Values stored under older rules can still be read.
+/// Values that were stored under older rules remain readable.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_rule_does_not_break_existing_accounts() {
     let world = World::start().await;
@@ -102,8 +102,8 @@ async fn a_newer_rule_does_not_break_existing_accounts() {
     assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invitation).await.status, 200);
 }
 
-/// An account with such an address could never be signed in to, and would receive no email. The invited person sees an
-/// expired invitation; a second invitation shows the inviter the problem with the address.
+/// An account with an invalid address could never sign in, and would receive no email. The invited person sees an
+/// expired invitation. If the inviter repeats the invitation, the error shows the problem with the address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_to_an_invalid_address_is_expired() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! Emails about changes to an account that its user has to know of.
+//! Emails about security-relevant changes to an account.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tests::{
 
 const NEW: &str = "another horse battery";
 
-/// The emails to an address after the first `before` emails of the world.
+/// The emails to an address, without the first `before` emails of the world.
 async fn told(world: &World, email: &str, before: usize) -> Vec<Value> {
     let mails = world.mails().await.into_iter().skip(before);
     mails.filter(|mail| mail["to"] == json!([email])).collect()
@@ -66,13 +66,13 @@ async fn a_new_key_is_reported_without_its_secret() {
         &["Name: <build>\n", &start, "Expires: 20", "IP address: 127.0.0.1\n", &page],
     );
     assert!(!mails[0].to_string().contains(key) && text(&mails[0]["html"]).contains("&lt;build&gt;"), "{}", mails[0]);
-    // A refused change sends no email.
+    // A rejected change sends no email.
     assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": ""})).await.status, 400);
     assert_eq!(told(&world, &tenant.email, before).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_signed_in_is_reported_once() {
+async fn a_client_sign_in_is_reported_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.mails().await.len();
@@ -94,7 +94,7 @@ async fn a_client_that_signed_in_is_reported_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removed_members_get_an_email_and_leaving_ones_do_not() {
+async fn removed_members_get_an_email_and_leaving_members_do_not() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let (al, bo) = (
@@ -111,7 +111,7 @@ async fn removed_members_get_an_email_and_leaving_ones_do_not() {
     assert_eq!(world.mails().await.len(), before + 1);
 }
 
-/// Otherwise an invitation, its acceptance and a removal would send a stranger text chosen by an organization.
+/// Otherwise, an organization could send its own text to a stranger by an invitation, an acceptance and a removal.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_address_gets_no_email_about_its_account() {
     let world = World::start().await;
@@ -129,7 +129,7 @@ async fn an_unverified_address_gets_no_email_about_its_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn emails_about_an_account_are_limited_and_never_refuse() {
+async fn emails_about_an_account_are_limited_without_rejected_calls() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.mails().await.len();

@@ -1,4 +1,4 @@
-//! Deleting an account, and with the last account the organization.
+//! The deletion of an account, and of the organization with its last account.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,26 +28,26 @@ pub(super) async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> 
     world.stack.invoke("accounts-purge", json!({"time": time})).await
 }
 
-/// Runs the purge until no data is left: once more after the pass that finds the last endpoint.
+/// Runs the purge until no data remains, which takes one pass more after the pass that finds the last endpoint.
 async fn purge_all(world: &World) {
     for _ in 0..2 {
         purge(world, 3).await.expect("a pass");
     }
 }
 
-/// None of their credentials works any more.
+/// Fails the test if a credential of this user still works.
 async fn has_ended(world: &World, who: &Tenant) {
     world.is_shut_out(who).await;
     assert_eq!(world.sign_in(&who.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
 }
 
-/// The items that name an organization, as table and key, except those that expire: the tokens of its users, and due
-/// rows.
+/// The items with the id of an organization, as table and key, except items that expire: the tokens of its users, and
+/// due rows.
 pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     for table in ALL {
         for item in world.items(table).await {
-            // The members of a map have no order.
+            // The members of a map are in random order.
             let attributes: BTreeMap<_, _> =
                 item.iter().filter(|(name, value)| !value.is_m() && *name != "earlier").collect();
             let text = format!("{attributes:?}");
@@ -99,7 +99,7 @@ async fn deleting_the_last_member_deletes_the_organization() {
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     furnish(&world, &jo, &receiver).await;
     furnish(&world, &other, &others_receiver).await;
-    // Each has three events for three endpoints, a callback and a test, attempted or not.
+    // Each organization has three events for three endpoints, a callback and a test, with and without attempts.
     for tenant in [&jo, &other] {
         assert_eq!(world.log(&tenant.id).await.len(), 11);
     }
@@ -117,14 +117,14 @@ async fn deleting_the_last_member_deletes_the_organization() {
     world.enqueue("job-events", event(&jo.id, "late")).await;
     world.poll_all("job-events").await;
     assert!(world.log(&jo.id).await.iter().all(|delivery| delivery.job_id != "late"));
-    // The address and the slug are free, and the new organization has nothing of the old one.
+    // The address and the slug are available, and the new organization has no data of the old one.
     let again = world.tenant("acme").await;
     assert_ne!((&again.id, &again.user), (&jo.id, &jo.user));
     assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.ok()["webhook_endpoints"], json!([]));
     assert_eq!(world.cli_get(&again.cookie, "api-key/list").await.body.as_array().map(Vec::len), Some(1));
     assert_eq!(world.cli_get(&again.cookie, "organization/list-invitations").await.body, json!([]));
 
-    // It is purged at once, but checked again before it is forgotten.
+    // The organization is purged at once, and checked again before its id is removed from the list.
     purge(&world, 0).await.expect("a pass");
     let listed = world.items("organizations").await;
     assert!(listed.iter().any(|item| item.contains_key("organizations")), "{listed:?}");
@@ -142,7 +142,7 @@ async fn deleting_the_last_member_deletes_the_organization() {
     }
     assert!(dropped >= 10, "{dropped}");
     assert_eq!(receiver.count().await, taken);
-    assert!(others_receiver.count().await > taken, "others get theirs");
+    assert!(others_receiver.count().await > taken, "others get their deliveries");
     assert_eq!(world.left().await, 0);
     let letters = world.dead_letters().await;
     assert!(letters.is_empty(), "{letters:?}");
@@ -164,8 +164,8 @@ async fn one_of_several_members_leaves_without_the_organization() {
     let members = world.cli_get(&bo.cookie, "organization/list-members").await.body;
     assert_eq!((&members["total"], &members["members"][0]["userId"]), (&json!(1), &json!(bo.user)));
     let keys = world.cli_get(&bo.cookie, "api-key/list").await.body;
-    assert_eq!(keys.as_array().map(Vec::len), Some(1), "theirs are gone");
-    // Leaving does not delete an organization, and the error explains how to.
+    assert_eq!(keys.as_array().map(Vec::len), Some(1), "the credentials of the user are gone");
+    // Leaving does not delete an organization, and the error explains the alternative.
     let left = world.cli(&bo.cookie, "organization/leave", json!({"organizationId": bo.id})).await;
     assert_eq!(left.refused(), (409, "LAST_OWNER"));
     assert!(left.body["message"].as_str().expect("a text").contains("delete your account"), "{left:?}");
@@ -215,7 +215,7 @@ async fn the_only_owner_must_appoint_another_owner_first() {
     assert_eq!(world.rpc(&al.key, "webhooks/list", json!({})).await.status, 200);
 }
 
-/// The index of users never shows who joined.
+/// The index of users never shows the new member.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recent_member_prevents_the_deletion_of_the_organization() {
     let (world, index) = World::lagging("users").await;
@@ -232,7 +232,7 @@ async fn a_recent_member_prevents_the_deletion_of_the_organization() {
     let joined: Vec<_> =
         world.items("organizations").await.iter().filter_map(|item| item.get("joined").cloned()).collect();
     assert_eq!(joined, [AttributeValue::Ss(vec![jo.user.clone()])]);
-    // The index does not have the founder yet.
+    // The index does not show the founder yet.
     let owner = world.member(&jo, "cy@example.com", "owner").await;
     *index.lock().expect("no panic") = vec![key(&owner)];
     assert_eq!(delete(&world, &owner).await.status, 409);
@@ -242,7 +242,8 @@ async fn a_recent_member_prevents_the_deletion_of_the_organization() {
     assert_eq!(delete(&world, &jo).await.status, 200);
 }
 
-/// Either they join and the organization stays, or it is deleted and they do not join.
+/// Either the new member joins and the organization remains, or the organization is deleted and the member does not
+/// join.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_deletion_prevents_joining_the_organization() {
     let world = World::start().await;
@@ -255,7 +256,7 @@ async fn a_concurrent_deletion_prevents_joining_the_organization() {
         let fields =
             json!({"invitationId": invited["id"], "tenantSlug": jo.slug, "name": "Al", "password": "correct horse"});
         let join = async {
-            // The two calls make their transactions in different ways.
+            // The two calls make different transactions.
             for _ in 0..round % 8 {
                 world.session("").await;
             }
@@ -275,7 +276,7 @@ async fn a_concurrent_deletion_prevents_joining_the_organization() {
     eprintln!("outcomes: {outcomes:?}");
 }
 
-/// The slug was read before the deletion, and the transaction follows it.
+/// The acceptance reads the slug before the deletion and makes its transaction after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acceptance_in_progress_finds_the_organization_deleted() {
     let world = World::start().await;
@@ -297,7 +298,7 @@ async fn an_acceptance_in_progress_finds_the_organization_deleted() {
     }
 }
 
-/// Each time, a member joins between the last read of the organization and its deletion.
+/// In each case, a member joins between the last read of the organization and its deletion.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_in_progress_notices_a_new_member() {
     let before = Arc::new(Mutex::new(Value::Null));
@@ -313,7 +314,7 @@ async fn a_deletion_in_progress_notices_a_new_member() {
     .await;
     let jo = world.tenant("acme").await;
     let organization = json!({"pk": {"S": format!("org#{}", jo.id)}, "slug": {"S": "acme"}});
-    // No member has ever joined, or only a removed one.
+    // No member has ever joined, or only a member who was removed.
     let mut joined = organization.clone();
     joined["joined"] = json!({"SS": ["01890f3e-7b5a-7cc0-8000-000000000000"]});
     world.member(&jo, "al@example.com", "member").await;
@@ -404,7 +405,7 @@ async fn a_crash_leaves_a_deletion_complete_or_not_begun() {
     for takes_effect in [false, true] {
         let lives = at_each_call(0.., |call| delete_and_die(call, takes_effect)).await;
         assert_eq!((lives.all.first(), lives.all.last()), (Some(&(true, false)), Some(&(false, true))));
-        // More calls follow the one that makes the deletion final.
+        // More calls follow the call that makes the deletion final.
         assert!(!lives.are_complete() || lives.all.contains(&(true, true)), "{:?}", lives.all);
     }
 }

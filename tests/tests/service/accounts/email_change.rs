@@ -1,4 +1,5 @@
-//! Changes of a verified address: the link to the new one, and the link to the old one that undoes the change.
+//! Changes of a verified address: the link sent to the new address, and the link sent to the old one to undo the
+//! change.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -8,7 +9,7 @@ use tests::{
 };
 
 const NEW: &str = "new@example.com";
-/// The number of times that a race is run.
+/// The number of repetitions of a race.
 const ROUNDS: usize = 5;
 
 async fn request(world: &World, who: &Tenant, email: &str) -> Answer {
@@ -51,7 +52,7 @@ async fn founds(world: &World, slug: &str, email: &str) -> Answer {
     world.rpc("", "auth/signupAndCreateOrg", fields).await
 }
 
-/// Makes the time of a reserved address pass.
+/// Ends the reservation of an address.
 async fn release(world: &World, email: &str) {
     world.set("users", ("pk", &format!("email#{email}")), json!({"reserved_until": 1})).await;
 }
@@ -74,12 +75,12 @@ async fn a_link_to_the_new_address_changes_it() {
     let done = world.confirm(&link).await;
     assert_eq!(done.status, 200);
     assert_eq!(world.confirm(&link).await.status, 400, "the link works once");
-    // The session that asked goes on, and the key; the other session has ended.
+    // The session that requested the change and the key are still valid; the other session has ended.
     let session = world.session(&jo.cookie).await.body;
     assert_eq!((&session["user"]["email"], &session["user"]["emailVerified"]), (&json!(NEW), &json!(true)));
     assert!(!world.is_signed_in(&other).await && world.key_works(&jo.key).await);
     assert!(signs_in(&world, NEW).await && !signs_in(&world, &jo.email).await);
-    // The notifications follow their owner.
+    // Notifications go to the owner's new address.
     let settings = world.rpc(&jo.key, "tenant/settings", json!({})).await.ok().clone();
     assert_eq!(settings["debug_notification_email"], NEW);
     let reset = world.mails().await.len();
@@ -92,10 +93,10 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let undo = changed(&world, &jo, &jo.email, NEW).await;
-    // An intruder has the new address, a session, a key and the password.
+    // An intruder controls the new address, a session, a key and the password.
     world.rpc("", "auth/requestPasswordReset", json!({"email": NEW})).await.ok();
     let stolen = link(&world.mail_to(NEW).await);
-    // No other account gets the old address meanwhile.
+    // No other account can get the old address in the meantime.
     assert_eq!(founds(&world, "thief", &jo.email).await.error(), (409, "CONFLICT", "email_taken"));
     let thief = world.tenant("other").await;
     request(&world, &thief, &jo.email).await;
@@ -111,7 +112,7 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     let token = stolen.rsplit('=').next().expect("a token");
     let reset = json!({"token": token, "newPassword": "a thief's password"});
     assert_eq!(world.cli("", "reset-password", reset).await.refused(), (400, "INVALID_TOKEN"));
-    // The page leads to a new password.
+    // The page redirects to the form for a new password.
     let to = undone.headers["location"].to_str().expect("a text");
     let token = to.strip_prefix("/reset-password?token=").expect("a page");
     let reset = json!({"token": token, "newPassword": "a new long password"});
@@ -119,11 +120,11 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     let cookie = world.signed_in(&jo.email, "a new long password").await;
     assert_eq!(email(&world, &cookie).await, jo.email);
     assert_eq!(world.confirm(&undo).await.status, 400, "the link works once");
-    // The other address is free again.
+    // The new address is available again.
     founds(&world, "free", NEW).await.ok();
 }
 
-/// An intruder changes the address again and again, to keep the account.
+/// An intruder changes the address repeatedly to keep the account.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_takes_back_all_later_changes() {
     let world = World::start().await;
@@ -131,7 +132,7 @@ async fn an_undo_takes_back_all_later_changes() {
     let first = changed(&world, &jo, &jo.email, "one@example.com").await;
     let second = changed(&world, &jo, "one@example.com", "two@example.com").await;
     assert_eq!(world.confirm(&first).await.status, 303);
-    assert_eq!(world.confirm(&second).await.status, 400, "it would give the account to the intruder");
+    assert_eq!(world.confirm(&second).await.status, 400, "the link would give the account to the intruder");
     let token = world.tokens("password_reset").await;
     assert_eq!(token.len(), 1);
     world.rpc("", "auth/requestPasswordReset", json!({"email": jo.email})).await.ok();
@@ -139,7 +140,7 @@ async fn an_undo_takes_back_all_later_changes() {
     let reset = json!({"token": reset.rsplit('=').next(), "newPassword": PASSWORD});
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
     assert!(signs_in(&world, &jo.email).await);
-    // Also after further changes, which have links of their own.
+    // The same after further changes, which have their own links.
     let jo = Tenant { cookie: world.signed_in(&jo.email, PASSWORD).await, ..jo };
     changed(&world, &jo, &jo.email, "three@example.com").await;
     for void in [&first, &second] {
@@ -149,7 +150,7 @@ async fn an_undo_takes_back_all_later_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_of_two_undos_leaves_the_earlier_one() {
+async fn undoing_a_second_change_keeps_the_first_undo_valid() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let first = changed(&world, &jo, &jo.email, "one@example.com").await;
@@ -163,11 +164,11 @@ async fn the_first_of_two_undos_leaves_the_earlier_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_is_changed_back_can_still_be_undone() {
+async fn a_change_back_to_the_old_address_can_be_undone() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let undo = changed(&world, &jo, &jo.email, NEW).await;
-    // Its reservation is their own.
+    // The address is reserved for this user.
     changed(&world, &jo, NEW, &jo.email).await;
     assert!(signs_in(&world, &jo.email).await);
     assert_eq!(world.confirm(&undo).await.status, 303);
@@ -176,7 +177,7 @@ async fn an_address_that_is_changed_back_can_still_be_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_address_is_free_after_a_day_and_then_not_undone() {
+async fn an_old_address_is_available_and_not_restored_after_a_day() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let undo = changed(&world, &jo, &jo.email, NEW).await;
@@ -195,13 +196,13 @@ async fn an_old_address_is_free_after_a_day_and_then_not_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_works_only_as_long_as_it_is_the_users_last_word() {
+async fn a_later_request_or_an_ended_session_voids_a_change() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
-    // A later request.
+    // A later request voids the link.
     let (first, second) = (requested(&world, &jo, NEW).await, requested(&world, &jo, "newer@example.com").await);
     assert_eq!(world.confirm(&first).await.status, 400);
-    // The session that asked has ended, as an intruder's does when its user ends it.
+    // The end of the requesting session voids the link, for instance if the user ends the session of an intruder.
     let intruder = Tenant { cookie: world.signed_in(&jo.email, PASSWORD).await, ..jo.clone() };
     let stolen = requested(&world, &intruder, "thief@example.com").await;
     assert_eq!(world.cli(&jo.cookie, "revoke-other-sessions", json!({})).await.status, 200);
@@ -225,13 +226,13 @@ async fn a_request_reveals_no_account() {
     assert_eq!((taken.status, &taken.body), (200, &json!({"status": true})));
     assert_eq!(world.mail_to(&other.email).await["subject"], "Webhooks: You already have an account");
     assert!(world.tokens("email_change").await.is_empty());
-    // Mistakes, and callers without a session.
+    // Invalid requests, and callers without a session.
     let same = request(&world, &jo, "JO@acme.example.com").await;
     assert_eq!((same.status, &same.body["message"]), (400, &json!("newEmail: is your address already")));
     assert_eq!(request(&world, &jo, "no address").await.status, 400);
     let by_key = world.http.post(world.url("/api/auth/change-email")).header("x-api-key", &jo.key);
     assert_eq!(world.send(by_key.json(&json!({"newEmail": NEW}))).await.refused(), (401, "UNAUTHORIZED"));
-    // The limit of a user.
+    // The limit per user.
     for round in 0..4 {
         assert_eq!(request(&world, &jo, &format!("n{round}@example.com")).await.status, 200);
     }
@@ -249,7 +250,7 @@ async fn an_unverified_address_is_replaced_as_on_the_page() {
     assert_eq!(mail["subject"], "Webhooks: Confirm your email address");
     assert_eq!(world.confirm(&link(&mail)).await.status, 200);
     assert_eq!(email(&world, &cookie).await, NEW);
-    // The inviter chose this one.
+    // The inviter chose this address.
     let owner = world.tenant("other").await;
     let id = world.invitation(&owner.id, "al@example.com", 4_000_000_000).await;
     let fields = json!({"invitationId": id, "tenantSlug": "other", "name": "Al", "password": PASSWORD});
@@ -260,7 +261,7 @@ async fn an_unverified_address_is_replaced_as_on_the_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_users_who_claim_an_address_one_gets_it() {
+async fn one_of_two_users_who_claim_an_address_gets_it() {
     let world = World::start().await;
     for round in 0..ROUNDS {
         let (one, two) = (world.tenant(&format!("one{round}")).await, world.tenant(&format!("two{round}")).await);
@@ -277,7 +278,7 @@ async fn of_two_users_who_claim_an_address_one_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_signs_up_meanwhile_has_one_account() {
+async fn an_address_that_signs_up_during_a_change_has_one_account() {
     let world = World::start().await;
     for round in 0..ROUNDS {
         let jo = world.tenant(&format!("acme{round}")).await;
@@ -296,7 +297,7 @@ async fn an_address_that_signs_up_meanwhile_has_one_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_and_an_undo_at_once_leave_one_address() {
+async fn a_concurrent_change_and_undo_leave_one_address() {
     let world = World::start().await;
     for round in 0..ROUNDS {
         let jo = world.tenant(&format!("acme{round}")).await;
@@ -304,7 +305,7 @@ async fn a_change_and_an_undo_at_once_leave_one_address() {
         let undo = changed(&world, &jo, &jo.email, &one).await;
         let next = requested(&world, &jo, &two).await;
         let (undone, changed) = tokio::join!(world.confirm(&undo), world.confirm(&next));
-        // The undo wins in any case: before the change, which is void then, or after it.
+        // The undo takes effect in any order: if it comes first, the change is void.
         assert_eq!(undone.status, 303, "{undone:?}");
         assert!([200, 400].contains(&changed.status), "{changed:?}");
         let users = world.items("users").await;
@@ -321,9 +322,9 @@ async fn a_change_and_an_undo_at_once_leave_one_address() {
     }
 }
 
-/// Otherwise an address would stay taken forever.
+/// Otherwise, an address would be unavailable forever.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_that_is_removed_meanwhile_keeps_no_address() {
+async fn an_account_removed_during_a_change_keeps_no_address() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     for round in 0..ROUNDS {
@@ -340,7 +341,7 @@ async fn an_account_that_is_removed_meanwhile_keeps_no_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pressing_twice_at_once_changes_once() {
+async fn one_of_several_concurrent_submissions_of_a_link_succeeds() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let link_to_new = requested(&world, &jo, NEW).await;
@@ -354,7 +355,7 @@ async fn pressing_twice_at_once_changes_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_was_given_up_is_no_member() {
+async fn the_old_address_of_a_member_can_be_invited_and_not_removed() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let bo = world.member(&owner, "bo@example.com", "member").await;
@@ -448,7 +449,7 @@ async fn an_owner_renames_the_organization_and_the_slug_stays() {
         let refused = rename(&jo, body).await;
         assert_eq!((refused.status, &refused.body["message"]), (400, &json!(says)));
     }
-    // On the page, too.
+    // The same on the page.
     let form = world.http.post(world.url("/console/settings")).header("origin", world.stack.api());
     let form = form.header("cookie", &jo.cookie).form(&[("action", "rename"), ("name", "<i>Roe</i>")]);
     assert_eq!(world.send(form).await.headers["location"], "/console/settings?did=renamed");

@@ -54,7 +54,7 @@ async fn a_wrong_password_changes_nothing_and_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_session_changes_a_password_and_only_to_a_good_one() {
+async fn a_password_change_needs_a_session_and_a_valid_password() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     assert_eq!(change(&world, "", OLD, NEW).await.status, 401);
@@ -84,7 +84,7 @@ async fn one_of_several_concurrent_changes_succeeds() {
     }
 }
 
-/// A session that begins with the old password at the same time either belongs to the old epoch or precedes the change.
+/// A session that begins with the old password during the change belongs to the old epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_sign_in_with_the_old_password_is_void() {
     let world = World::start().await;
@@ -99,8 +99,8 @@ async fn a_concurrent_sign_in_with_the_old_password_is_void() {
     }
 }
 
-/// It is one transaction: if a process dies, the result is either the old password with its sessions or the new one
-/// without any.
+/// The change is one transaction: if a process dies, the user has either the old password with its sessions, or the new
+/// password without sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_fails_changes_nothing() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;

@@ -1,4 +1,4 @@
-//! Resetting a forgotten password, by the API and by the page behind the link in the email.
+//! Resets of forgotten passwords, through the API and through the page behind the link in the email.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -47,7 +47,7 @@ async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
     let spare = spare.as_str().expect("a key").to_owned();
     let link = ask(&world, &tenant.email).await;
     let theirs = ask(&world, &other.email).await;
-    assert!(world.is_signed_in(&cookies[15]).await && world.key_works(&spare).await, "asking changes nothing");
+    assert!(world.is_signed_in(&cookies[15]).await && world.key_works(&spare).await, "the request changes nothing");
 
     let in_use = join_all(cookies.iter().map(async |cookie| {
         for _ in 0..8 {
@@ -56,7 +56,7 @@ async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
     }));
     let (done, _) = tokio::join!(reset(&world, token(&link), NEW), in_use);
     assert_eq!((done.status, &done.body), (200, &json!({"status": true})));
-    assert!(!done.headers.contains_key("set-cookie"), "it signs nobody in");
+    assert!(!done.headers.contains_key("set-cookie"), "the reset starts no session");
     for ended in &cookies {
         assert!(!world.is_signed_in(ended).await);
         assert_eq!(world.rpc_by_session(ended, "webhooks/list", json!({})).await.status, 401);
@@ -70,7 +70,7 @@ async fn a_reset_ends_sixteen_sessions_in_use_and_all_keys() {
     assert_eq!(world.cli_get(&cookie, "list-sessions").await.body.as_array().map(Vec::len), Some(1));
     let new = world.cli(&cookie, "api-key/create", json!({"name": "new"})).await.body["key"].clone();
     assert!(world.key_works(new.as_str().expect("a key")).await);
-    // Other users keep theirs.
+    // Other users keep their sessions and keys.
     for (cookie, key) in [(&other.cookie, &other.key), (&member.cookie, &member.key)] {
         assert!(world.is_signed_in(cookie).await && world.key_works(key).await);
     }
@@ -161,7 +161,7 @@ async fn the_reset_page_answers_the_same_for_any_address() {
         bad.page().contains("value=\"&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;\"")
             && !bad.page().contains("<script")
     );
-    // Both share the limits of the API.
+    // The page and the API share their limits.
     world.set("tokens", ("kind", "reset_mail"), json!({"attempts": 5})).await;
     let limited = post("nobody@example.com").await;
     assert_eq!(limited.status, 429);
@@ -232,7 +232,7 @@ async fn an_address_gets_five_emails_an_hour_and_a_client_a_hundred() {
         assert!(more.headers.contains_key("retry-after"));
     }
     assert_eq!(world.tokens("password_reset").await.len(), 5);
-    // The stranger's requests sent links that work.
+    // The links in the emails that the stranger requested are valid.
     assert_eq!(reset(&world, token(&link(&world.mail_to(&tenant.email).await)), NEW).await.status, 200);
     world.set("tokens", ("kind", "reset_mail_client"), json!({"attempts": 100})).await;
     let other = json!({"email": "other@example.com"});
@@ -293,7 +293,7 @@ async fn a_token_of_another_kind_is_refused() {
     assert_eq!(sign_out.status, 200);
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
     assert_eq!(world.confirm(&verification).await.status, 200);
-    assert_eq!(reset(&world, token(&link), NEW).await.status, 200, "nothing of this used it up");
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 200, "none of these calls used up the token");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,7 +304,7 @@ async fn one_concurrent_reset_succeeds_and_voids_the_other_links() {
     for _ in 0..3 {
         links.push(ask(&world, &tenant.email).await);
     }
-    // Four with each of the two tokens.
+    // Four calls with each of the two tokens.
     let passwords: Vec<_> = (0..8).map(|number| format!("a new password {number}")).collect();
     let resets = passwords.iter().zip(links.iter().cycle().filter(|link| **link != links[2]));
     let answers = join_all(resets.map(|(password, link)| reset(&world, token(link), password))).await;
@@ -319,7 +319,8 @@ async fn one_concurrent_reset_succeeds_and_voids_the_other_links() {
     assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200, "a later one works");
 }
 
-/// A stranger who signed up with another person's address can neither keep the account nor block that person.
+/// A stranger who signed up with another person's address can neither keep the account nor block the owner of the
+/// address.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let world = World::start().await;
@@ -328,7 +329,7 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let verification = link(&world.mail_to(email).await);
     let stranger = world.signed_in(email, OLD).await;
     let link = ask(&world, email).await;
-    // This moves the stranger's sessions to another epoch each time.
+    // Each of these calls moves the stranger's sessions to another epoch.
     assert_eq!(world.cli(&stranger, "revoke-other-sessions", json!({})).await.status, 200);
     let changed = json!({"currentPassword": OLD, "newPassword": "a stranger's password"});
     let changed = world.cli(&stranger, "change-password", changed).await;
@@ -344,13 +345,12 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let user = world.session(&owner).await.body["user"].clone();
     assert_eq!((&user["id"], &user["emailVerified"]), (&account["userId"], &json!(true)));
     assert_eq!(world.cli(&owner, "api-key/create", json!({"name": "mine"})).await.status, 200);
-    // The link from the sign-up verifies the verified address again; it creates no session.
+    // The link from the sign-up verifies the address again, and creates no session.
     assert_eq!(world.confirm(&verification).await.status, 200);
     assert!(!world.is_signed_in(&stranger).await && world.is_signed_in(&owner).await);
 }
 
-/// A session or a key that begins with the old password at the same time either belongs to the old epoch or precedes
-/// the reset.
+/// A session or a key that begins with the old password during the reset belongs to the old epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_and_keys_begun_during_a_reset_end_with_it() {
     let world = World::start().await;
@@ -382,7 +382,7 @@ async fn a_link_of_a_removed_member_does_not_work() {
     let removed = json!({"memberIdOrEmail": member.email});
     assert_eq!(world.cli(&tenant.cookie, "organization/remove-member", removed).await.status, 200);
     assert!(is_refused(&world, token(&link)).await);
-    // Nor for the new holder of the address.
+    // The link is also invalid for the new holder of the address.
     let again = world.member(&tenant, "al@example.com", "member").await;
     assert!(is_refused(&world, token(&link)).await);
     assert!(world.is_signed_in(&again.cookie).await);
@@ -431,7 +431,7 @@ async fn a_token_that_cannot_be_stored_is_not_sent() {
     assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200);
 }
 
-/// It is one transaction: if a process dies, nothing has changed, and the link still works.
+/// The reset is one transaction: if a process dies before it, nothing has changed, and the link is still valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_that_fails_changes_nothing() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;
@@ -446,7 +446,7 @@ async fn a_reset_that_fails_changes_nothing() {
     assert!(!world.is_signed_in(&tenant.cookie).await && !world.key_works(&tenant.key).await);
 }
 
-/// If a process dies before the cleanup, the remaining keys do not work and can be deleted.
+/// If a process dies before the cleanup, the remaining keys are invalid and can be deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
     let (world, fails) = World::failing(|call| call["IndexName"] == "by-organization").await;

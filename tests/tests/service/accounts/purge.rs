@@ -14,7 +14,7 @@ use tests::{Doomed, Receiver, Switch, World, at_each_call, context, event, world
 
 use super::deletion::{delete, furnish, left_of, purge};
 
-/// The process dies at this call of the purge. Returns whether it reached that call.
+/// Makes the process die at this call of the purge. Returns whether the process reached that call.
 async fn purge_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let world = World::start().await;
     let receiver = Receiver::start().await;
@@ -37,7 +37,7 @@ async fn a_purge_may_die_at_any_call_and_the_next_continues() {
     }
 }
 
-/// More deliveries than are deleted at once, each with a payload.
+/// The log has more deliveries than one pass deletes, each with a payload.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_log_is_deleted_until_the_time_is_up() {
     let world = World::start().await;
@@ -83,7 +83,7 @@ async fn an_organization_that_cannot_be_purged_does_not_delay_others() {
     }
     broken.set(jo.id.clone()).expect("set once");
     fails.on();
-    // The endpoints cannot be deleted at once: the response is the same.
+    // The endpoints cannot be deleted during the call, but the response is the same.
     for who in [&jo, &other] {
         assert_eq!(delete(&world, who).await.status, 200);
     }
@@ -92,7 +92,7 @@ async fn an_organization_that_cannot_be_purged_does_not_delay_others() {
     assert!(!left_of(&world, &jo.id).await.is_empty());
     fails.off();
     purge(&world, 3).await.expect("a pass");
-    // An attempt to the endpoint of this pass may be in progress.
+    // An attempt at an endpoint that this pass deletes may be in progress.
     assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
     assert!(!left_of(&world, &jo.id).await.is_empty());
     purge(&world, 3).await.expect("a pass");
@@ -121,7 +121,7 @@ async fn a_throttled_purge_does_not_fail_and_continues_later() {
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
 }
 
-/// A sweep works on a recovery that is deleted at the same time.
+/// A sweep runs a recovery that is deleted at the same time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_that_was_deleted_is_not_written_again() {
     let world = World::start().await;

@@ -16,7 +16,7 @@ async fn sign_in_from(world: &World, client: &str, password: &str) -> (u64, Opti
     event["requestContext"]["http"]["method"] = json!("POST");
     event["requestContext"]["http"]["sourceIp"] = json!(client);
     event["body"] = json!(json!({"email": EMAIL, "password": password}).to_string());
-    // Anyone can send this header; API Gateway only appends to it.
+    // Any client can send this header; API Gateway only appends to it.
     event["headers"]["x-forwarded-for"] = json!(format!("{}, {client}", uuid::Uuid::now_v7()));
     event.as_object_mut().expect("an object").remove("cookies");
     let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
@@ -113,7 +113,7 @@ async fn distributed_guesses_are_limited_but_not_for_known_clients() {
         assert!(status == 429 && wait.is_some_and(|wait| (1..=3600).contains(&wait)), "{client}: {status} {wait:?}");
     }
     assert_eq!(sign_in_from(&world, "198.51.100.1", RIGHT).await.0, 200);
-    assert_eq!(sign_in_from(&world, "127.0.0.1", RIGHT).await.0, 200, "they signed up from there");
+    assert_eq!(sign_in_from(&world, "127.0.0.1", RIGHT).await.0, 200, "the user signed up from this client");
     for _ in 0..10 {
         assert_eq!(sign_in_from(&world, "198.51.100.1", WRONG).await.0, 401);
     }
@@ -159,7 +159,7 @@ async fn a_success_resets_the_count_and_a_window_ends() {
     assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
-/// Replaces the user's hash by one of the same password, made by another implementation with other parameters.
+/// Replaces the user's hash with one of the same password from another implementation with other parameters.
 async fn store_older_hash(world: &World) -> String {
     let older = "$argon2id$v=19$m=32,t=3,p=1$c29tZXNhbHRzb21lc2FsdA$";
     let (salt, mut hash) = (b"somesaltsomesalt", [0; 32]);
@@ -188,7 +188,7 @@ async fn a_hash_with_older_parameters_is_replaced_on_success() {
     assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
-/// The password was right, so everything except the session can wait.
+/// The password is correct, so all writes except the session's are optional.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_succeeds_even_if_its_upkeep_fails() {
     let world = World::answering(&[], |call| {

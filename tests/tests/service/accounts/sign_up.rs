@@ -59,7 +59,7 @@ async fn the_cookie_is_secure_if_the_base_url_is_https() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_base_url_the_domain_that_was_called_is_used() {
+async fn without_a_base_url_links_have_the_domain_of_the_request() {
     let world = World::with(&[("BASE_URL", "")]).await;
     let mut event = sample_event("auth-signup-and-create-org");
     event["requestContext"]["domainName"] = json!("abc.execute-api.eu-central-1.amazonaws.com");
@@ -178,7 +178,7 @@ async fn a_password_is_counted_in_characters_and_never_trimmed() {
     }
 }
 
-/// The response sets a session cookie: a foreign page could sign its visitors in to its owner's account.
+/// The response sets a session cookie, so a foreign page could sign its visitors in to the account of the page's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_page_cannot_sign_a_visitor_up() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
@@ -197,7 +197,7 @@ async fn a_foreign_page_cannot_sign_a_visitor_up() {
     assert_eq!(sign_up("theirs", "https://app.example.com").await.status, 200);
 }
 
-/// A caller creates and deletes accounts with another person's address, so that the service sends emails to that person.
+/// A caller creates and deletes accounts with another person's address to make the service send emails to that person.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_sign_ups_send_few_emails_to_an_address() {
     let world = World::start().await;

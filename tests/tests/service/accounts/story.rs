@@ -1,4 +1,4 @@
-//! The complete command-line flow, as a real client performs it.
+//! The complete command-line flow of a real client.
 
 use serde_json::{Value, json};
 use tests::{
@@ -16,7 +16,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await;
     assert_eq!(world.session(&jo_cookie).await.body["user"]["emailVerified"], true);
 
-    // Issue two keys, list them, and revoke one, which stops working at once.
+    // Issue two keys, list them, and revoke one, which is invalid at once.
     let laptop = world.cli(&jo_cookie, "api-key/create", json!({"name": "laptop"})).await.body;
     let ci = world.cli(&jo_cookie, "api-key/create", json!({"name": "ci"})).await.body;
     let keys = world.cli_get(&jo_cookie, "api-key/list").await.body;
@@ -50,7 +50,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     assert_eq!(&al["organizationId"], organization);
     world.confirm(&link(&world.mail_to("al@example.com").await)).await;
 
-    // Sign in again, and out: that session ends, and the other one does not.
+    // Sign in again, and out: the new session ends, and the first one does not.
     let credentials = json!({"email": " AL@example.com ", "password": "another long password"});
     let signed_in = world.cli("", "sign-in/email", credentials).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");

@@ -7,7 +7,7 @@ use tests::{
     world::{cookie, link},
 };
 
-/// The address of the page, and the address that clients of the command-line flow know.
+/// The address of the page, and the address that clients of the command-line flow use.
 const PATHS: [&str; 2] = ["/verify-email", "/api/auth/verify-email"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +112,7 @@ async fn verification_redirects_to_trusted_origins_only() {
     }
 }
 
-/// Their clients would mistake a page for a success, since its status is 200.
+/// A program would mistake a page with the status 200 for a success.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_scanner_does_not_verify_the_address() {
     let world = World::start().await;
@@ -137,7 +137,7 @@ async fn a_link_scanner_does_not_verify_the_address() {
     assert_eq!(world.confirm(&older).await.status, 200, "and the link still works");
 }
 
-/// Emails of earlier versions link there.
+/// Emails of earlier versions link to the older path.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_older_path_verifies_as_well() {
     let world = World::start().await;

@@ -74,7 +74,7 @@ async fn a_key_with_an_expiry_of_null_does_not_expire() {
     }
 }
 
-/// Keys are listed in one response, which must fit into Lambda's limit.
+/// All keys are listed in one response, which must fit into Lambda's limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creates_stop_at_100_keys() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! Deleting a key, regardless of the index of keys.
+//! The deletion of a key, regardless of the index of keys.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

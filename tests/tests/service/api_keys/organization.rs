@@ -1,4 +1,4 @@
-//! Keys of the organization, which outlive the members who issue them.
+//! Organization keys, which outlive the members who issue them.
 
 use std::sync::{Arc, Mutex, OnceLock, atomic::Ordering};
 
@@ -16,7 +16,7 @@ async fn organization_key(world: &World, owner: &Tenant) -> String {
     world.key(&owner.cookie, json!({"kind": ORGANIZATION})).await
 }
 
-/// Makes a new owner beside `first`.
+/// Adds an owner to the organization of `first`.
 async fn owner(world: &World, first: &Tenant) -> Tenant {
     let invited = json!({"email": "al@example.com", "role": "owner"});
     let invited = world.cli(&first.cookie, "organization/invite-member", invited).await.body;
@@ -29,7 +29,7 @@ async fn owner(world: &World, first: &Tenant) -> Tenant {
     Tenant { user, email: "al@example.com".to_owned(), cookie, key, ..first.clone() }
 }
 
-/// A program that calls the API with a key without a pause, and counts the calls. It stops at the first refused call.
+/// A program that calls the API with a key without a pause, counts the calls, and stops at the first rejected call.
 struct Producer {
     running: Switch,
     calls: Arc<std::sync::atomic::AtomicUsize>,
@@ -57,7 +57,7 @@ impl Producer {
         Self { running, calls, task }
     }
 
-    /// Waits until at least two more calls have been answered.
+    /// Waits for at least two more responses.
     async fn goes_on(&self) {
         let before = self.calls.load(Ordering::SeqCst);
         while self.calls.load(Ordering::SeqCst) < before + 2 {
@@ -65,7 +65,7 @@ impl Producer {
         }
     }
 
-    /// Stops, and returns the refused calls.
+    /// Stops the program, and returns the rejected calls.
     async fn refused(self) -> Vec<Value> {
         self.running.off();
         self.task.await.expect("no panic")
@@ -73,7 +73,7 @@ impl Producer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_program_survives_its_keys_maker() {
+async fn an_organization_key_outlives_its_creator_without_a_gap() {
     let world = Arc::new(World::start().await);
     let first = world.tenant("acme").await;
     let maker = owner(&world, &first).await;
@@ -83,7 +83,7 @@ async fn a_running_program_survives_its_keys_maker() {
     producer.goes_on().await;
     assert!(world.key_works(&personal).await);
 
-    // The maker resets their password.
+    // The creator resets the password.
     world.cli("", "request-password-reset", json!({"email": maker.email})).await;
     let mail = world.mail_to(&maker.email).await;
     let token = link(&mail).split("token=").nth(1).expect("a token").to_owned();
@@ -92,7 +92,7 @@ async fn a_running_program_survives_its_keys_maker() {
     assert!(!world.key_works(&personal).await && !world.key_works(&maker.key).await);
     producer.goes_on().await;
 
-    // The maker is no longer an owner, and manages neither the key nor others.
+    // The creator is no longer an owner, and manages no organization key.
     let cookie = world.signed_in(&maker.email, "a new password").await;
     let personal = world.key(&cookie, json!({})).await;
     let member = json!({"memberId": maker.user, "role": "member"});
@@ -102,7 +102,7 @@ async fn a_running_program_survives_its_keys_maker() {
     assert_eq!(delete(&world, &cookie, &listed["id"]).await.status, 404);
     producer.goes_on().await;
 
-    // The maker is removed.
+    // The creator is removed.
     let fields = json!({"memberIdOrEmail": maker.email});
     assert_eq!(world.cli(&first.cookie, "organization/remove-member", fields).await.status, 200);
     producer.goes_on().await;
@@ -113,13 +113,13 @@ async fn a_running_program_survives_its_keys_maker() {
     assert_eq!(listed["createdBy"], json!({"id": maker.user, "name": null}));
     assert_eq!(producer.refused().await, Vec::<Value>::new());
 
-    // It ends when an owner deletes it.
+    // The key ends when an owner deletes it.
     assert_eq!(delete(&world, &first.cookie, &listed["id"]).await.status, 200);
     assert_eq!(world.rpc(&ours, "webhooks/list", json!({})).await.error(), (401, "UNAUTHORIZED", ""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_organization_key_survives_a_maker_who_leaves() {
+async fn an_organization_key_outlives_a_creator_who_leaves() {
     let world = World::start().await;
     let first = world.tenant("acme").await;
     let maker = owner(&world, &first).await;
@@ -134,7 +134,7 @@ async fn an_organization_key_ends_with_its_organization() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let (key, others) = (organization_key(&world, &tenant).await, organization_key(&world, &other).await);
-    // From the second call on, the process knows the key.
+    // From the second call on, the process has the key in its cache.
     for _ in 0..2 {
         world.rpc(&key, "webhooks/list", json!({})).await.ok();
     }
@@ -144,7 +144,7 @@ async fn an_organization_key_ends_with_its_organization() {
     world.rpc(&others, "webhooks/list", json!({})).await.ok();
 }
 
-/// Without the check, an owner could be removed, and leave a key behind that the remaining owners do not know of.
+/// Without the check, a removed owner could leave a key that the remaining owners do not know about.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_who_stops_being_an_owner_issues_no_key() {
     let (demotes, table) = (Switch::default(), Arc::<OnceLock<(aws_sdk_dynamodb::Client, String)>>::default());
@@ -153,7 +153,7 @@ async fn a_member_who_stops_being_an_owner_issues_no_key() {
         let is_issue = call.operation == "TransactWriteItems" && call.body.to_string().contains("key_hash");
         if is_issue && is_on.is_on() {
             let (client, user) = to_demote.get().expect("a user").clone();
-            // Just before the key is stored.
+            // The role changes just before the key is stored.
             let demote = client
                 .update_item()
                 .table_name("users")
@@ -201,7 +201,7 @@ async fn only_owners_issue_organization_keys() {
     assert_eq!(by_key.refused(), (401, "UNAUTHORIZED"));
 }
 
-/// Ignored, they would give a key that does more than its issuer meant.
+/// If ignored, these parameters would yield a key with more permissions than its issuer intended.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsupported_parameters_are_refused_by_name() {
     let world = World::start().await;
@@ -245,13 +245,13 @@ async fn an_organization_key_acts_for_no_user() {
             "{route}"
         );
     }
-    // It reads and changes settings, as an owner does.
+    // The key reads and changes settings like an owner.
     let changed = world.rpc(&key, "tenant/settings", json!({"disable_job_failure_notifications": true})).await;
     assert_eq!(changed.ok()["disable_job_failure_notifications"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_says_what_keys_may_do_and_where_they_were_used() {
+async fn a_list_of_keys_has_scopes_and_the_last_address() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let scoped = json!({"kind": ORGANIZATION, "scopes": ["webhooks:write", "webhooks:read"]});
@@ -265,7 +265,7 @@ async fn a_list_says_what_keys_may_do_and_where_they_were_used() {
     assert_eq!(listed[1]["scopes"], json!(["webhooks:read", "webhooks:write"]));
     assert_eq!(listed[1]["lastIpAddress"], "127.0.0.1");
     assert!(listed[1]["lastRequest"].is_string());
-    // An organization key sees all of them; a member, only their own.
+    // An organization key lists all keys, and a member only their own keys.
     let all = organization_key(&world, &tenant).await;
     assert_eq!(world.get_by_key(&all, "api-key/list").await.body.as_array().map(Vec::len), Some(3));
     let member = world.member(&tenant, "al@example.com", "member").await;
@@ -274,7 +274,7 @@ async fn a_list_says_what_keys_may_do_and_where_they_were_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_known_organization_key_is_one_read_of_two_items() {
+async fn a_cached_organization_key_takes_one_read_of_two_items() {
     let reads = Arc::new(Mutex::new(Vec::new()));
     let read = Arc::clone(&reads);
     let world = World::answering(&[], move |call| {

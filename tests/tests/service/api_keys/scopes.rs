@@ -1,4 +1,4 @@
-//! The scopes of keys: each route declares the one that a key needs, and the description names it.
+//! The scopes of keys: each route declares its scope, and the description names the scope.
 
 use api::{ClosedSet, account::Scope};
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use tests::{Answer, Tenant, World, text};
 
 use super::create;
 
-/// The routes that take a key, with the scope that the description names, if any.
+/// The routes that accept a key, with the scope in the description, if any.
 fn routes() -> Vec<(String, Option<Scope>)> {
     let routes = tests::description::routes().into_iter().filter_map(|(name, route)| {
         let scopes = route["security"].as_array()?.iter().find_map(|one| one["key"].as_array())?;
         let scope = scopes.first().map(|scope| scope.as_str().expect("a text").parse());
-        // A route that declares neither a scope nor that it needs none is described with a name that is not a scope.
+        // A route without a declaration of its scope has an invalid scope in the description.
         Some((name.clone(), scope.map(|scope| scope.expect("a declared scope"))))
     });
     routes.collect()
@@ -52,7 +52,7 @@ async fn each_route_refuses_exactly_keys_without_its_scope() {
         for (route, needed) in &routes {
             let (with, without) = (call(&world, route, &with).await, call(&world, route, &without).await);
             let needs = needed.as_ref() == Some(scope);
-            // The deletion of another key is checked by its handler.
+            // The handler checks the scope for the deletion of another key.
             let allowed = needed.is_none_or(|needed| needed == *scope);
             assert_eq!(missing(&with).is_none(), allowed, "{route} with {scope}: {with:?}");
             match missing(&without) {
@@ -69,7 +69,7 @@ async fn each_route_refuses_exactly_keys_without_its_scope() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changing_settings_needs_another_scope_than_reading_them() {
+async fn reading_and_changing_settings_need_different_scopes() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let reads = issue(&world, &tenant, &["settings:read"]).await;
@@ -103,7 +103,7 @@ async fn a_key_deletes_itself_and_others_only_with_the_scope() {
 
 /// Every process reads the key on every call.
 #[tokio::test(flavor = "multi_thread")]
-async fn changed_scopes_hold_from_the_next_call_on() {
+async fn changed_scopes_apply_from_the_next_call_on() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let key = issue(&world, &tenant, &["webhooks:read"]).await;
@@ -117,7 +117,7 @@ async fn changed_scopes_hold_from_the_next_call_on() {
     world.rpc(&key, "deliveries/list", json!({})).await.ok();
 }
 
-/// Earlier versions stored neither a kind nor scopes.
+/// Earlier versions did not store a kind or scopes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_an_earlier_version_is_personal_with_all_scopes() {
     let world = World::start().await;

@@ -11,7 +11,7 @@ use tests::{Switch, World, text};
 use super::delete;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_works_until_it_expires() {
+async fn a_key_is_valid_until_it_expires() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let fields = |expires_in: Value| json!({"name": "short", "expiresIn": expires_in});
@@ -29,7 +29,7 @@ async fn a_key_works_until_it_expires() {
     world.set_where("api-keys", |item| item.contains_key("expires_at"), &json!({"expires_at": created})).await;
     assert!(!world.key_works(text(&issued["key"])).await);
     assert!(world.key_works(&tenant.key).await);
-    // It is listed until it is deleted.
+    // An expired key is listed until it is deleted.
     assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
 }
 
@@ -72,7 +72,7 @@ async fn a_revoked_key_stops_working_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_knows_a_key_reads_it_and_its_user_in_one_call() {
+async fn a_cached_key_and_its_user_are_read_in_one_call() {
     let reads = Arc::new(Mutex::new(Vec::new()));
     let read = Arc::clone(&reads);
     let world = World::answering(&[], move |call| {
@@ -91,7 +91,7 @@ async fn a_process_that_knows_a_key_reads_it_and_its_user_in_one_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_known_key_works_while_batched_reads_are_throttled() {
+async fn a_cached_key_is_valid_while_batched_reads_are_throttled() {
     let (throttled, left_out) = (Switch::default(), Arc::new(AtomicUsize::new(0)));
     let (is_on, counted) = (throttled.clone(), Arc::clone(&left_out));
     let world = World::answering(&[], move |call| {
@@ -106,11 +106,11 @@ async fn a_known_key_works_while_batched_reads_are_throttled() {
     world.endpoints(&tenant).await;
     throttled.on();
     world.endpoints(&tenant).await;
-    assert!(left_out.load(Ordering::SeqCst) > 0, "it was asked for in a batch");
+    assert!(left_out.load(Ordering::SeqCst) > 0, "a batch requested the key");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_a_process_knows_ends_at_once_with_its_user() {
+async fn a_cached_key_ends_at_once_with_its_user() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let member = world.member(&owner, "jo@example.com", "member").await;

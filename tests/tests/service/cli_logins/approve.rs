@@ -79,21 +79,25 @@ async fn ending_all_sessions_ends_an_approval() {
     let reset = json!({"token": mail.rsplit('=').next(), "newPassword": "a new long password"});
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
     assert_eq!(poll(&world, &login).await, expired());
-    assert_eq!(approve(&world, &other.cookie, &login).await.status, 404, "nor does it become another user's");
+    assert_eq!(
+        approve(&world, &other.cookie, &login).await.status,
+        404,
+        "the approval is not transferred to another user"
+    );
 
     let login = approved(&world, &member.cookie).await;
     let cookie = world.signed_in(&tenant.email, "a new long password").await;
     let removed = json!({"memberIdOrEmail": member.email});
     assert_eq!(world.cli(&cookie, "organization/remove-member", removed).await.status, 200);
     assert_eq!(poll(&world, &login).await, expired());
-    // Nor for the new holder of the address.
+    // The approval is also void for the new holder of the address.
     world.member(&Tenant { cookie, ..tenant }, "al@example.com", "member").await;
     assert_eq!(poll(&world, &login).await, expired());
 
     assert_eq!(poll(&world, &others).await["userId"], other.user);
 }
 
-/// Signing out ends the session that approved, and nothing else.
+/// Signing out ends only the session that approved.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_outlives_the_session_that_gave_it() {
     let world = World::start().await;
@@ -120,7 +124,7 @@ async fn only_a_session_from_a_trusted_page_approves() {
             let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
             assert_eq!(world.send(request).await.error(), (403, "FORBIDDEN", ""), "{route}: {origin:?}");
         }
-        // A foreign page cannot bypass this by adding a key.
+        // A foreign page cannot bypass the check with a key.
         for key in ["ak_x", &tenant.key] {
             let both = request().header("cookie", &tenant.cookie).header("x-api-key", key);
             let both = both.header("origin", "https://evil.example.com");

@@ -33,10 +33,10 @@ async fn a_request_is_polled_sixty_times_a_minute() {
     assert_eq!(refused.error(), (429, "TOO_MANY_REQUESTS", ""));
     let seconds: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
     assert!((1..=60).contains(&seconds));
-    assert_eq!(poll(&world, &login).await["status"], "approved", "others are not delayed");
+    assert_eq!(poll(&world, &login).await["status"], "approved", "other requests are not delayed");
     let mut strangers = other.clone();
     strangers["secret"] = json!("A".repeat(43));
-    assert_eq!(poll(&world, &strangers).await, expired(), "and a stranger does not learn of it");
+    assert_eq!(poll(&world, &strangers).await, expired(), "a stranger does not learn about the limit");
     assert_eq!(world.tokens("cli_login_poll").await.len(), 2);
     // A minute later.
     world

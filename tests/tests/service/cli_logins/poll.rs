@@ -1,4 +1,4 @@
-//! The poll of a client, which gets the session once.
+//! Polls of a client, which gets the session once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -115,7 +115,7 @@ async fn unknown_wrong_expired_and_used_requests_look_the_same() {
     assert_eq!((approvals[0].0, &approvals[0].2["json"]["code"]), (404, &json!("NOT_FOUND")));
     assert!(polls.iter().all(|answer| *answer == polls[0]), "{polls:?}");
     assert!(approvals.iter().all(|answer| *answer == approvals[0]), "{approvals:?}");
-    // None of this changed the requests or the other tokens.
+    // None of these calls changed the requests or the other tokens.
     for login in [&login, &other] {
         assert_eq!(poll(&world, login).await, pending());
     }
@@ -169,7 +169,7 @@ async fn one_of_several_concurrent_polls_gets_the_session() {
 
 /// All sessions of the user end after the poll has read the user and before it stores the session.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_begins_as_all_are_ended_has_ended() {
+async fn a_session_that_begins_during_the_end_of_all_is_void() {
     let direct: Arc<OnceLock<Client>> = Arc::default();
     let tables = Arc::clone(&direct);
     let world = World::answering(&[], move |call| {
@@ -197,8 +197,8 @@ async fn end_all_sessions(tables: &Client) {
     }
 }
 
-/// A call fails three times, the maximum number of tries. Another poll gets the session, or shows that it was delivered
-/// and only the response was lost; a request never yields two sessions.
+/// A call fails three times, the maximum number of tries. Another poll then gets the session, or shows that only the
+/// response was lost. A request never yields two sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_call_of_a_poll() {
     let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
@@ -216,12 +216,12 @@ async fn a_process_may_die_at_any_call_of_a_poll() {
         next["status"].clone()
     });
     let mut expected = vec![json!("approved"); 8];
-    // The last call, the transaction, took effect.
+    // The last failing call, the transaction, took effect.
     expected[7] = json!("expired");
     assert_eq!(join_all(lives).await, expected);
 }
 
-/// If only one response is lost, the call is repeated and takes effect once.
+/// After a single lost response, the call is repeated and takes effect once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_response_is_recovered() {
     let lives = at_each_call(0.., async |call| {

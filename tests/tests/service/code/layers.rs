@@ -1,5 +1,4 @@
-//! Modules form layers: each imports only from lower layers, and no two files import each other, directly or
-//! indirectly.
+//! Modules form layers: each one imports only from lower layers, and the imports between files have no cycles.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,11 +16,11 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The layers of `common` from top to bottom. Modules outside these folders form one more layer at the bottom.
+/// The layers of `common` from top to bottom. Modules outside these folders form another layer at the bottom.
 const LAYERS: [&str; 7] = ["presentation", "http", "application", "accounts", "webhooks", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
-/// The modules of `common::webhooks`, each of which uses only those before it.
+/// The modules of `common::webhooks`. Each one uses only earlier ones.
 const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "queue", "endpoints", "job_failures"];
 
 /// A path of modules, from the root of the crate.
@@ -76,7 +75,7 @@ impl Reader {
             Some("crate") => (&[][..], &path[1..]),
             Some("super") => (&self.module[..self.module.len() - depth], &path[depth..]),
             Some("self") => (&self.module[..], &path[1..]),
-            // This may be a module of this one.
+            // The name may be a submodule of this module.
             _ => (&self.module[..], &path[..]),
         };
         self.imports.insert([from, rest].concat());
@@ -126,7 +125,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 }
 
-/// Finds the paths with more than one name among tokens.
+/// Finds paths of more than one name in tokens.
 fn read_paths(input: ParseStream<'_>, paths: &mut Vec<Vec<String>>) -> syn::Result<()> {
     let inside;
     if input.is_empty() {
@@ -163,7 +162,7 @@ fn imports(sources: &BTreeMap<Module, Source>) -> BTreeMap<&Module, BTreeSet<&Mo
     };
     let others = |module, source: &Source| {
         let found = source.imports.iter().filter_map(module_of);
-        // A path outside this crate is treated as one of this module.
+        // A path outside this crate counts as part of this module.
         found.filter(|other| *other != module).collect()
     };
     sources.iter().map(|(module, source)| (module, others(module, source))).collect()
@@ -206,7 +205,7 @@ fn each_layer_imports_only_from_the_layers_below_it() {
             assert!(!apart, "{}: accounts and webhooks must not depend on each other", module.join("::"));
         }
     }
-    // Make sure that the test finds any imports: these exist.
+    // These imports exist, so the test must find them.
     for pair in [
         ("presentation", "http"),
         ("http", "application"),
@@ -250,8 +249,7 @@ fn no_files_import_each_other() {
     assert_eq!(circles.collect::<Vec<_>>(), [], "these files import each other");
 }
 
-/// Building and starting a test binary takes half a second each, so functions without unit tests declare `test =
-/// false`.
+/// To build and start a test binary takes half a second, so functions without unit tests declare `test = false`.
 #[test]
 fn no_test_is_switched_off_with_its_crate() {
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions")).expect("a folder") {

@@ -35,7 +35,7 @@ const TRACING: [&str; 12] = [
 struct Call {
     file: PathBuf,
     name: String,
-    /// Its string literals, in order: the name of a line, or a message.
+    /// The string literals of the call, in order: the name of a line, or a message.
     texts: Vec<String>,
     fields: BTreeSet<String>,
 }
@@ -143,7 +143,7 @@ fn the_service_logs_only_listed_lines_with_their_fields() {
     let mut unused: BTreeMap<_, _> = LINES.iter().map(|line| (line.name, line)).collect();
     let listed = unused.clone();
     for Call { file, name, texts, fields } in calls("common/src").into_iter().chain(calls("functions")) {
-        // The list itself, and the metrics, which are not read as lines.
+        // These files are the list itself and the metrics, which are not log lines.
         if file.starts_with("common/src/telemetry") && name != "log" {
             continue;
         }
@@ -157,7 +157,7 @@ fn the_service_logs_only_listed_lines_with_their_fields() {
     assert_eq!(unused.keys().collect::<Vec<_>>(), Vec::<&&str>::new(), "the service never writes these");
 }
 
-/// The local stack has additional lines, which operators never see.
+/// The local stack has additional lines, which are not for operators.
 #[test]
 fn the_local_stack_logs_dotted_names() {
     let calls = calls("local/src");

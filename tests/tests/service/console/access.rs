@@ -99,7 +99,7 @@ async fn a_form_of_another_site_does_nothing() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// As in the API, members have the same rights on webhooks as owners.
+/// As in the API, members and owners have the same rights on webhooks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_sees_and_changes_the_endpoints() {
     let world = World::start().await;
@@ -113,7 +113,7 @@ async fn a_member_sees_and_changes_the_endpoints() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_form_survives_a_session_that_has_ended() {
+async fn a_form_of_an_ended_session_is_shown_again_after_sign_in() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let (browser, visitor) = (Browser::new(&world, &tenant.cookie), Browser::new(&world, ""));
@@ -125,7 +125,7 @@ async fn a_form_survives_a_session_that_has_ended() {
     assert_eq!(asked.status, 401);
     says(&asked, &["Your session has ended", "Nothing was saved or sent."]);
     assert!(!asked.page().contains("canary"), "a secret is not in the page, not even hidden");
-    let wrong = [("email", tenant.email.as_str()), ("password", "not the password")];
+    let wrong = [("email", tenant.email.as_str()), ("password", "the password is not in the page")];
     let again = visitor.submit(path, &asked, "Sign in", &wrong).await;
     assert_eq!(again.status, 401);
     let right = [("email", tenant.email.as_str()), ("password", tests::world::people::PASSWORD)];
@@ -139,7 +139,7 @@ async fn a_form_survives_a_session_that_has_ended() {
             "Secrets are not kept. Enter them again:",
         ],
     );
-    assert!(!back.page().contains("canary"), "nor after the sign-in");
+    assert!(!back.page().contains("canary"), "the secret is not in the page after the sign-in");
     assert!(world.endpoints(&tenant).await.is_empty());
     let cookie = back.headers["set-cookie"].to_str().expect("a cookie").split(';').next().unwrap_or_default();
     let added = Browser::new(&world, cookie).press(path, &back, "Submit again", &[("headers", "x-key: canary")]).await;
@@ -148,7 +148,7 @@ async fn a_form_survives_a_session_that_has_ended() {
     assert_eq!((&stored["url"], &stored["header_names"]), (&json!("http://127.0.0.1:9/kept"), &json!(["x-key"])));
 }
 
-/// No link fills in a form, and no page repeats a password.
+/// A link cannot fill in a form, and pages never repeat a password.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_form_without_a_password_is_kept() {
     let world = World::start().await;

@@ -111,7 +111,7 @@ async fn the_address_and_the_next_pages_keep_the_filters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_that_cannot_be_read_is_marked() {
+async fn an_invalid_filter_is_marked() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let browser = Browser::new(&world, &tenant.cookie);
@@ -130,7 +130,7 @@ async fn a_filter_that_cannot_be_read_is_marked() {
     assert_eq!(browser.open("/console/deliveries?status=&since=&cursor=").await.status, 200);
 }
 
-/// 200 KB, most of it brackets: a page of a bounded size.
+/// The payload has 200 KB, mostly brackets, but the size of the page is bounded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_payload_is_cut_on_its_page() {
     let world = World::start().await;
@@ -149,7 +149,7 @@ async fn a_large_payload_is_cut_on_its_page() {
     says(&page, &["Shortened: the payload has", "The API returns all of them"]);
 }
 
-/// Its endpoint was deleted while a delivery waited: the page promises no further attempt.
+/// The endpoint was deleted while the delivery waited, so the page shows no further attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_of_a_deleted_endpoint_does_not_promise_attempts() {
     let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;
@@ -243,7 +243,7 @@ async fn statuses_have_counts_and_reasons_and_times_filter() {
     says(&browser.open("/console/deliveries?range=1h").await, &["Failed 4"]);
     says(&browser.open("/console/deliveries?until=2026-01-01T00%3A00").await, &["Failed 0"]);
     let counted = browser.open("/console/deliveries?reason=status_5xx").await;
-    assert!(!text(&counted).contains("Failed 4"), "the index does not know reasons");
+    assert!(!text(&counted).contains("Failed 4"), "the index does not have reasons");
     for (query, message) in
         [("range=1y", "range: Must be 1h, 24h or 7d."), ("reason=A", "Must be one of delivered, status_5xx")]
     {
@@ -254,7 +254,7 @@ async fn statuses_have_counts_and_reasons_and_times_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_leads_to_older_pages_and_back_to_newer_ones() {
+async fn a_list_links_to_older_pages_and_back_to_newer_ones() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -313,7 +313,7 @@ async fn the_shown_failures_are_resent_together() {
     assert_eq!(receiver.count().await, 6);
 }
 
-/// It has asked to stop deliveries.
+/// The receiver has requested an end of deliveries with a 410.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resend_to_a_receiver_that_is_gone_is_confirmed() {
     let world = World::live(&[]).await;

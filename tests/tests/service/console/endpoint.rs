@@ -29,7 +29,7 @@ async fn saving_changes_only_changed_fields() {
     let same =
         edit(&browser, &path, &[&[("url", HOOK), ("description", ""), ("headers", "")], &BOTH[..]].concat()).await;
     says(&same, &["Nothing has changed."]);
-    assert_eq!(world.only_endpoint(&tenant).await, before, "not even the time of the change");
+    assert_eq!(world.only_endpoint(&tenant).await, before, "the time of the change is the same");
 
     let typed = [("url", HOOK), ("description", "Orders"), ("completed", "yes"), ("headers", "x-key: 0123456789")];
     says(&edit(&browser, &path, &typed).await, &["Changes saved", "Orders", "Events job.completed", "Headers x-key"]);
@@ -81,7 +81,7 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
         &[
             "Secret rotated. The old secret also signs deliveries for another",
             "The secret was rotated",
-            "the secret from before that time stops working immediately",
+            "the secret before the previous one is void at once",
         ],
     );
     for (own, refused) in [
@@ -177,7 +177,7 @@ async fn too_many_tests_of_an_endpoint_are_explained() {
     says(&refused, &["Too many attempts"]);
 }
 
-/// The usual libraries reject a secret that is not base64.
+/// Common libraries reject a secret that is not base64.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chosen_secret_is_shown_in_a_form_for_libraries() {
     let world = World::start().await;
@@ -232,7 +232,7 @@ async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
     says(&first, &["Changes saved", "Orders"]);
     // A double click.
     says(&browser.press(&path, &old, "Save changes", &typed("Orders")).await, &["Nothing has changed."]);
-    // Both changes might be of the same millisecond.
+    // Both changes may have the same time in milliseconds.
     let id = path.rsplit('/').next().expect("an id");
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), json!({"updated_at": before})).await;
     let refused = browser.press(&path, &old, "Save changes", &typed("Invoices")).await;
@@ -266,14 +266,14 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
         &confirm,
         &["Enable and resend 21 held deliveries?", "/hook", "created since", "The endpoint is enabled first", "Cancel"],
     );
-    assert!(!text(&confirm).contains("410"), "it is not gone");
+    assert!(!text(&confirm).contains("410"), "the receiver has not answered 410");
     assert_eq!(world.only_endpoint(&tenant).await["active"], json!(false), "nothing has happened yet");
     says(&browser.press(&path, &confirm, button, &[]).await, &["Resending 21 deliveries : starts within"]);
     world.sweep(common::timestamp::Timestamp::now()).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 21);
 
-    // A period without such deliveries.
+    // A period without failed deliveries.
     let page = browser.open(&path).await;
     let typed = [("since", "2026-01-31T12:00"), ("status", "failed")];
     let nothing = browser.press(&path, &page, "Recover deliveries", &typed).await;
@@ -282,7 +282,7 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
     assert_eq!(refused.status, 400);
 }
 
-/// A long URL is a heading of one or two lines.
+/// The heading shortens a long URL to one or two lines.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_settings_show_a_long_url_in_full() {
     let world = World::start().await;

@@ -57,7 +57,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
     assert_eq!(gone.count().await, 1);
     let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
     says(&page, &["Resending 3 deliveries : starts within 2 minutes"]);
-    // One notice about it, and no button that requests it again.
+    // The page has one notice about the receiver, and no button to resend.
     assert_eq!(page.page().matches("starts within").count(), 1, "{}", page.page());
     assert!(!text(&page).contains("resend 3 deliveries") && !text(&page).contains("Resend 3"), "{}", text(&page));
     says(&browser.open("/console").await, &["1 failed and 2 held deliveries since", "They are being resent."]);
@@ -72,7 +72,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_that_fail_are_seen_before_a_delivery_has_failed() {
+async fn failing_attempts_are_shown_before_a_delivery_has_failed() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -98,7 +98,7 @@ async fn the_bars_have_the_numbers_of_their_hours() {
     assert!((1..=2).contains(&bars) && page.page().contains(": 2 delivered</title>") == (bars == 1), "{}", page.page());
     assert_eq!(page.page().matches("<path class=\"hit\"").count(), 25);
     says(&page, &["Success rate 100 % of 2", "p95 of successes", " ms", "Failed 0", "Pending 0", "Last error None"]);
-    // A bar leads to the deliveries of its hour.
+    // Each bar links to the deliveries of its hour.
     let bar = page.page().split("<a href=\"").find(|link| link.contains("<rect class=\"delivered\"")).expect("a bar");
     let hour = bar.split('"').next().unwrap_or_default().replace("&amp;", "&");
     let listed = Browser::new(&world, &tenant.cookie).open(&hour).await;
@@ -106,7 +106,7 @@ async fn the_bars_have_the_numbers_of_their_hours() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_endpoints_have_pages_and_each_is_on_one() {
+async fn each_of_many_endpoints_is_on_one_page() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for number in 10..33 {
@@ -141,7 +141,8 @@ async fn untrusted_text_is_shown_as_text() {
     says(&page, &["<script>alert(1)</script> \"' ⟨U+202E⟩evil⟨U+200B⟩⟨U+00AD⟩⟨U+E0041⟩ javascript:alert(1)"]);
 }
 
-/// The states of their endpoints do not reveal them. Endpoints with recent errors are on the first page.
+/// The failures are visible only in the log, not in the endpoints' items. Endpoints with recent errors are on the first
+/// page.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_names_failures_on_other_pages() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
@@ -167,7 +168,7 @@ async fn a_page_names_failures_on_other_pages() {
         &["11 endpoints, none failing", "1 endpoint on other pages", "/last", "1 failed delivery", "Page 2 of 2"],
     );
     assert!(page.page().contains(&format!("href=\"/console/endpoints/{last}\"")));
-    // The page of the endpoint itself has its banner, and needs no other.
+    // The page of the endpoint itself has only its own banner.
     let own = browser.open("/console").await;
     says(&own, &["/last", "1 failed delivery since", "Page 1 of 2"]);
     assert!(!text(&own).contains("other pages"));

@@ -30,7 +30,7 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
         &browser.open(&path).await,
         &["2 to fetch", "No delivery fetched yet", "No program has asked", "fanfare listen --endpoint"],
     );
-    // Waiting events are not a problem.
+    // Waiting events do not count as a problem.
     let overview = browser.open("/console").await;
     says(&overview, &["none failing or disabled", "A laptop", "pull"]);
     assert!(!overview.page().contains("notice bad"));

@@ -32,7 +32,7 @@ async fn idle_endpoints_leave_their_share_to_a_busy_one() {
         let fields = json!({"url": format!("http://127.0.0.1:9/idle{number}"), "events": ["job.failed"]});
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
-    // The first page reads 300 deliveries, 30 of each endpoint at first: the last number is just that.
+    // The first page reads 300 deliveries, at first 30 of each endpoint, which is the last number here.
     let mut sent = 0;
     for all in [30, 31, 60] {
         while sent < all {
@@ -62,7 +62,7 @@ async fn an_endpoint_whose_attempts_all_fail_is_failing() {
     for job in ["a", "b"] {
         world.deliver(event(&tenant.id, job)).await;
     }
-    // One failed attempt of a delivery says little.
+    // One failed attempt of a delivery is not sufficient.
     says(&browser.open("/console").await, &["1 endpoint, none failing", "Retrying"]);
     retry(&world, &tenant).await;
     assert_eq!(receiver.count().await, 5);
@@ -70,14 +70,14 @@ async fn an_endpoint_whose_attempts_all_fail_is_failing() {
     says(&page, &["1 failing or disabled", "all attempts fail since", "2 deliveries wait", "HTTP 500", "Failing"]);
     let own = browser.open(&path).await;
     says(&own, &["Failing", "All attempts fail", "2 deliveries wait", "The receiver reported a server error"]);
-    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "no delivery has been given up");
-    // Any success ends it, also one of a retry.
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "no delivery has failed permanently");
+    // Any success ends this state, including the success of a retry.
     retry(&world, &tenant).await;
     says(&browser.open("/console").await, &["none failing", "Healthy"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failing_endpoints_are_counted_on_whatever_page_they_are() {
+async fn failing_endpoints_of_all_pages_are_counted() {
     let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 24]).await;
@@ -106,7 +106,7 @@ async fn an_endpoint_enabled_after_a_410_is_untried_until_a_success() {
     }
     let page = browser.open(&path).await;
     says(&page, &["Disabled: HTTP 410", "Enable endpoint …", "Events are kept for another 7 days"]);
-    // The form of an older page leads to the confirmation, too.
+    // The form of an older page also shows the confirmation.
     let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
     let asked = world.send(request.header("origin", world.stack.api()).form(&[("action", "activate")])).await;
     assert_eq!(asked.headers["location"], format!("{path}?confirm=activate"));
@@ -157,7 +157,7 @@ async fn deleting_names_the_deliveries_that_cannot_be_resent() {
         &page,
         &[
             "First delivery given up",
-            "the endpoint is disabled by the first",
+            "the first 410 disables the endpoint",
             "Delete endpoint",
             "2 failed deliveries can then no longer be resent",
             "30 days",

@@ -19,7 +19,7 @@ pub(super) async fn send_to(world: &World, url: &str) {
 /// The reason for the failure of the only attempt at `url`, if it failed.
 async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
-    // An attempt that is cut off is repeated with more time.
+    // After a cut-off, the attempt is repeated with more time.
     world.handle_all().await;
     let delivery = world.log("t").await.into_iter().next().expect("a delivery");
     assert_eq!(delivery.attempts, 1);

@@ -48,7 +48,7 @@ async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_beyond_that_of_the_function_stops_the_start() {
+async fn a_timeout_that_exceeds_the_functions_prevents_the_start() {
     let env = [("DELIVERY_TIMEOUT".to_owned(), "24".to_owned())].into();
     let error =
         local::Stack::start(local::Options { env, ..Default::default() }).await.err().expect("it does not start");
@@ -69,8 +69,8 @@ async fn a_failure_of_the_service_fails_only_its_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hanging_table_delays_only_the_records_that_need_it_once() {
-    // Before the response, and in the middle of it.
+async fn a_hanging_table_delays_only_its_records_and_only_once() {
+    // The table hangs before the response, and in the middle of the response.
     tokio::join!(table_hangs(Manner::Hangs), table_hangs(Manner::Drips));
 }
 
@@ -89,7 +89,7 @@ async fn waiting_messages_are_grouped_by_tenant() {
     let sqs = Receiver::start().await;
     let world = World::with(&[("AWS_ENDPOINT_URL_SQS", &sqs.url("")), ("RETRY_SCHEDULE", "7")]).await;
     let batch = records([callback("tenant-1", "j", "http://127.0.0.1:1/")]);
-    // The result does not matter: this receiver only records what is sent, and does not answer like SQS.
+    // The result is irrelevant, because this receiver only records requests and does not answer like SQS.
     world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     let sent = sqs.received().await[0].json()["Entries"][0].clone();
     assert_eq!(sent["MessageGroupId"], "tenant-1");

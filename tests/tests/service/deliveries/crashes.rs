@@ -1,4 +1,4 @@
-//! A process dies, or a call fails, at each step of an event: nothing is lost, and no delivery stays pending.
+//! A process dies, or a call fails, at each step of an event: no event is lost, and no delivery stays pending.
 
 use std::{ops::Range, time::Duration};
 
@@ -10,13 +10,13 @@ use serde_json::json;
 use tests::{Doomed, Receiver, Switch, World, at_each_call, event, records};
 use tokio::time::Instant;
 
-/// The time limit for a process to handle all consequences of an event. It may have to wait for redelivered messages,
-/// and deliveries to a silent receiver are postponed for up to twice the silence.
+/// The time limit for a process to handle all consequences of an event. The process may have to wait for redelivered
+/// messages, and deliveries to a silent receiver are postponed for up to twice the duration of the silence.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends an event to an endpoint that accepts it and to one that fails once, through a worker whose calls with these
-/// numbers fail, and then through a healthy one. If it `waits`, the item of the flaky endpoint says that it hangs.
-/// Returns whether a call failed, and the violations.
+/// Sends an event to an endpoint that accepts it and to a flaky one that fails once. The first worker fails at the
+/// calls with these numbers, and a healthy worker follows. With `waits`, the item of the flaky endpoint marks it as
+/// hanging. Returns whether a call failed, and the violations.
 async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bool, Result<(), String>) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -54,7 +54,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
                     "{case}"
                 );
             }
-            // The endpoint that fails once may get its success or its failure twice.
+            // The flaky endpoint may get its success or its failure twice.
             let too_many = || format!("{case}: {} and {} came", good.len(), flaky.len());
             let came = if good.len() > 2 || flaky.len() > 3 { Err(too_many()) } else { Ok(()) };
             return (doomed.has_died(), came);
@@ -67,7 +67,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
     (doomed.has_died(), Err(format!("{case}: {left} messages are left, {dead:?} are dead: {items:?}")))
 }
 
-/// Makes a process handle a batch of each queue that has any, or wait for one.
+/// Makes a process handle a batch of each queue with messages, or wait for a batch.
 async fn handle(world: &World, process: &Worker) -> Result<(), anyhow::Error> {
     let polled = world.filled(world.queues()).await;
     try_join_all(polled.into_iter().map(|queue| process.poll(queue))).await.map(drop)
@@ -107,7 +107,7 @@ async fn a_process_may_die_before_any_call_for_waiting_deliveries() {
     live_through_all(u64::MAX, false, true).await;
 }
 
-/// Its record is redelivered, and still has all destinations of the event.
+/// The record is redelivered with all destinations of the event.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_without_a_message_ends_in_each_endpoint_state() {
     let broken = Switch::default();

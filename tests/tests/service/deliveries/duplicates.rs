@@ -29,7 +29,7 @@ async fn a_duplicate_has_the_same_webhook_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_copies_of_a_message_make_one_attempt() {
+async fn two_copies_of_a_message_cause_one_attempt() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
@@ -63,7 +63,7 @@ async fn a_duplicate_sends_the_missing_message_and_posts_nothing() {
         refuses.off();
         // A message must not be redelivered between its handling and its deletion.
         world.come_back_after(60).await;
-        assert_eq!(world.poll(queue).await, 1, "it came back");
+        assert_eq!(world.poll(queue).await, 1, "the message was redelivered");
         assert_eq!(receiver.count().await, usize::try_from(attempts).expect("a few"), "and was not posted again");
     }
     assert_eq!(world.poll("deliveries").await, 1);
@@ -90,7 +90,8 @@ async fn a_duplicate_in_a_batch_does_not_block_the_batch() {
     }
 }
 
-/// An event that is over a minute old may be a copy. If the log cannot be read, two deliveries are better than none.
+/// An event that is over a minute old may be a copy. If the log cannot be read, the event is delivered anyway: two
+/// deliveries are better than none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_event_is_delivered_although_the_log_is_unavailable() {
     let world = World::answering(&[], |call| {

@@ -22,14 +22,14 @@ async fn erase(world: &World, tenant: &Tenant, fields: Value) -> tests::Answer {
     world.rpc(&tenant.key, "deliveries/erase", fields).await
 }
 
-/// Whether the table still contains the payload or an answer of a receiver.
+/// Whether the table still contains the payload or a response of a receiver.
 async fn is_anything_left(world: &World) -> bool {
     let items = format!("{:?}", world.items("deliveries").await);
     // A compressed payload is not readable.
     [SECRET, ANSWER, "payload"].into_iter().any(|text| items.contains(text))
 }
 
-/// A failed delivery with attempts in its state and in an item of their own, each with an answer.
+/// A failed delivery with attempts in its state and in a separate item, each with a response.
 async fn failed(book: &Book, tenant: &Tenant, endpoint: &str) -> Delivery {
     let owner = id(tenant);
     let (mut delivery, payload) = draft(book, endpoint, "failed", Status::Failed).delivery(&owner);
@@ -75,7 +75,7 @@ async fn an_erased_delivery_keeps_only_its_row() {
         bare(&mut expected["delivery"]["last_attempt"]);
         assert_eq!(after, expected);
 
-        // Again, it changes nothing, and it cannot be resent.
+        // A second call changes nothing, and the delivery cannot be resent.
         erase(&world, &tenant, fields.clone()).await.ok();
         assert_eq!(read(&world, &tenant, "get", fields.clone()).await.ok(), &after);
         let resent = world.rpc(&tenant.key, "deliveries/resend", fields.clone()).await;
@@ -84,7 +84,7 @@ async fn an_erased_delivery_keeps_only_its_row() {
     assert!(!is_anything_left(&world).await, "{:?}", world.items("deliveries").await);
     let listed = read(&world, &tenant, "list", json!({})).await;
     assert!(listed.ok()["deliveries"].as_array().expect("a list").iter().all(|one| one["erased_at"].is_string()));
-    // A late success of a second process does not bring anything back.
+    // A late success of a second process does not restore any data.
     let (before, last) = (&deliveries[0], deliveries[0].last_attempt.clone());
     let late = Delivery { status: Status::Delivered, last_attempt: last, ..before.clone() };
     assert!(!book.log.advance(&id(&tenant), before, &late).await.expect("an answer"));
@@ -154,7 +154,7 @@ async fn all_deliveries_of_a_job_are_erased_or_none() {
     assert!(!is_anything_left(&world).await);
 }
 
-/// A process dies at this call of an erasure. Once the call is repeated, nothing is left.
+/// Makes a process die at this call of an erasure. After a repetition of the call, no data remains.
 async fn erase_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -182,9 +182,10 @@ async fn a_process_that_erases_may_die_at_any_call() {
     }
 }
 
-/// The payload is in the row of a held delivery, and a resend moves it: one of the two calls wins, entirely.
+/// The payload is in the row of a held delivery, and a resend moves it. Only one of the two concurrent calls takes
+/// effect, completely.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_concurrent_resend_does_not_bring_a_payload_back() {
+async fn a_concurrent_resend_does_not_restore_a_payload() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -216,7 +217,7 @@ async fn a_concurrent_resend_does_not_bring_a_payload_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_passes_over_erased_deliveries() {
+async fn a_recovery_skips_erased_deliveries() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
@@ -232,7 +233,7 @@ async fn a_recovery_passes_over_erased_deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_of_a_delivery_erases_it() {
+async fn a_delivery_can_be_erased_on_its_page() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;

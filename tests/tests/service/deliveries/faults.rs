@@ -1,4 +1,4 @@
-//! Every event arrives although calls fail and processes die.
+//! Every event arrives, even if calls fail and processes die.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -16,14 +16,14 @@ use tokio::{
     time::Instant,
 };
 
-/// Starts a worker. Dropping its handle kills it.
+/// Starts a worker, which is killed when its handle is dropped.
 fn worker(dynamodb: &str, sqs: &str, settings: &[(&str, &str)], log: Stdio) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
     command.args([dynamodb, sqs]).envs(settings.iter().copied()).stdout(log).kill_on_drop(true);
     command.spawn().expect("a worker starts")
 }
 
-/// Starts a worker with this many file descriptors. Dropping its handle kills it.
+/// Starts a worker with this many file descriptors, which is killed when its handle is dropped.
 fn worker_with(descriptors: usize, world: &World, settings: &[(&str, &str)]) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_worker")]);
@@ -50,8 +50,8 @@ fn unlogged(said: File) -> HashSet<String> {
     ids.map(|hex| format!("msg_{hex}")).collect()
 }
 
-/// Sends `events` to four live endpoints and a dead one, through a worker whose calls fail and that is killed `kills`
-/// times, and waits until the queues are empty. The tables and the queues survive in this process.
+/// Sends `events` to four live endpoints and a dead one, through a worker with failing calls that is killed `kills`
+/// times, and waits until the queues are empty. The tables and the queues are in this process, so they survive.
 async fn survive(events: usize, kills: usize, between_kills: Duration, visibility: u32, limit: Duration) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -165,7 +165,7 @@ async fn misbehaving_receivers_do_not_fill_the_memory() {
         }
     }
     enqueue(&world, &tenant, 40).await;
-    // A receiver that does not answer gets few attempts at once after the first.
+    // After the first attempt, a receiver that does not answer gets few concurrent attempts.
     let failing = 12 * 8 * 3;
     let (mut failed, deadline) = (0, Instant::now() + Duration::from_secs(60));
     while failed < failing {
@@ -193,7 +193,7 @@ async fn proxy_settings_of_the_environment_change_nothing() {
     assert!(proxy.received().await.is_empty());
 }
 
-/// Gives each of `tenants` an endpoint on each of `hosts` hosts, which one receiver represents.
+/// Creates an endpoint of each of `tenants` on each of `hosts` hosts, which one receiver represents.
 async fn on_many_hosts(world: &World, receiver: &Receiver, tenants: u8, hosts: u8) -> Vec<Tenant> {
     let mut all = Vec::new();
     for number in 1..=tenants {
@@ -213,7 +213,7 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     let receiver = Receiver::everywhere().await;
     let tenants = on_many_hosts(&world, &receiver, 1, 60).await;
     world.come_back_after(5).await;
-    // Far fewer than 200 concurrent attempts need, and not enough for the queues either.
+    // Far fewer descriptors than 200 concurrent attempts need, and too few for the queues, too.
     let _worker = worker_with(40, &world, &[("RETRY_SCHEDULE", "")]);
     enqueue(&world, &tenants[0], 1).await;
     let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_secs(60));
@@ -226,9 +226,9 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     assert!(world.dead_letters().await.is_empty());
 }
 
-/// Events of tenants with this many hosts each, through a worker with this many file descriptors; in every second
-/// round, beside receivers that answer `100 Continue` endlessly and one that closes its connection after each
-/// response. Every possible delivery succeeds at the first and only attempt.
+/// Sends events of tenants with this many hosts each through a worker with this many file descriptors. Every second
+/// round adds receivers that answer `100 Continue` endlessly and a receiver that closes its connection after each
+/// response. Every possible delivery must succeed at the first and only attempt.
 async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, at_once: usize, rounds: usize) {
     let world = World::start().await;
     let (healthy, closing) = (Receiver::everywhere().await, Rough::start(Manner::ClosesAfterEach).await);
@@ -281,7 +281,7 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
         let (is_rough, at) = sent[received.json()["job_id"].as_str().expect("a job")];
         if is_rough { &mut rough } else { &mut calm }.push(received.at - at);
     }
-    assert_eq!((calm.len() + rough.len()), rounds * in_round + rounds / 2 * closing_in_round, "nothing came twice");
+    assert_eq!((calm.len() + rough.len()), rounds * in_round + rounds / 2 * closing_in_round, "nothing arrived twice");
     for (beside, mut waits) in [("nobody", calm), ("rough receivers", rough)] {
         waits.sort();
         let (median, p99) = (waits[waits.len() / 2], waits[waits.len() * 99 / 100]);
@@ -333,7 +333,7 @@ async fn a_hanging_endpoint_delays_the_eight_others_under_50_ms() {
     for round in 5..10 {
         with.push(last_arrival(&world, &tenant, &healthy, round).await);
     }
-    // The best of five: other load on the machine only adds to it.
+    // The minimum of five runs, because other load on the machine only adds to the time.
     let (without, with) = (without.into_iter().min().expect("five"), with.into_iter().min().expect("five"));
     assert!(with < without + Duration::from_millis(50), "{with:?} with, {without:?} without");
 }

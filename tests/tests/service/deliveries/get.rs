@@ -79,10 +79,9 @@ async fn every_attempt_is_shown_oldest_first() {
     assert_eq!(answer.ok(), &json!({"delivery": deliveries::Delivery::from(delivery), "attempts": shown(attempts)}));
 }
 
-/// A success counts regardless of earlier writes, so its state may also have attempts that did not fit into a later
-/// state.
+/// A success is written regardless of earlier writes, so its state may have attempts that are also in a separate item.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_the_log_has_in_two_places_is_shown_once() {
+async fn an_attempt_in_two_places_of_the_log_is_shown_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);

@@ -13,7 +13,7 @@ async fn set_active(world: &World, tenant: &Tenant, endpoint: &str, active: bool
     world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "active": active})).await.ok();
 }
 
-/// A world with a tenant, a receiver, and an inactive endpoint there.
+/// A world with a tenant, a receiver, and an inactive endpoint for the receiver.
 async fn inactive(settings: &[(&str, &str)]) -> (World, Tenant, Receiver, String) {
     let world = World::with(settings).await;
     let (tenant, receiver) = (world.tenant("acme").await, Receiver::start().await);
@@ -22,7 +22,7 @@ async fn inactive(settings: &[(&str, &str)]) -> (World, Tenant, Receiver, String
     (world, tenant, receiver, endpoint)
 }
 
-/// Makes a recovery of all deliveries run at once.
+/// Starts a recovery of all deliveries and runs it at once.
 async fn recover(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -> Vec<Delivery> {
     let book = Book::of(world);
     let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY), "status": status});
@@ -110,7 +110,7 @@ async fn a_due_delivery_is_held_and_keeps_its_attempts() {
     assert_eq!(held.last_attempt, pending.last_attempt);
     assert_eq!((receiver.count().await, world.left().await), (1, 0));
 
-    // Resent while the endpoint is inactive, it is held again.
+    // After a resend while the endpoint is inactive, the delivery is held again.
     for (active, status) in [(false, Status::Held), (true, Status::Delivered)] {
         set_active(&world, &tenant, &endpoint, active).await;
         world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();
@@ -148,7 +148,7 @@ async fn a_recovery_resends_failed_or_held_deliveries_or_both() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_joins_only_one_of_the_same_status() {
+async fn a_recovery_joins_only_recoveries_of_the_same_status() {
     let (world, tenant, _receiver, endpoint) = inactive(&[]).await;
     let call = async |status: &str| {
         let fields = json!({"webhook_endpoint_id": endpoint, "since": "2026-01-01T00:00:00Z", "status": status});
@@ -160,7 +160,7 @@ async fn a_recovery_joins_only_one_of_the_same_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inactive_endpoint_collects_events_for_the_set_time() {
+async fn an_inactive_endpoint_collects_events_for_hold_for() {
     let (world, tenant, _receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
     let inactive_for = async |milliseconds: i64| {
         let since = json!({"inactive_since": Timestamp::now().as_millisecond() - milliseconds});
@@ -174,12 +174,12 @@ async fn an_inactive_endpoint_collects_events_for_the_set_time() {
     set_active(&world, &tenant, &endpoint, false).await;
     world.deliver(event(&tenant.id, "after")).await;
     assert_eq!(world.only_logged(&tenant.id).await.job_id, "within");
-    // Enabled and disabled again, it collects anew.
+    // After it is enabled and disabled again, the period starts over.
     set_active(&world, &tenant, &endpoint, true).await;
     set_active(&world, &tenant, &endpoint, false).await;
     world.deliver(event(&tenant.id, "anew")).await;
     assert_eq!(world.log_of(&tenant.id, Status::Held).await.len(), 2);
-    // One without a time is inactive since its last change.
+    // An endpoint without a stored time counts as inactive since its last change.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"inactive_since": null})).await;
     world.deliver(event(&tenant.id, "changed")).await;
     let long_ago = json!({"updated_at": "2026-01-31T12:00:00.000Z"});
@@ -202,7 +202,7 @@ async fn without_collection_pending_is_held_and_new_is_not_recorded() {
     assert_eq!((logged.status, logged.job_id.as_str(), world.left().await), (Status::Held, "pending", 0));
 }
 
-/// As if a tenant recovers missed deliveries before enabling the endpoint.
+/// A tenant may recover missed deliveries before enabling the endpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resend_is_held_regardless_of_how_long_it_was_inactive() {
     let (world, tenant, receiver, endpoint) = inactive(&[("HOLD_FOR", "3600")]).await;
@@ -245,7 +245,8 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
         let answer = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
         assert_eq!(answer["batchItemFailures"].as_array().map(Vec::len), Some(left));
     };
-    // The log refuses a copy that seems to be new. One of the two is redelivered, and then the log is read first.
+    // The log rejects a copy that seems to be new. One of the two copies is redelivered, and then the log is read
+    // first.
     for (batch, left) in [(&held, 0), (&held, 1), (&again(&held), 0)] {
         handle(batch, left).await;
         assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
@@ -289,7 +290,7 @@ async fn a_payload_of_any_size_is_held_and_returned_unchanged() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 4);
 }
 
-/// One write: a kilobyte, and its index entry.
+/// The write consists of a kilobyte and its index entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn holding_an_event_takes_one_write_per_endpoint() {
     let world = World::metered().await;
@@ -309,7 +310,7 @@ async fn holding_an_event_takes_one_write_per_endpoint() {
     }
 }
 
-/// Nothing else slows down events for an inactive endpoint.
+/// For an inactive endpoint, only throttled writes can slow down the events.
 #[tokio::test(flavor = "multi_thread")]
 async fn held_deliveries_spread_when_their_partition_is_throttled() {
     let throttled = Switch::default();

@@ -1,4 +1,4 @@
-//! The fields of all five routes.
+//! The fields of the routes under `/v1/deliveries`.
 
 use serde_json::{Value, json};
 use tests::World;
@@ -69,7 +69,7 @@ async fn every_field_is_validated() {
 
 /// RFC 3339 permits any offset and any number of digits. Times at the ends of the calendar cause no error.
 #[tokio::test(flavor = "multi_thread")]
-async fn any_time_of_rfc_3339_is_understood() {
+async fn any_time_of_rfc_3339_is_accepted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;

@@ -1,5 +1,5 @@
-//! A receiver that is slow or hangs delays no other tenant, and no other receiver of its tenant. Its attempts in the
-//! shared queues are cut off, and its deliveries then wait in another queue.
+//! A slow or hanging receiver does not delay other receivers, of the same or another tenant. Its attempts in the shared
+//! queues are cut off, and its deliveries then wait in a separate queue.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) async fn world_with(settings: &[(&str, &str)], url: &str) -> (World, 
     (world, tenant, id)
 }
 
-/// The same, with a receiver that has been hanging for two hours according to its item.
+/// The same, with a receiver that has been hanging for two hours according to the endpoint's item.
 pub(super) async fn silent(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
     let receiver = Rough::start(Manner::Hangs).await;
     let (world, tenant, id) = world_with(settings, receiver.url()).await;
@@ -59,12 +59,12 @@ async fn wait_since(world: &World, tenant: &Tenant, endpoint: &str, job: impl To
 async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds().await {
-        assert!(Instant::now() < deadline, "it does not arrive");
+        assert!(Instant::now() < deadline, "the condition is not met in time");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// The number of messages in each queue, delayed ones included: events, deliveries, slow receivers and hanging
+/// The number of messages in each queue, including delayed ones: events, deliveries, slow receivers and hanging
 /// receivers.
 pub(super) async fn waiting(world: &World) -> [usize; 4] {
     let mut waiting = [0; 4];
@@ -118,14 +118,14 @@ async fn an_attempt_that_takes_too_long_is_cut_off_and_repeated() {
     let delivery = world.only_logged(&tenant.id).await;
     assert_eq!((delivery.status, delivery.attempts, world.left().await), (Status::Delivered, 1, 0));
     assert_eq!(late.ids(), [delivery.webhook_id.to_string(), delivery.webhook_id.to_string()]);
-    // It has answered within three seconds: it is slow.
+    // The receiver has answered within three seconds, so it is slow.
     world.deliver(event(&tenant.id, "next")).await;
     assert_eq!((late.requests(), waiting(&world).await), (2, [0, 0, 1, 0]));
     poll_slow(&world, 1).await;
     assert_eq!((world.log_of(&tenant.id, Status::Delivered).await.len(), world.left().await), (2, 0));
 }
 
-/// Behind the deliveries to hanging receivers, they would wait long.
+/// In the queue for hanging receivers, the deliveries would wait long.
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_to_a_receiver_that_slows_wait_for_its_trial() {
     let receiver = Moody::start(|before| if before < 5 { AT_ONCE } else { TOO_LATE }).await;
@@ -141,7 +141,7 @@ async fn deliveries_to_a_receiver_that_slows_wait_for_its_trial() {
     world.enqueue("job-events", event(&tenant.id, 8)).await;
     other.poll("job-events").await.expect("a step");
     let [_, _, slow, hanging] = waiting(&world).await;
-    assert_eq!((slow, hanging, world.counts("slow-deliveries").await[0]), (4, 0, 1), "one attempt is its trial");
+    assert_eq!((slow, hanging, world.counts("slow-deliveries").await[0]), (4, 0, 1), "one attempt is the trial");
     poll_slow(&world, 4).await;
     let delivered = world.log_of(&tenant.id, Status::Delivered).await;
     assert!(delivered.len() == 9 && delivered.iter().all(|delivery| delivery.attempts == 1), "{delivered:?}");
@@ -159,12 +159,12 @@ async fn a_receiver_that_fails_its_trial_hangs() {
     poll(&world, "job-events", 28).await;
     assert_eq!(receiver.requests(), 2, "one was cut off");
     let [_, _, slow, hanging] = waiting(&world).await;
-    assert!(slow <= 21 && slow + hanging == 29, "its trial, and 20 that wait for it: {slow}");
+    assert!(slow <= 21 && slow + hanging == 29, "the trial, and 20 deliveries that wait for it: {slow}");
     poll_slow(&world, slow).await;
-    assert_eq!((receiver.requests(), waiting(&world).await), (3, [0, 0, 0, 29]), "its trial was cut off");
+    assert_eq!((receiver.requests(), waiting(&world).await), (3, [0, 0, 0, 29]), "the trial was cut off");
 }
 
-/// Its invocations end within seconds.
+/// Invocations for slow receivers end within seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_at_a_slow_receiver_is_cut_off_after_three_seconds() {
     let receiver = Moody::start(|before| (Duration::from_secs(if before == 0 { 600 } else { 4 }), 200)).await;
@@ -177,7 +177,8 @@ async fn an_attempt_at_a_slow_receiver_is_cut_off_after_three_seconds() {
     let took = started.elapsed();
     assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(10), "{took:?}");
     assert_eq!((untried(&world, &tenant.id).await.len(), waiting(&world).await), (1, [0, 0, 0, 1]));
-    // It gets its four seconds there, and still hangs: four seconds are too long for the queue of slow receivers.
+    // The receiver gets its four seconds in the queue for hanging receivers, and remains there, because four seconds
+    // are too long for the queue of slow receivers.
     poll_hanging(&world, 1).await;
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Delivered);
     world.deliver(event(&tenant.id, 2)).await;
@@ -193,15 +194,15 @@ async fn an_unknown_receiver_gets_one_attempt_until_it_succeeds() {
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         assert_eq!(world.poll("job-events").await, 10);
-        // The deliveries that waited until the first one was cut off may or may not know that it hangs.
+        // Deliveries that waited for the end of the first attempt may be sent before the receiver is known to hang.
         let [_, _, slow, hangs] = waiting(&world).await;
         assert_eq!((receiver.requests(), slow + hangs, world.left().await), (requests, waits, waits));
-        assert!(receiver.seen()[1..].iter().all(|(_, taken)| *taken > 0), "only the first went ahead");
+        assert!(receiver.seen()[1..].iter().all(|(_, taken)| *taken > 0), "only the first attempt was made");
         assert_eq!((world.log(&tenant.id).await.len(), untried(&world, &tenant.id).await.len()), (10, waits));
     }
 }
 
-/// While the first attempt is in progress, those of another batch wait in another queue.
+/// While the first attempt is in progress, the attempts of another batch wait in another queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_attempt_is_made_regardless_of_the_queue_of_the_others() {
     let receiver = Moody::start(|_| FOREVER).await;
@@ -213,14 +214,14 @@ async fn one_attempt_is_made_regardless_of_the_queue_of_the_others() {
             world.enqueue("job-events", event(&tenant.id, job)).await;
         }
         poll(&world, "job-events", 9).await;
-        // These wait in their invocation or in a queue.
+        // The other attempts wait in their invocation or in a queue.
         tokio::time::timeout(Duration::from_millis(200), world.poll_due()).await.ok();
         assert_eq!(receiver.requests(), 1, "the first one is in progress");
     };
     tokio::join!(world.poll("job-events"), others);
 }
 
-/// Another process knows it only from the endpoint's item.
+/// Another process can read the standing only from the endpoint's item.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_processes_know_that_a_receiver_hangs_until_activation() {
     let receiver = Rough::start(Manner::Hangs).await;
@@ -228,10 +229,10 @@ async fn all_processes_know_that_a_receiver_hangs_until_activation() {
     let other = world.worker(&[]);
     for (job, attempts) in [(1, 1), (3, 2)] {
         world.deliver(event(&tenant.id, job)).await;
-        assert_eq!(receiver.arrivals().await.len(), attempts, "it starts afresh");
+        assert_eq!(receiver.arrivals().await.len(), attempts, "the receiver is unknown again");
         world.enqueue("job-events", event(&tenant.id, job + 1)).await;
         other.poll("job-events").await.expect("a step");
-        assert_eq!(receiver.arrivals().await.len(), attempts, "the other process does not wait for it");
+        assert_eq!(receiver.arrivals().await.len(), attempts, "the other process does not wait for the receiver");
         world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     }
     let [_, _, slow, hanging] = waiting(&world).await;
@@ -250,13 +251,13 @@ async fn a_new_url_is_a_fresh_start_for_an_endpoint_that_hangs() {
     assert_eq!((receiver.count().await, waiting(&world).await), (1, [0, 0, 0, 1]));
 }
 
-/// Others then wait for an invocation, and it would wait for the receiver.
+/// While other events wait for an invocation, an attempt at this receiver would occupy one.
 #[tokio::test(flavor = "multi_thread")]
-async fn events_of_a_lingering_receiver_wait_while_others_wait() {
+async fn a_barely_quick_receiver_yields_while_other_events_wait() {
     for (takes, waits) in [(Duration::ZERO, 0), (Duration::from_millis(150), 1)] {
         let receiver = Moody::start(move |_| (takes, 200)).await;
         let (world, tenant, _) = world_with(&[], receiver.url()).await;
-        // Most are quick, even if the first waits for CPU.
+        // Most responses are quick, even if the first one waits for CPU.
         for job in 0..12 {
             world.deliver(event(&tenant.id, job)).await;
         }
@@ -286,7 +287,7 @@ async fn deliveries_to_a_slow_receiver_have_a_separate_queue() {
     }
     assert_eq!((receiver.count().await, world.left().await), (2, 0), "a long wait has no message");
     world.sweep(Timestamp::now().after(Duration::from_secs(21 * 60))).await;
-    assert_eq!(waiting(&world).await, [0, 0, 1, 0], "it is woken for the right queue");
+    assert_eq!(waiting(&world).await, [0, 0, 1, 0], "the sweep uses the queue for slow receivers");
     world.drain("slow-deliveries").await;
 
     let delivery = world.only_logged(&tenant.id).await.id;
@@ -333,7 +334,7 @@ async fn a_receiver_that_is_sometimes_late_stays_slow() {
     let (world, tenant, _) = world_with(&[], receiver.url()).await;
     for job in 0..6 {
         world.deliver(event(&tenant.id, job)).await;
-        assert_eq!(receiver.requests(), 1 + job, "only the very first is made in the queue of events");
+        assert_eq!(receiver.requests(), 1 + job, "only the first attempt is made in the queue of events");
         poll_slow(&world, 1).await;
     }
     let delivered = world.log_of(&tenant.id, Status::Delivered).await;
@@ -346,14 +347,14 @@ async fn callbacks_to_a_hanging_origin_wait_separately() {
     let receiver = Rough::start(Manner::Hangs).await;
     for (job, path) in [(1, "first"), (2, "second"), (2, "third")] {
         world.deliver(callback("t", job, format!("{}{path}", receiver.url()))).await;
-        assert_eq!(receiver.arrivals().await.len(), 1, "it has shown enough");
+        assert_eq!(receiver.arrivals().await.len(), 1, "the origin is known to hang");
     }
     assert_eq!((waiting(&world).await, untried(&world, "t").await.len()), ([0, 0, 0, 3], 3));
     poll_hanging(&world, 3).await;
     assert_eq!((receiver.arrivals().await.len(), world.log_of("t", Status::Failed).await.len()), (4, 3));
 }
 
-/// A tenant could have any number of origins, each of which would be tried once.
+/// A tenant could use any number of origins, with one attempt at each.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_three_slow_origins_of_callbacks_others_wait() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "")]).await;
@@ -363,7 +364,7 @@ async fn after_three_slow_origins_of_callbacks_others_wait() {
         world.enqueue("job-events", callback("noisy", job, receiver.url())).await;
     }
     assert_eq!(world.poll("job-events").await, 3);
-    assert_eq!(arrived().await, 1, "of new origins, one goes ahead, and has not succeeded");
+    assert_eq!(arrived().await, 1, "one of the new origins gets an attempt, which has not succeeded");
     assert_eq!((waiting(&world).await, untried(&world, "noisy").await.len()), ([0, 0, 0, 3], 3));
     poll_hanging(&world, 3).await;
     assert_eq!(arrived().await, 4);
@@ -378,7 +379,7 @@ async fn after_three_slow_origins_of_callbacks_others_wait() {
 
 /// Each event may have a new origin.
 #[tokio::test(flavor = "multi_thread")]
-async fn new_origins_of_callbacks_go_ahead_one_by_one_until_a_success() {
+async fn new_callback_origins_are_tried_one_by_one_until_a_success() {
     let world = World::start().await;
     let well = join_all((0..10).map(|_| Receiver::start())).await;
     for (job, receiver) in well.iter().enumerate() {
@@ -398,7 +399,11 @@ async fn an_attempt_is_postponed_up_to_three_days_after_its_event() {
     poll_hanging(&world, 1).await;
     let postponed = world.only_logged(&tenant.id).await;
     assert_eq!((postponed.status, receiver.arrivals().await.len()), (Status::Pending, 0));
-    assert_eq!(postponed.next_attempt_at, Some(waits.created_at.after(MAX_AGE)), "it would be an hour or two");
+    assert_eq!(
+        postponed.next_attempt_at,
+        Some(waits.created_at.after(MAX_AGE)),
+        "the postponement would be an hour or two"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -406,7 +411,7 @@ async fn hanging_receivers_get_full_attempts_without_delaying_events() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    // More than are signed at a time: none of them may delay another.
+    // More deliveries than are signed at once: none of them may delay another.
     for number in 0..12 {
         let url = format!("http://{}/{number}", hanging.local_addr().expect("an address"));
         world.endpoint(&tenant, &url, "s").await;
@@ -414,16 +419,20 @@ async fn hanging_receivers_get_full_attempts_without_delaying_events() {
     let healthy = Receiver::start().await;
     world.endpoint(&tenant, &healthy.url("/"), "s").await;
     world.deliver(event(&tenant.id, "j")).await;
-    assert_eq!((healthy.count().await, waiting(&world).await), (1, [0, 0, 1, 11]), "one of the others has a trial");
+    assert_eq!(
+        (healthy.count().await, waiting(&world).await),
+        (1, [0, 0, 1, 11]),
+        "one of the other receivers has a trial"
+    );
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 1);
     assert_eq!(untried(&world, &tenant.id).await.len(), 12);
     poll_slow(&world, 1).await;
     let started = Instant::now();
     poll_hanging(&world, 11).await;
-    assert!(started.elapsed() >= Duration::from_secs(1), "they had their second");
+    assert!(started.elapsed() >= Duration::from_secs(1), "the attempts lasted their second");
     let failed = world.log_of(&tenant.id, Status::Pending).await;
     assert!(failed.len() == 12 && failed.iter().all(|delivery| delivery.attempts == 1), "{failed:?}");
-    assert_eq!(world.counts("hanging-deliveries").await, [0, 0, 12], "and get another attempt");
+    assert_eq!(world.counts("hanging-deliveries").await, [0, 0, 12], "and are repeated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -438,8 +447,8 @@ async fn one_process_at_a_time_tries_a_receiver_that_hangs() {
         other.poll("hanging-deliveries").await.expect("a step")
     };
     tokio::select! {
-        _ = world.poll("hanging-deliveries") => panic!("it hangs for 20 s"),
-        handled = others => assert_eq!((handled, receiver.arrivals().await.len()), (1, 1), "it is left alone"),
+        _ = world.poll("hanging-deliveries") => panic!("the receiver has been hanging for 20 s"),
+        handled = others => assert_eq!((handled, receiver.arrivals().await.len()), (1, 1), "the receiver gets no attempt"),
     }
     assert_eq!(untried(&world, &tenant.id).await.len(), 2);
 }
@@ -465,7 +474,7 @@ async fn deliveries_to_a_hanging_receiver_fail_after_three_days() {
             let outcome = logged.last_attempt.map(|last| last.outcome.into_owned());
             assert_eq!(outcome.as_deref(), (status == Status::Failed).then_some("unanswered"));
         }
-        // Only a wait of the last minute has a message; a wait of an hour has none.
+        // Only short waits have a message; a wait of an hour has none.
         assert_eq!(world.counts("hanging-deliveries").await, [0, 4, 1]);
     };
     tokio::select! {
@@ -483,7 +492,7 @@ async fn a_recovered_receiver_gets_the_waiting_deliveries() {
     for job in 0..3 {
         world.enqueue("job-events", callback("t", job, receiver.url())).await;
     }
-    // The first one is cut off, and then all get their full time.
+    // The first attempt is cut off, and all later attempts get the full time.
     until(async || receiver.requests() >= 4).await;
     works.on();
     until(async || world.log_of("t", Status::Delivered).await.len() == 3).await;
@@ -493,15 +502,15 @@ async fn a_recovered_receiver_gets_the_waiting_deliveries() {
 async fn waiting_deliveries_do_not_flood_a_slow_receiver() {
     let world = World::live(&[]).await;
     let tenant = world.tenant("acme").await;
-    // The first one is cut off. The next ones are slow, so the others wait for them.
+    // The first attempt is cut off. The next attempts are slow, so the other deliveries wait.
     let receiver = Moody::start(|before| if before < 5 { TOO_LATE } else { AT_ONCE }).await;
     world.endpoint(&tenant, receiver.url(), "s").await;
     for job in 0..60 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
     }
     until(async || world.log_of(&tenant.id, Status::Delivered).await.len() == 60).await;
-    // While it hangs, it gets four attempts at once in addition to its trial. After its first late response, it gets
-    // ten more, plus one for each success.
+    // While the receiver hangs, it gets four concurrent attempts in addition to the trial. After its first late
+    // response, it gets ten more, plus one for each success.
     for (at_once, taken) in receiver.seen() {
         let most = if taken == 0 { 5 } else { 15 + taken };
         assert!(at_once <= most, "{at_once} at once, though it had accepted {taken}");
@@ -533,21 +542,22 @@ async fn hanging_receivers_do_not_delay_other_receivers() {
             && world.log_of(&noisy.id, Status::Delivered).await.len() == 50
     })
     .await;
-    // Nothing is lost, and every delivery is listed.
+    // No delivery is lost, and every delivery is listed.
     until(async || world.log(&noisy.id).await.len() == 50 * 21).await;
     assert_eq!(untried(&world, &noisy.id).await.len(), 50 * 20);
     for receiver in &hanging {
         let arrivals = receiver.arrivals().await.len();
-        // The first one, its trial, and four with full time; on a busy machine, these end before the test does.
+        // The first attempt, its trial, and four attempts with the full time, which end before the test on a busy
+        // machine.
         assert!(arrivals <= 10, "{arrivals}");
     }
 }
 
-/// Its message is the same in both queues, and a process skips a message that it is working on.
+/// The message is the same in both queues, and a process skips a message that it is handling.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;
-    // They belong to as many tenants, so that none has too many slow origins.
+    // Each belongs to another tenant, so that no tenant has too many slow origins.
     let tenants: Vec<_> = (0..12).map(|number| format!("tenant-{number}")).collect();
     let answers = [(Duration::ZERO, 500), TOO_LATE, AT_ONCE];
     let receivers = join_all(tenants.iter().map(|_| Moody::start(move |before| answers[before.min(2)]))).await;

@@ -69,12 +69,12 @@ async fn the_list_shows_the_outcome_of_a_delivery() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_newest_come_first_over_all_destinations_and_pages() {
+async fn the_newest_are_first_over_all_destinations_and_pages() {
     let world = World::start().await;
     let (tenant, _, deliveries, _) = mixed(&world).await;
     let expected = newest_first(&deliveries);
     for limit in [1, 5, 47, 48, 100] {
-        // The last page has no cursor, and no page before it is short.
+        // Only the last page has no cursor, and all earlier pages are full.
         let pages = pages(&world, &tenant, json!({"limit": limit})).await;
         assert_eq!(pages, expected.chunks(limit).map(<[String]>::to_vec).collect::<Vec<_>>(), "{limit}");
     }
@@ -137,7 +137,7 @@ async fn a_job_is_found_regardless_of_status_and_length_of_its_id() {
         assert_eq!(pages(&world, &tenant, both).await.concat(), found);
     }
     assert!(pages(&world, &tenant, json!({"job_id": "unknown"})).await.concat().is_empty());
-    // The log keeps at most 1,024 bytes of it, cut between characters.
+    // The log keeps at most 1,024 bytes of the id, cut between characters.
     let long = format!("{}🦀", "j".repeat(1023));
     for (status, job) in STATUSES.into_iter().flat_map(|status| [(status, long.as_str()), (status, "")]) {
         let at = book.ago(HOUR + SECOND * status as u32);

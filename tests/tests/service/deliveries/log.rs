@@ -1,4 +1,4 @@
-//! The delivery log as deliveries happen.
+//! The content of the delivery log while deliveries are in progress.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,10 +32,10 @@ async fn a_result_appears_at_once_even_while_others_of_its_batch_hang() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    // Each is due within seconds, and perhaps in a separate batch.
+    // Each attempt is due within seconds, and may be in a separate batch.
     let polls = [(); 2].map(|()| async { while world.poll("hanging-deliveries").await == 0 {} });
     tokio::select! {
-        _ = join_all(polls) => panic!("the hanging one has its full time"),
+        _ = join_all(polls) => panic!("the hanging attempt gets its full time"),
         hanging = seen => assert_eq!(hanging, (Status::Pending, 0)),
     }
 }
@@ -97,7 +97,7 @@ async fn the_largest_event_fits_into_the_log() {
 async fn a_failed_delivery_stays_queued_while_the_log_fails() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
-    // Larger than a message may be, and than an item of DynamoDB may be.
+    // The payload exceeds the limit of a message and that of a DynamoDB item.
     let mut event = callback("t", "j", receiver.url("/"));
     event["result"] = json!(noise(420_000));
     let batch = records([event]);
@@ -112,7 +112,7 @@ async fn a_failed_delivery_stays_queued_while_the_log_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
-    // The first partition of the endpoint accepts no writes: they are left out of each batch.
+    // The first partition of the endpoint accepts no writes: each batch returns them as unprocessed.
     let world = World::answering(&[], |call| {
         let writes = call["RequestItems"]["deliveries"].as_array().filter(|_| call.operation == "BatchWriteItem")?;
         let is_first = |write: &&Value| {
@@ -132,7 +132,7 @@ async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
     let spread: HashSet<u8> = logged.iter().map(|delivery| delivery.id.shard).collect();
     assert!(spread.len() > 1 && logged.len() == 20, "{spread:?}");
     assert_eq!(receiver.count().await, 20);
-    // From now on, rows are spread before they are written.
+    // From this time on, rows are spread before they are written.
     let answer = world.stack.invoke("webhooks-deliver", events(20)).await.expect("an answer");
     assert_eq!(answer, json!({"batchItemFailures": []}));
     assert_eq!(world.log(&tenant.id).await.len(), logged.len() + 20);

@@ -1,5 +1,5 @@
-//! Undelivered deliveries, with 10,000 successes before them: the first page of the console, the page of the endpoint,
-//! `stats` and `list` agree.
+//! Undelivered deliveries in a log with 10,000 newer successes: the first page of the console, the page of the
+//! endpoint, `stats` and `list` agree.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
     };
     let behind = [successes(&retrying, 10_000), successes(&disabled, 100), successes(&inactive, 100)];
     let drafts = behind.into_iter().chain([successes(&healthy, 20)]).flatten();
-    // All are newer than the undelivered deliveries.
+    // All successes are newer than the undelivered deliveries.
     let at = |job: u32| book.now.after(SECOND * 5).before(Duration::from_micros(400) * job);
     let delivered = |(endpoint, job): (String, u32)| Draft::to(&endpoint, at(job), format!("ok {job}"));
     book.write(&tenant, drafts.map(delivered)).await;

@@ -1,4 +1,4 @@
-//! Deliveries whose first attempt is postponed: they are in the log at once, and each call works on them.
+//! Deliveries with a postponed first attempt: they are in the log at once, and each call accepts them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
     read,
 };
 
-/// The number of a tenant's deliveries with this status, as the API counts them.
+/// The number of a tenant's deliveries with this status, according to the API.
 async fn counted(world: &World, tenant: &Tenant, status: Status) -> Value {
     let since = Timestamp::now().before(DAY);
     read(world, tenant, "stats", json!({"since": since})).await.ok()["total"][status.to_string()].clone()
@@ -43,13 +43,13 @@ async fn fifty_wait(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough)
     (world, tenant, id, receiver)
 }
 
-/// The payload of a delivery, as the API shows it.
+/// The payload of a delivery, according to the API.
 async fn payload(world: &World, tenant: &Tenant, delivery: &Delivery) -> String {
     let got = read(world, tenant, "get", json!({"delivery_id": delivery.id})).await;
     got.ok()["payload"].as_str().expect("a payload").to_owned()
 }
 
-/// One delivery with each of the two sizes.
+/// A delivery of each of the two sizes.
 async fn one_of_each_size(world: &World, tenant: &Tenant) -> [(Delivery, String); 2] {
     let mut found = [None, None];
     for delivery in world.log(&tenant.id).await {
@@ -105,7 +105,7 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
         if status == Status::Ended {
             continue;
         }
-        // Resent to a new URL, they are unchanged.
+        // A resend to a new URL does not change the payload.
         let receiver = Receiver::start().await;
         let fields = json!({"id": id, "active": true, "url": receiver.url("/")});
         world.rpc(&tenant.key, "webhooks/update", fields).await.ok();
@@ -153,7 +153,7 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
     poll_hanging(&world, 52).await;
-    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each arrives once, whatever messages it has");
+    assert_eq!((receiver.count().await, world.left().await), (50, 0), "each arrives once, regardless of its messages");
     let received = receiver.received().await;
     for (delivery, payload) in &waits {
         let its = received.iter().find(|one| one.header("webhook-id") == delivery.webhook_id.to_string());
@@ -162,7 +162,7 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
     }
 }
 
-/// A payload is written once, and deleted with a delivery that may not keep it.
+/// A payload is written once, and deleted after its delivery if it is too large to be kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
     for (kept, answer, payloads) in [("0", 500, 1), ("0", 200, 0), ("350000", 200, 1)] {
@@ -192,7 +192,7 @@ async fn the_payload_of_a_delivery_that_waits_is_stored_once() {
     }
 }
 
-/// A short wait is only in the message. A longer wait is in the log, and the sweep wakes it.
+/// A short wait has only a message. A longer wait has a due row, with which the sweep wakes the delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_attempt_that_waits_has_no_due_row() {
     let (world, tenant, id, _hanging) = silent(&[]).await;

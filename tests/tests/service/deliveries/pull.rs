@@ -37,7 +37,7 @@ async fn receive(world: &World, tenant: &Tenant, endpoint: &str, limit: u32) -> 
     world.rpc(&tenant.key, "deliveries/receive", fields).await.ok().clone()
 }
 
-/// Receives once, and returns the deliveries, which must be all available ones.
+/// Receives once, and returns the deliveries, which must include all available ones.
 async fn take(world: &World, tenant: &Tenant, endpoint: &str) -> Vec<Value> {
     receive(world, tenant, endpoint, 100).await["deliveries"].as_array().expect("deliveries").clone()
 }
@@ -235,7 +235,7 @@ async fn a_failing_pull_delivery_is_retried_and_finally_fails() {
     world.deliver(event(&tenant.id, "k")).await;
     let taken = take_one(&world, &tenant, &endpoint).await;
     settle_one(&world, &tenant, &taken, json!({"status_code": 200})).await;
-    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "a success clears it");
+    assert_eq!(world.only_endpoint(&tenant).await.get("failing_since"), None, "a success clears the error");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,7 +251,7 @@ async fn a_release_makes_a_delivery_available_without_an_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_share_the_work() {
+async fn clients_share_the_deliveries() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     for job in 0..60 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
@@ -388,10 +388,10 @@ async fn a_410_disables_a_pull_endpoint_and_is_counted_once() {
 async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     let book = Book::of(&world);
-    // The sweep checks the minute in which its time ends.
+    // The sweep checks the minute in which the delivery's time ends.
     over_age(&world, &tenant, &endpoint).await;
     world.sweep(Timestamp::now()).await;
-    // The check happens later, without a message, because this delivery has none.
+    // The later check needs no message, because this delivery has none.
     world.sweep(Timestamp::now().after(HOUR)).await;
     world.handle_all().await;
     let failed = world.only_logged(&tenant.id).await;
@@ -407,7 +407,7 @@ async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     assert_eq!(settled["status"], "delivered");
 }
 
-/// A delivery to a pull endpoint that is past its deadline, with the due row for that.
+/// A delivery to a pull endpoint that is past its deadline, with the due row for the deadline.
 async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
     let book = Book::of(world);
     let (mut old, payload) = Draft::to(endpoint, book.ago(DAY * 3), "old").delivery(&id(tenant));
@@ -429,7 +429,7 @@ async fn a_leased_delivery_fails_only_when_its_lease_ends() {
     world.enqueue("deliveries", json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 0})).await;
     world.poll_all("deliveries").await;
     assert_eq!(world.only_logged(&tenant.id).await.status, Status::Held);
-    // The sweep wakes it when the lease ends, which is too late for a message.
+    // The lease ends too late for a message, so the sweep wakes the delivery.
     world.put_cursors(&json!({})).await;
     world.sweep(lease.after(Duration::from_secs(60))).await;
     let woken = world.drain("deliveries").await;
@@ -453,7 +453,7 @@ async fn large_payloads_are_received_one_by_one_and_none_is_lost() {
     let sizes = [100, 700, 60_000, 220_000, 240_000, 240_000, 240_000, 240_000, 240_000, 240_000];
     for (number, size) in sizes.into_iter().enumerate() {
         let mut told = event(&tenant.id, number);
-        // Quotes and backslashes take the most space.
+        // Quotes and backslashes take the most space in JSON.
         told["result"] = json!("\"\\".repeat(size / 4));
         world.deliver(told).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -537,7 +537,8 @@ async fn every_problem_of_a_settlement_is_an_issue_with_its_path() {
     }
 }
 
-/// Deliveries to a pull endpoint, stored as by `webhooks-deliver`: some available, and others settled long ago.
+/// Deliveries to a pull endpoint, stored like those of `webhooks-deliver`: some are available, and others were settled
+/// long ago.
 async fn fill(book: &Book, tenant: &Tenant, endpoint: &str, settled: u32, waiting: u32) {
     let tenant_id = id(tenant);
     book.write(tenant, (0..settled).map(|number| Draft::to(endpoint, book.ago(HOUR * 2), number))).await;
@@ -566,7 +567,7 @@ async fn reads_little(settled: u32, waiting: u32) {
         let taken = taken["deliveries"].as_array().expect("deliveries").len();
         let items = world.units().items;
         assert_eq!(taken, limit as usize);
-        // The key, its user and the endpoint; and each delivery once in the index.
+        // One read each of the key, its user, the endpoint, and the index entry of each delivery.
         assert!(items <= 3 + taken, "{taken} read {items}");
     }
     let settled = take(&world, &tenant, &endpoint).await;
@@ -585,7 +586,7 @@ async fn a_delivery_behind_200_000_is_received_without_reading_them() {
     reads_little(200_000, 1_000).await;
 }
 
-/// A first delivery shows where the others are.
+/// The shards of the other deliveries are derived from a first delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spread_log_is_received_oldest_first() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;

@@ -34,7 +34,7 @@ async fn three_failures_among(deliveries: u32) {
     assert_eq!(run(&book).await.len(), 3);
     let items = world.units().items;
     assert!(items < 50, "recover read {items}");
-    // It is not free: delivered deliveries have to be read to be listed.
+    // This filter is not free, because delivered deliveries have to be read to be listed.
     world.rpc(&tenant.key, "deliveries/list", json!({"limit": 100})).await.ok();
     assert!(world.units().items > 100);
 }
@@ -65,7 +65,8 @@ async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
     let _before = world.units();
     let first = world.rpc(&tenant.key, "deliveries/list", json!({})).await;
     assert_eq!(ids(first.ok()), newest_first(&deliveries)[..20]);
-    // The key and its user; the endpoints, and the deleted ones; each endpoint, and each shard of the callbacks.
+    // Reads of the key and its user, of the endpoints and the deleted endpoints, of each endpoint's log, and of each
+    // shard of the callbacks.
     let Units { calls, items, .. } = world.units();
     assert_eq!(calls, 2 + 2 + 100 + usize::from(SHARDS));
     assert!(items <= 2 + 100 + 200, "{items}");

@@ -1,4 +1,4 @@
-//! `POST /v1/deliveries/recover`. The test runs the recoveries itself, page by page.
+//! `POST /v1/deliveries/recover`. The tests run the recoveries themselves, page by page.
 
 use std::{
     sync::{
@@ -33,7 +33,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     answer.ok()["recovery_id"].clone()
 }
 
-/// Runs all recoveries to their end, and returns the deliveries that they resent.
+/// Runs all recoveries to their end, and returns the resent deliveries.
 pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     let mut resent = Vec::new();
     for (tenant, mut recovery) in book.log.open_recoveries(|_| true).await.expect("the recoveries") {
@@ -114,13 +114,13 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
-    // Several at each time, so that pages end between them.
+    // Several deliveries at each time, so that pages end between deliveries of the same time.
     let drafts = (0..PAGE * 2).map(|job| {
         let at = book.ago(SECOND * (u32::try_from(job / 7).expect("it fits") + 1));
         Draft::to(&endpoint, at, job).status(Status::Failed)
     });
     let failed = book.write(&tenant, drafts).await;
-    // Without `until`, up to now.
+    // Without `until`, the period ends now.
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
 
     // The process dies before it saves its progress.
@@ -134,7 +134,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_throttled_page_is_completed_in_the_same_sweep() {
-    // A batched write skips the due row of one of them until the caller gives up.
+    // A batched write skips the due row of one delivery until the caller stops repeating it.
     let left_out = AtomicUsize::new(0);
     let world = World::answering(&[], move |call| {
         let is_it = call.operation == "BatchWriteItem" && call.body.to_string().contains("deadbeef");
@@ -211,11 +211,11 @@ async fn fifty_concurrent_calls_start_one_recovery() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
-    // With a connection for each, none has a head start.
+    // Each call has its own connection, so no call has a head start.
     join_all((0..50).map(|_| read(&world, &tenant, "recover", json!({})))).await;
     let mut begun = Vec::new();
     for _ in 0..2 {
-        // Each of them covers the deliveries before it, and they run one after another.
+        // Each recovery covers the deliveries before it, and the recoveries run one after another.
         let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
         let ids = join_all((0..50).map(|_| recover(&world, &tenant, fields.clone()))).await;
         let last = Timestamp::now();
@@ -246,7 +246,7 @@ async fn a_call_joins_only_an_overlapping_recovery_of_its_endpoint() {
     for others in [
         call(&tenant, &second, [6, 4]).await,
         call(&stranger, &foreign, [6, 4]).await,
-        // The hour between was not requested.
+        // The hour between the two periods was not requested.
         call(&tenant, &endpoint, [3, 2]).await,
     ] {
         assert_ne!(others, first);
@@ -260,7 +260,7 @@ async fn a_call_joins_only_an_overlapping_recovery_of_its_endpoint() {
     assert_eq!(ranges, [[7, 4], [6, 4], [3, 2]].map(|hours| hours.map(|hours| book.ago(HOUR * hours)).into()));
 }
 
-/// Failures after it would be lost.
+/// Failures after its last page would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_that_has_begun_is_not_joined() {
     let world = World::start().await;
@@ -272,7 +272,7 @@ async fn a_recovery_that_has_begun_is_not_joined() {
     let early = book.write(&tenant, [failed(9), failed(4)]).await;
     let first = recover(&world, &tenant, since(5)).await;
 
-    // A call during a sweep of the recovery is not lost either.
+    // A call while a sweep runs the recovery is not lost, either.
     let (owner, mut recovery) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
     assert_eq!(recover(&world, &tenant, since(10)).await, first);
     let now = Timestamp::now();
@@ -326,7 +326,7 @@ async fn a_deleted_endpoint_cannot_be_recovered() {
     assert_eq!(read(&world, &tenant, "recover", fields).await.error(), (404, "NOT_FOUND", ""));
 }
 
-/// As in docs/operating.md, for an operator without a key of the tenant.
+/// An operator without a key of the tenant stores the item of docs/operating.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_can_store_a_recovery() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
@@ -356,7 +356,7 @@ async fn an_operator_can_store_a_recovery() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_of_pending_ones_makes_their_next_attempts_now() {
+async fn a_recovery_of_pending_deliveries_sends_them_now() {
     let world = World::with(&[("RETRY_SCHEDULE", "7200,7200,7200")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (204, &[]), (500, &[])]).await;
@@ -367,7 +367,7 @@ async fn a_recovery_of_pending_ones_makes_their_next_attempts_now() {
     }
     let book = Book::of(&world);
     let waiting = async || world.log_of(&tenant.id, Status::Pending).await;
-    // One of them is due anyway: it waits for its turn, or is being attempted.
+    // One delivery is due anyway: it waits for its turn, or its attempt is in progress.
     let due = waiting().await.remove(0);
     world.make_due(&tenant.id, &due, Timestamp::now()).await;
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "failed"})).await;
@@ -386,7 +386,7 @@ async fn a_recovery_of_pending_ones_makes_their_next_attempts_now() {
         world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, delivery)).await;
     }
     world.handle_all().await;
-    // The message of the scheduled attempt of one of them comes, too: the attempt was made.
+    // The message of the scheduled attempt of one delivery arrives, too, and is dropped, because the attempt was made.
     world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, &resent[0])).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 5);

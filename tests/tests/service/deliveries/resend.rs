@@ -19,7 +19,7 @@ async fn get(world: &World, tenant: &Tenant, delivery: &Delivery) -> Value {
     read(world, tenant, "get", json!({"delivery_id": delivery.id})).await.ok().clone()
 }
 
-/// The attempts due since `from`, according to the due rows.
+/// The attempts that are due after `from`, according to the due rows.
 async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
     for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
@@ -45,7 +45,7 @@ async fn a_delivery_of_any_status_becomes_due_again() {
             let answer = world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": delivery.id})).await;
             assert_eq!(answer.ok(), &json!({"success": true, "message": "Delivery will be resent"}));
 
-            // It is pending and due now; its webhook-id, payload and attempts are as before.
+            // The delivery is pending and due now, with the same webhook-id, payload and attempts.
             let after = get(&world, &tenant, &delivery).await;
             let known = book.log.known(&id(&tenant), &[delivery.id]).await.expect("the state");
             let next = known[&delivery.id].next_attempt_at.expect("it is due");
@@ -71,7 +71,7 @@ async fn a_delivery_of_any_status_becomes_due_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_resends_make_one_chain() {
+async fn many_resends_cause_one_series_of_attempts() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
@@ -83,7 +83,7 @@ async fn many_resends_make_one_chain() {
             answer.ok();
         }
         world.rpc(&tenant.key, "deliveries/resend", fields).await.ok();
-        // All messages name the same attempt: the first one that is handled makes the others stale.
+        // All messages have the number of the same attempt, so the first handled message makes the others stale.
         let messages = world.drain("deliveries").await;
         let same = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 2});
         assert_eq!(messages, vec![same; 9]);
@@ -105,9 +105,10 @@ async fn a_delivery_without_a_payload_cannot_be_resent() {
     assert!(world.drain("deliveries").await.is_empty());
 }
 
-/// As after a crash between the two writes of a late success: the state, and the deletion of the payload.
+/// The state after a crash between the two writes of a late success: the write of the state, and the deletion of the
+/// payload.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_that_should_be_gone_is_gone() {
+async fn a_payload_left_by_a_crash_cannot_be_resent() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "0")]).await;
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);

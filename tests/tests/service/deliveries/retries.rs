@@ -126,7 +126,7 @@ async fn the_message_of_a_waiting_first_attempt_has_only_its_key() {
         while messages.is_empty() {
             messages = world.drain(queue).await;
         }
-        assert_eq!(messages, [message], "one for each delivery, in {queue}");
+        assert_eq!(messages, [message], "one message for each delivery, in {queue}");
     }
 }
 
@@ -145,7 +145,7 @@ async fn an_early_message_is_sent_again_without_an_attempt() {
     assert_eq!(world.poll("deliveries").await, 1);
     assert_eq!((receiver.count().await, world.counts("deliveries").await[2]), (1, 2));
     world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
-    // The second of two is stale.
+    // The second of two messages is stale.
     for _ in 0..2 {
         world.enqueue("deliveries", message.clone()).await;
         assert_eq!(world.poll("deliveries").await, 1);

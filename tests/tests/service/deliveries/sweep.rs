@@ -42,7 +42,7 @@ async fn fail_once(world: &World, tenant: &Tenant, receiver: &Receiver) {
     assert_eq!(receiver.count().await, 1);
 }
 
-/// Makes the attempt whose message is due within seconds.
+/// Makes the attempt with a message that is due within seconds.
 async fn attempt(world: &World) {
     let attempted = async { while world.poll("deliveries").await == 0 {} };
     tokio::time::timeout(Duration::from_secs(5), attempted).await.expect("a message");
@@ -57,13 +57,13 @@ async fn lose_message(world: &World) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_wait_has_no_message_until_its_minute() {
     let (world, tenant, receiver) = failed_once("1000").await;
-    // An early message is dropped: the log has the wait.
+    // An early message is dropped, because the wait is in the log.
     let delivery = world.only_logged(&tenant.id).await;
     world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
     attempt(&world).await;
     assert_eq!(receiver.count().await, 1);
     world.sweep(in_minutes(15)).await;
-    assert!(world.drain("deliveries").await.is_empty(), "its minute has not begun");
+    assert!(world.drain("deliveries").await.is_empty(), "the minute of the delivery has not begun");
     world.sweep(in_minutes(21)).await;
     world.make_due(&tenant.id, &delivery, Timestamp::now()).await;
     attempt(&world).await;
@@ -72,7 +72,8 @@ async fn a_long_wait_has_no_message_until_its_minute() {
     assert!(world.drain("deliveries").await.is_empty(), "a delivered delivery is not woken");
 }
 
-/// A sweep runs at some second of its minute. All attempts due in that minute before it would be made at once.
+/// A sweep runs at any second of its minute. Without this rule, it would wake all attempts that were due earlier in the
+/// minute at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_due_before_the_sweep_are_a_minute_late() {
     let (world, tenant, _) = failed_once("1000").await;
@@ -86,7 +87,7 @@ async fn attempts_due_before_the_sweep_are_a_minute_late() {
     assert_eq!(world.drain("deliveries").await.len(), 1, "it is late already");
 }
 
-/// A partition of a minute is read a thousand rows at a time.
+/// The sweep reads a partition of a minute in pages of a thousand rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_of_many_waits_that_end_in_a_minute_is_woken() {
     let (world, tenant, _) = failed_once("1000").await;
@@ -116,7 +117,7 @@ async fn a_delivery_woken_twice_is_attempted_once() {
     world.make_due(&tenant.id, &world.only_logged(&tenant.id).await, Timestamp::now()).await;
     for _ in 0..2 {
         world.sweep(in_minutes(21)).await;
-        // As if the first one had died before it saved its progress.
+        // The state after a sweep that died before saving its progress.
         world.put_cursors(&json!({})).await;
     }
     world.poll_all("deliveries").await;
@@ -185,10 +186,10 @@ async fn one_sweep_runs_at_a_time() {
     world.sweep(in_minutes(21)).await;
     assert!(world.drain("deliveries").await.is_empty(), "another one is sweeping");
     world.sweep(in_minutes(23)).await;
-    assert_eq!(world.drain("deliveries").await.len(), 1, "one that died is followed");
+    assert_eq!(world.drain("deliveries").await.len(), 1, "a sweep that died is followed by another");
 }
 
-/// Each has a schedule, and sweeps the partitions that the others do not.
+/// Each sweeper has a schedule and its own partitions.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweepers_share_the_due_rows() {
     let (world, tenant, _) = failed_once("1000").await;
@@ -236,7 +237,7 @@ async fn a_sweeper_whose_lease_response_was_lost_still_sweeps() {
     assert_eq!(world.drain("deliveries").await.len(), 1);
 }
 
-/// The due rows of a minute are in several partitions, with all tenants mixed.
+/// The due rows of a minute are in several partitions, each with rows of all tenants.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
     let broken = Arc::new(Mutex::new(None));
@@ -266,7 +267,7 @@ async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
     assert_eq!(world.only_logged(&first.id).await.status, Status::Delivered);
 }
 
-/// Two tenants with a delivery each, whose messages were lost and whose due rows are in the same partition.
+/// Two tenants with one delivery each. The messages are lost, and the due rows are in the same partition.
 async fn two_in_a_partition(world: &World, receiver: &Receiver) -> (Tenant, Tenant) {
     // Tenants are checked in the order of their ids, which is the order of their sign-ups.
     let (first, second) = (world.tenant("first").await, world.tenant("second").await);
@@ -298,7 +299,7 @@ async fn an_unreadable_delivery_does_not_block_its_partition() {
     attempt(&world).await;
     assert_eq!(world.only_logged(&second.id).await.status, Status::Delivered);
 
-    // The minute is done anyway, and the delivery is checked again a quarter of an hour later.
+    // The minute is complete anyway, and the delivery is checked again 15 minutes later.
     world.put("deliveries", state).await;
     world.sweep(in_minutes(17)).await;
     assert!(world.drain("deliveries").await.is_empty());
@@ -309,7 +310,7 @@ async fn an_unreadable_delivery_does_not_block_its_partition() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn throttled_deliveries_are_checked_in_the_same_sweep() {
-    // DynamoDB leaves states in a throttled partition unprocessed for as long as a read requests them.
+    // DynamoDB returns states in a throttled partition as unprocessed until the caller stops the read.
     let (throttled, left_out) = (Switch::default(), AtomicUsize::new(0));
     let is_on = throttled.clone();
     let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {
@@ -366,7 +367,7 @@ async fn a_refusing_queue_blocks_neither_other_queues_nor_minutes() {
     }
 }
 
-/// Puts all due rows into the partition of the first.
+/// Moves all due rows to the partition of the first.
 async fn bring_together(world: &World) {
     let dynamodb = world.stack.dynamodb_client();
     let rows = world.items("deliveries").await.into_iter();

@@ -1,4 +1,4 @@
-//! Real deliveries, as the log shows them.
+//! The log after real deliveries.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ async fn only(world: &World, tenant: &Tenant) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_failed_is_resent_twice_in_one_chain() {
+async fn two_resends_of_a_failed_delivery_cause_one_series() {
     let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;
     for slug in ["stored", "callback"] {
         let (tenant, receiver) = (world.tenant(slug).await, Receiver::scripted(&[(503, &[])]).await);
@@ -38,7 +38,8 @@ async fn a_delivery_that_failed_is_resent_twice_in_one_chain() {
         }
         assert_eq!(world.poll("deliveries").await, 2, "both messages");
         let received = receiver.received().await;
-        // Two messages handled at the same moment may both post, but only one of them counts and continues.
+        // Two messages that are handled at the same moment may both cause a post, but only one attempt is recorded and
+        // continues.
         assert!((2..=3).contains(&received.len()), "{}", received.len());
         assert!(world.drain("deliveries").await.is_empty());
         for one in &received {
@@ -57,7 +58,7 @@ async fn a_delivery_that_failed_is_resent_twice_in_one_chain() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recovery_is_carried_out_by_the_schedule() {
+async fn the_schedule_runs_a_recovery() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;

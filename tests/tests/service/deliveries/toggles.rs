@@ -1,4 +1,4 @@
-//! An endpoint that is disabled and enabled while events arrive: nothing is lost, and nothing is sent while it is
+//! An endpoint that is disabled and enabled while events arrive: no event is lost, or sent while the endpoint is
 //! inactive.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -36,7 +36,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
         let (switched, ()) = tokio::join!(switch, send(share));
         switched.ok();
         if toggle % 10 == 5 {
-            // Attempts that were in progress at the switch have ended.
+            // Attempts that were in progress at the deactivation have ended.
             quiet(&world).await;
             let before = receiver.count().await;
             let some = jobs.by_ref().take(events / toggles / 2).collect();
@@ -64,10 +64,10 @@ async fn toggles_under_events(toggles: usize, events: usize) {
     let book = Book::of(&world);
     let fields = json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)});
     world.rpc(&tenant.key, "deliveries/recover", fields).await.ok();
-    // Like the sweep, which may run at the same time, but without waiting a minute.
+    // This call does the work of the sweep without waiting a minute.
     let deadline = Instant::now() + Duration::from_secs(180);
     let resent = run(&book).await;
-    // A few at a time: there may be thousands.
+    // Deliveries are read in small pages, because there may be thousands.
     for some in resent.chunks(50) {
         join_all(some.iter().map(|delivery| world.enqueue("deliveries", due_message(&tenant.id, delivery)))).await;
     }

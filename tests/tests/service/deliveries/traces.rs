@@ -43,7 +43,7 @@ async fn each_attempt_has_the_trace_of_its_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_malformed_trace_is_left_out() {
+async fn a_malformed_trace_is_omitted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

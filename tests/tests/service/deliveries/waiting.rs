@@ -1,4 +1,4 @@
-//! The running service while 500 deliveries wait for a hanging receiver: each call and page works at once.
+//! The running service while 500 deliveries wait for a hanging receiver: each call and page responds at once.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::{DAY, pages};
 
 const WAITING: usize = 500;
-/// The time within which counts are as expected. On a busy machine, the receiver has been silent for longer, and waiting
-/// deliveries are postponed for up to twice its silence.
+/// The time limit for the expected counts. On a busy machine, the receiver has been silent for longer, and waiting
+/// deliveries are postponed for up to twice the duration of the silence.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits until the endpoint has this many deliveries with each of these statuses, as the API counts them. Other
-/// statuses must have none.
+/// Waits until the API counts this many deliveries of the endpoint with each of these statuses, and none with other
+/// statuses.
 async fn counts(world: &World, tenant: &Tenant, endpoint: &str, expected: &[(&str, usize)]) {
     let all = ["pending", "delivered", "failed", "held", "ended"].map(|status| (status.to_owned(), 0));
     let mut totals = BTreeMap::from(all);
@@ -59,7 +59,7 @@ async fn every_call_works_while_500_deliveries_wait() {
     let one = world.rpc(&tenant.key, "deliveries/get", json!({"delivery_id": listed[7]})).await.ok().clone();
     assert!(one["payload"].as_str().is_some_and(|payload| payload.contains("job_id")), "{one}");
 
-    // A resend responds at once, and the delivery is still pending once.
+    // A resend responds at once, and the delivery is counted as pending once.
     world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
     counts(&world, &tenant, &endpoint, &[("pending", WAITING)]).await;
 

@@ -1,6 +1,6 @@
 //! The commands in docs/operating.md have the described effect on the API and on deliveries.
 //!
-//! They run as written, in a shell whose `aws` is `tests/bin/aws`.
+//! The commands run unchanged, in a shell with `tests/bin/aws` as `aws`.
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +24,7 @@ use crate::template::{LEAST, last, template};
 const FIVE_DAYS: i64 = 5 * 24 * 60 * 60 * 1000;
 const NEW: &str = "a new long password";
 
-/// Runs a command of the page, which is a function of its shell. Returns the printed words, line by line.
+/// Runs a command of the page, which is a shell function. Returns the printed words of each line.
 async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
     let output = shell(world, command).await;
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -89,7 +89,7 @@ async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
     let made_at = uuid::Uuid::parse_str(id).expect("a UUID").get_timestamp().expect("version 7").to_unix().0;
     assert!(made_at.abs_diff(u64::try_from(made.as_second()).expect("it fits")) < 60, "{id} sorts by its time");
 
-    // They are spread over the next minute, for which the test does not wait.
+    // The attempts are spread over the next minute, for which the test does not wait.
     for delivery in world.log_of(&tenant.id, Status::Pending).await {
         world.make_due(&tenant.id, &delivery, now).await;
         world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;
@@ -119,7 +119,8 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
     }
     world.deliver(event(&tenant.id, "2")).await;
     assert_eq!(receiver.count().await, 4);
-    // It also hung and was probed, and emails about it were sent, so every attribute that enabling removes is present.
+    // The endpoint also hung and was probed, and emails about it were sent, so it has every attribute that enabling
+    // removes.
     for id in &ids {
         let id = id.parse().expect("an id");
         endpoints.note_unanswered(&owner, id, now, true).await.expect("it is noted");
@@ -276,7 +277,7 @@ async fn letters_and_deleted_print_their_items() {
     assert_eq!(run(&world, &["deleted"]).await, [[tenant.id]]);
 }
 
-/// The functions that only others call.
+/// Functions that only other functions call.
 const WITHIN: [&str; 2] = ["output", "uuid7"];
 
 #[test]

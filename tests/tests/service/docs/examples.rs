@@ -1,6 +1,6 @@
-//! The examples of the pages run as written, with the quoted output.
+//! The examples of the pages run unchanged and print the quoted output.
 //!
-//! Every block that is marked `bash` is an example; the blocks of a page run in one shell, top to bottom, against a
+//! Every block that is marked `bash` is an example. The blocks of a page run in one shell, top to bottom, against
 //! `cargo local`.
 
 use std::{net::TcpListener, process::Stdio, time::Duration};
@@ -12,7 +12,7 @@ use tokio::{process::Command, time::timeout};
 
 use super::{page, parser};
 
-/// The time limit for a page, on a busy machine too.
+/// The time limit for a page, sufficient on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,13 +37,13 @@ async fn run(path: &str) {
     std::fs::create_dir(&folder).expect("a folder");
     let shell = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &script])
-        // For `mktemp`.
+        // A folder for `mktemp`.
         .env("TMPDIR", &folder)
         .env("no_proxy", "*")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ends the receivers of a page with it, even if it fails.
+        // Ends the receivers of a page together with its shell, even after a failure.
         .process_group(0)
         .spawn()
         .expect("a shell");
@@ -103,7 +103,7 @@ fn elsewhere(mut script: String, stack: &Stack) -> String {
 }
 
 impl Answer {
-    /// Whether the examples printed something like this; if not, the missing part.
+    /// The part of the quoted output that the examples did not print, if any.
     fn is_in(&self, printed: &str) -> Result<(), String> {
         let found = match self {
             Self::Json(answer) => printed.lines().any(|line| is_like(line, answer)),
@@ -128,7 +128,7 @@ fn is_like(line: &str, answer: &Value) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|printed| shape(&printed) == shape(answer))
 }
 
-/// The value without its strings, most of which differ each time.
+/// The value without its strings, because most strings differ between runs.
 fn shape(value: &Value) -> Value {
     match value {
         Value::String(_) => json!("text"),

@@ -1,4 +1,4 @@
-//! Links lead to existing files and headings, and no file refers to paths of a single machine.
+//! Links point to existing files and headings, and no file contains a path of a single machine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -98,7 +98,7 @@ fn resolve(page: &Path, link: &str) -> PathBuf {
 
 #[test]
 fn no_file_refers_to_paths_outside_the_repository() {
-    // In two parts, so that this file does not refer to them.
+    // The paths are in two parts, so that this file does not contain them.
     let foreign = [["../", "shared"], ["/wor", "k/"], ["/roo", "t/"], ["/hom", "e/"], ["/User", "s/"]]
         .map(|parts| parts.concat());
     for path in files() {

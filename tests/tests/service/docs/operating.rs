@@ -32,7 +32,7 @@ fn the_table_of_log_lines_is_printed_from_their_list() {
     }
 }
 
-/// A code span with a dot that begins like the name of a line is one: `delivery.failed`, and not `delivery.fail`.
+/// A code span with a dot that begins like the name of a log line must be the name of a log line.
 #[test]
 fn the_log_lines_that_the_page_names_exist() {
     let source = page(PAGE);

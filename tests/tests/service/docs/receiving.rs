@@ -1,4 +1,4 @@
-//! The examples of docs/receiving.md that verify a request, with the headers that a stranger can send.
+//! The examples of docs/receiving.md for verifying a request, with headers that a stranger can send.
 
 #[allow(unreachable_pub, reason = "the example is part of a receiver")]
 mod verify;
@@ -15,7 +15,7 @@ use super::{page, rows};
 const SECRET: &str = "correct-horse-battery-staple";
 const BODY: &str = r#"{"event":"job.completed","job_id":"j\u00fc"}"#;
 
-/// Headers, and whether they are valid. Characters of headers are in ISO 8859-1.
+/// Headers, each with its validity. Characters of headers are in ISO 8859-1.
 fn requests() -> Vec<(Vec<(&'static str, String)>, bool)> {
     let (id, now) = ("msg_1854d20f452c5b4c1e350d7c7a00518b", common::timestamp::Timestamp::now().as_second());
     let webhook = Webhook::from_bytes(SECRET.into()).expect("a secret");
@@ -141,7 +141,7 @@ const given = JSON.parse(readFileSync(process.argv[1]));
 const body = Buffer.from(given.body);
 console.log(JSON.stringify(given.requests.map((headers) => verify(given.secret, headers, body))));
 "#;
-    // Only the tests in a browser need Node.js.
+    // Node.js is optional, because only browser tests require it.
     if let Some(returned) = returned("node", &["--input-type=module", "-e"], &script).await {
         assert_eq!(returned, expected());
     }
@@ -176,7 +176,7 @@ func main() {
     std::fs::create_dir(&folder).expect("a folder");
     let program = folder.join("main.go");
     std::fs::write(&program, script).expect("written");
-    // Only CI needs Go.
+    // Go is optional, because only CI requires it.
     let returned = returned("go", &["run"], program.to_str().expect("UTF-8")).await;
     std::fs::remove_dir_all(&folder).expect("it is removed");
     if let Some(returned) = returned {

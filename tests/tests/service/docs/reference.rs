@@ -1,5 +1,4 @@
-//! docs/reference.md lists the routes with their callers, fields and errors, in agreement with the description of the
-//! API.
+//! docs/reference.md lists the routes with their callers, fields and errors, like the description of the API.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +18,7 @@ const EVERYWHERE: [&str; 6] = ["200", "303", "400", "413", "500", "503"];
 /// The description of the API.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| local::openapi().expect("the functions match the template"));
 
-/// Every route that is described: as `METHOD /path`, with its operation and the responses that it refers to.
+/// Every described route, as `METHOD /path`, with its operation and its responses.
 fn described() -> BTreeMap<String, Value> {
     let routes = description::routes().into_iter();
     let resolved = routes.map(|(name, mut route)| {
@@ -151,7 +150,7 @@ fn section(name: &str, route: &Value) -> String {
     )
 }
 
-/// The names of the objects that more than one route returns. They have separate sections.
+/// The names of the objects that more than one route returns, which have separate sections.
 static SHARED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for (_, route) in of(&described(), is_v1) {
@@ -190,7 +189,7 @@ fn table(column: &str, rows: &str) -> String {
     format!("| {column} | type | meaning |\n|---|---|---|\n{rows}")
 }
 
-/// A row for each member of an object and of the objects in it, unless these have a section.
+/// A row for each member of an object and of its nested objects without a section.
 fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
     let mut members = members_of(schema);
     if is_input {
@@ -306,7 +305,7 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines + line.trim_end() + "\n"
 }
 
-/// JSON in as few lines as are readable. The envelope has none.
+/// JSON in few but readable lines. The envelope has no separate line.
 fn compact(value: &Value, depth: usize) -> String {
     let (open, parts, close): (_, Vec<String>, _) = match value {
         Value::Object(members) if depth == 0 && members.len() == 1 && members.contains_key("json") => {
@@ -347,7 +346,7 @@ fn table_of<'a>(routes: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     format!("| route | who | does | fields | answers | refuses with |\n|---|---|---|---|---|---|\n{rows}")
 }
 
-/// The fields of routes, each description once.
+/// The fields of routes. Equal descriptions appear once.
 fn fields_of(routes: &[(&str, &Value)]) -> String {
     let mut rows: BTreeSet<String> = BTreeSet::new();
     for (_, route) in routes {
@@ -366,7 +365,7 @@ fn fields_of(routes: &[(&str, &Value)]) -> String {
     table("field", &rows.into_iter().map(|row| row + "\n").collect::<String>())
 }
 
-/// Each reason for a conflict, with its routes and its remedy.
+/// The reasons for a conflict, each with its routes and its remedy.
 fn reasons(described: &BTreeMap<String, Value>) -> String {
     let mut reasons: BTreeMap<&str, (&str, Vec<String>)> = BTreeMap::new();
     for (name, route) in of(described, |tag| tag != "pages") {
@@ -461,7 +460,7 @@ fn every_error_code_is_listed_with_its_status() {
             assert!(listed.insert((row[0], code, after.starts_with(" *"))), "{code} is there twice");
         }
     }
-    // A method that a path does not have is not a route, so no route describes it.
+    // No route describes the response to an unsupported method.
     assert!(listed.remove(&("405", "METHOD_NOT_SUPPORTED", false)));
     let described = described();
     let mut enveloped = BTreeSet::new();

@@ -1,5 +1,4 @@
-//! docs/settings.md has every variable and every parameter, with the defaults and ranges of the template and the
-//! functions.
+//! docs/settings.md lists every variable and parameter, with the defaults and ranges of the template and the functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +20,8 @@ fn every_variable_is_listed_with_its_parameter() {
     for row in rows(&source, &VARIABLES) {
         assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
     }
-    // If the value of every parameter is its name, a variable shows the parameter that it refers to.
+    // In this template, the value of each parameter is its name, so the value of a variable is the name of its
+    // parameter.
     let least = template(&LEAST);
     let names: Vec<_> = least["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
     let template = template(&names.iter().map(|name| (*name, *name)).collect::<Vec<_>>());
@@ -76,7 +76,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
             };
             assert!(fits, "{name} is one of {allowed:?}, not {range}");
         } else if parameter["Type"] == "Number" {
-            // The template can be stricter than the function, which the page states as `A to B; in the template C at
+            // The template can be stricter than the function. In this case, the page has `A to B; in the template C at
             // least`.
             let (least, most) = match numbers(range)[..] {
                 [_, high, least] if range.ends_with("at least") => (least, high),
@@ -94,7 +94,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
     assert_eq!(listed, parameters.keys().map(String::as_str).collect());
 }
 
-/// A default as stated on the page: `None` if there is none, and empty if it is described in words.
+/// A default on the page: `None` if there is none, and empty if the page describes it in words.
 fn default(cell: &str) -> Option<String> {
     match codes(cell)[..] {
         [(value, "")] => Some(value.to_owned()),
@@ -114,7 +114,7 @@ fn numbers(text: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_function_accepts_the_ends_of_a_range_and_no_more() {
+fn functions_accept_the_ends_of_ranges_and_nothing_beyond() {
     let source = page(PAGE);
     for row in rows(&source, &VARIABLES) {
         let (name, range) = (code(row[0]), row[3]);
@@ -140,9 +140,9 @@ fn a_function_accepts_the_ends_of_a_range_and_no_more() {
             _ => {}
         }
         match name {
-            // Only SES knows the valid senders.
+            // Only SES can tell whether a sender is valid.
             "MAIL_FROM" => {}
-            // The header of an email could not contain this.
+            // The header of an email cannot contain this value.
             "SERVICE_NAME" => refused(name, "a \"b\"", ""),
             _ => refused(name, "?", ""),
         }

@@ -82,7 +82,7 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
 /// Separates two texts of a file.
 const BREAK: u8 = 0;
 
-/// The text for people in a file, at the same lines: everything else is blank.
+/// The text for people in a file, on the same lines as in the file. Everything else is blank.
 fn prose(path: &str, source: &str) -> Option<String> {
     let (name, extension) = path.rsplit_once('.').unwrap_or((path, ""));
     let comments = |marker| {
@@ -174,7 +174,7 @@ fn is_of_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The words of a text, and where they begin.
+/// The words of a text, with their positions.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let words = text.split(|character| !is_of_word(character)).filter(|word| !word.is_empty());
     words.map(|word| (word.as_ptr().addr() - text.as_ptr().addr(), word)).collect()

@@ -1,4 +1,4 @@
-//! `Cargo.toml` has the version, and the pages say the same.
+//! The pages have the version of `Cargo.toml`.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::{page, root};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[test]
-fn the_changelog_has_this_version_below_what_is_unreleased() {
+fn the_changelog_has_this_version_below_the_unreleased_part() {
     let source = page("CHANGELOG.md");
     let headings: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     assert_eq!(headings[0], "[Unreleased]");

@@ -24,7 +24,7 @@ pub(crate) async fn impatient() -> (World, Tenant) {
     (world, tenant)
 }
 
-/// Changes when the endpoint started failing.
+/// Changes the time at which the endpoint started to fail.
 pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, milliseconds: i64) {
     let since = Timestamp::now().as_millisecond() - milliseconds;
     assert!(world.only_endpoint(tenant).await["failing_since"].is_string());
@@ -46,11 +46,11 @@ async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
     assert_eq!((&failing["active"], failing.get("disabled_at")), (&json!(true), None));
     assert_eq!(failing["updated_at"], failing["created_at"], "the tenant has not changed it");
 
-    // Another one changes nothing.
+    // Another failed delivery changes nothing.
     world.deliver(event(&tenant.id, "2")).await;
     while world.poll_due().await == 0 {}
     assert_eq!(world.only_endpoint(&tenant).await, failing);
-    // A delivery that succeeds only at its second attempt is a success, too.
+    // A delivery that succeeds at its second attempt counts as a success, too.
     world.deliver(event(&tenant.id, "3")).await;
     while receiver.count().await < 5 {
         world.poll_due().await;
@@ -63,7 +63,7 @@ async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_success_at_once_ends_it_too() {
+async fn a_success_at_the_first_attempt_ends_the_failing_state() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -74,7 +74,7 @@ async fn a_success_at_once_ends_it_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_days_of_failures_disable_it_and_activation_resets_it() {
+async fn an_endpoint_is_disabled_after_five_days_until_activation() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[]), (500, &[]), (500, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -88,7 +88,7 @@ async fn five_days_of_failures_disable_it_and_activation_resets_it() {
     assert_eq!((&disabled["active"], &disabled["disabled_reason"]), (&json!(false), &json!("failing")));
     assert!(disabled["disabled_at"].is_string() && disabled["failing_since"].is_string(), "{disabled}");
     world.deliver(event(&tenant.id, "4")).await;
-    assert_eq!(receiver.count().await, 3, "it gets no more events");
+    assert_eq!(receiver.count().await, 3, "the endpoint gets no more events");
 
     // An update without `active: true` enables nothing.
     for change in [json!({"id": id, "description": "ours"}), json!({"id": id, "active": false})] {
@@ -120,7 +120,7 @@ async fn an_endpoint_may_be_allowed_to_fail_forever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gone_disables_at_once() {
+async fn a_410_disables_an_endpoint_at_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
@@ -168,7 +168,7 @@ async fn a_410_of_a_former_url_does_not_disable_the_endpoint() {
     assert_eq!(gone(after).await, Some(Consequence::Disabled(DisabledReason::Gone)));
 }
 
-/// As if a record is redelivered long after its attempt.
+/// A record is redelivered long after its attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let world = World::start().await;
@@ -223,7 +223,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     let error = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!(error, json!({"at": first.at, "reason": "status_5xx", "status_code": 500}));
     world.deliver(event(&tenant.id, "2")).await;
-    assert_eq!(noted(&world, &tenant, &endpoint).await, Some(error), "it is from the same minute");
+    assert_eq!(noted(&world, &tenant, &endpoint).await, Some(error), "the last error is from the same minute");
 
     let before = first.at.before(Duration::from_secs(61)).as_millisecond();
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
@@ -231,7 +231,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     let third = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!(third["status_code"], 502);
 
-    // A test implies nothing about the events, and a success does not hide an earlier error.
+    // A test does not change the last error, and a success does not hide an earlier error.
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), json!({"erred_at": before})).await;
     world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
     world.handle_all().await;
@@ -245,7 +245,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     assert_eq!(noted(&world, &tenant, &endpoint).await, None);
 }
 
-/// A failed test is listed but is not a missed event: it raises no banner, and no recovery resends it.
+/// A failed test is not a missed event, so it causes no banner, and no recovery resends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_test_is_listed_but_neither_counted_nor_recovered() {
     let (world, tenant) = impatient().await;

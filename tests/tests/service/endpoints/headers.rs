@@ -14,7 +14,7 @@ async fn create(world: &World, tenant: &Tenant, url: &str, headers: Value) -> St
     created.ok()["webhook_endpoint_id"].as_str().expect("an id").to_owned()
 }
 
-/// The header names of its only endpoint that a tenant sees.
+/// The header names of a tenant's only endpoint in the list.
 async fn names(world: &World, tenant: &Tenant) -> Option<Value> {
     world.only_endpoint(tenant).await.get("header_names").cloned()
 }
@@ -157,7 +157,7 @@ async fn every_bad_header_has_an_issue_without_its_value() {
     assert_eq!(names(&world, &tenant).await, None);
 }
 
-/// Otherwise the finder of a key could change the URL and receive the values.
+/// Otherwise, the holder of a leaked key could change the URL and receive the values.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_url_gets_only_headers_sent_with_it() {
     let world = World::start().await;
@@ -187,7 +187,7 @@ async fn a_new_url_gets_only_headers_sent_with_it() {
     world.deliver(event(&tenant.id, "j")).await;
     update(json!({"url": receiver.url("/nowhere"), "headers": null})).await.ok();
     world.deliver(event(&tenant.id, "j")).await;
-    // Without headers, nothing needs to be given.
+    // Without headers, the URL can be changed alone.
     update(json!({"url": here})).await.ok();
     let received = receiver.received().await;
     let got: Vec<_> = received.iter().map(|one| (one.path.as_str(), one.header("authorization"))).collect();
@@ -197,7 +197,7 @@ async fn a_new_url_gets_only_headers_sent_with_it() {
     assert_eq!(world.rpc(&tenant.key, "webhooks/update", unknown).await.error(), (404, "NOT_FOUND", ""));
 }
 
-/// The condition is part of the write, so it also holds for concurrent writes.
+/// The condition is part of the write, so it applies to concurrent writes, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_url_change_does_not_receive_the_headers() {
     let world = World::start().await;
@@ -230,7 +230,7 @@ async fn a_concurrent_url_change_does_not_receive_the_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_create_that_is_repeated_with_other_values_is_another_call() {
+async fn a_repeated_create_with_other_header_values_is_rejected() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let fields = |value: &str| json!({"url": "https://example.com/", "headers": {"a": value, "b": "1"}});
@@ -281,7 +281,7 @@ async fn header_values_appear_in_no_response_log_email_or_item() {
     let mut kept = 0;
     for delivery in world.log(&tenant.id).await {
         let shown = world.rpc(key, "deliveries/get", json!({"delivery_id": delivery.id})).await;
-        // A response that repeats the values is stored without them.
+        // A response that repeats the values is stored without these values.
         for attempt in shown.ok()["attempts"].as_array().expect("a list") {
             let response = attempt["response"].as_str().expect("a response");
             assert!(response.contains(r#""authorization": "Bearer [secret]""#), "{response}");
@@ -309,7 +309,7 @@ async fn header_values_appear_in_no_response_log_email_or_item() {
     let mut stored = 0;
     for table in world.stack.tables().keys() {
         for mut item in world.items(table).await {
-            // Only the endpoint's item has them, in this attribute.
+            // Only this attribute of the endpoint's item has the values.
             if table == "webhook-endpoints" && item.remove("headers").is_some() {
                 stored += 1;
             }

@@ -16,7 +16,7 @@ async fn endpoints_are_listed_oldest_first() {
     assert_eq!(listed, ids);
 }
 
-/// DynamoDB reads 1 MB of items at a time, including attributes that the response leaves out.
+/// DynamoDB reads 1 MB of items at a time, including attributes that the response omits.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_longer_than_a_page_is_complete() {
     let world = World::start().await;
@@ -62,7 +62,7 @@ async fn an_unreadable_endpoint_does_not_block_the_others() {
 async fn the_largest_list_fits_into_lambdas_response() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    // No valid URL or description is longer as JSON inside JSON.
+    // This is the longest valid URL and description as JSON inside JSON.
     let url = format!("https://example.com/{}", "🦀".repeat(2028));
     let events = ["job.completed", "job.failed"];
     let name = |number: u8| (format!("{}{number}", "n".repeat(63)), json!("v"));

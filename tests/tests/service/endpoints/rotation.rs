@@ -1,4 +1,4 @@
-//! Rotation of the signing secret of an endpoint while its receiver still has the previous one.
+//! Rotation of an endpoint's signing secret while the receiver still has the previous secret.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn expire(world: &World, id: &str) {
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), over).await;
 }
 
-/// Delivers another event, and returns the request of the receiver.
+/// Delivers another event, and returns the receiver's request.
 async fn deliver(world: &World, tenant: &Tenant, receiver: &Receiver) -> Received {
     world.deliver(event(&tenant.id, "j")).await;
     receiver.received().await.pop().expect("a delivery")
@@ -43,7 +43,7 @@ fn is_signed_with(received: &Received, secret: &str) -> bool {
     webhook.verify(&received.body, &received.headers).is_ok()
 }
 
-/// Secrets that are not base64, so each gives one signature.
+/// Secrets that are not base64, so each yields one signature.
 const SECRETS: [&str; 3] = ["secret-one--------", "secret-two--------", "secret-six--------"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +69,7 @@ async fn both_sign_for(world: World, overlap: Duration) {
 
     let both = deliver(&world, &tenant, &receiver).await;
     assert_eq!(signatures(&both).len(), 2);
-    // The new one signs the body alone.
+    // The new secret signs the body alone.
     both.verify(SECRETS[1]);
     assert!(is_signed_with(&both, SECRETS[0]));
     let mut first_only = both.clone();
@@ -131,7 +131,7 @@ async fn rotating_again_keeps_the_two_newest() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
-/// This also holds when other fields change, and after the overlap.
+/// The same applies to a change of other fields, and after the overlap.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_secret_again_is_not_a_rotation() {
     let world = World::start().await;
@@ -188,7 +188,7 @@ async fn a_stored_secret_of_0_1_0_signs_and_is_rotated_away() {
     }
 }
 
-/// Each rotation keeps the secret that it replaces, so only the first one can keep the original.
+/// Each rotation keeps the secret that it replaces, so only the first rotation can keep the original secret.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_rotations_keep_the_previous_secret() {
     let world = World::start().await;
@@ -203,11 +203,11 @@ async fn concurrent_rotations_keep_the_previous_secret() {
     assert!([current, previous].iter().all(|one| secrets.contains(one)), "{current:?} after {previous:?}");
 }
 
-/// The receiver learns a new secret just before it is set, and then forgets the second to last. Even the older of the
-/// two verifies every request: the receiver can switch later.
+/// The receiver gets a new secret just before the endpoint, and then drops the second to last. Even the older of its
+/// two secrets verifies every request, so the receiver can switch later.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_secrets_verify_1000_deliveries_during_three_rotations() {
-    // However the failed attempts are distributed, no delivery fails.
+    // For any distribution of the failed attempts, no delivery fails.
     let world = World::with(&[("RETRY_SCHEDULE", &["0"; 20].join(","))]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 20]).await;

@@ -1,4 +1,4 @@
-//! Testing an endpoint: `POST /v1/webhooks/test`, from the request to the receiver and the log.
+//! `POST /v1/webhooks/test`, from the request to the receiver and the log.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -60,7 +60,7 @@ async fn a_test_event_goes_through_the_whole_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sample_of_a_job_event_is_a_test_for_the_service() {
+async fn a_sample_of_a_job_event_counts_as_a_test() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[]), (500, &[])]).await;
@@ -121,7 +121,7 @@ async fn every_test_is_a_separate_delivery() {
     let received = receiver.received().await;
     let ids: BTreeSet<_> = received.iter().map(|one| one.header("webhook-id").to_owned()).collect();
     assert_eq!((received.len(), ids.len()), (3, 3));
-    // The messages are redelivered, as after a crash: nothing is posted twice.
+    // The messages are redelivered like after a crash, and nothing is posted twice.
     for test in world.log(&tenant.id).await {
         let message = json!({"tenant_id": tenant.id, "delivery_id": test.id, "attempt": 1});
         world.enqueue("deliveries", message).await;
@@ -230,7 +230,7 @@ async fn a_test_is_sent_only_to_permitted_destinations() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
-    // As if the deployment had allowed this range when the endpoint was stored.
+    // The endpoint is stored with an address that the deployment does not allow.
     let moved = json!({"url": "http://169.254.169.254/"});
     world.set("webhook-endpoints", ("webhook_endpoint_id", &endpoint), moved).await;
     test(&world, &tenant, &endpoint).await;
@@ -276,8 +276,8 @@ async fn a_process_may_die_at_any_of_its_writes() {
         let items = world.items("webhook-endpoints").await;
         let times = items.iter().find_map(|item| item.get("tested_at")?.as_l().ok()).map_or(0, Vec::len);
         let begun = world.log(&tenant.id).await.len();
-        // Its message is lost: the sweep finds the test and makes its attempt. On a busy machine, the attempt may be cut
-        // off, and a later sweep repeats it.
+        // The message is lost, so the sweep finds the test and makes its attempt. On a busy machine, the attempt may be
+        // cut off, and a later sweep repeats it.
         for minutes in [17, 34, 51] {
             world.sweep(Timestamp::now().after(Duration::from_secs(minutes * 60))).await;
             world.handle_all().await;
@@ -290,7 +290,7 @@ async fn a_process_may_die_at_any_of_its_writes() {
     let mut expected = [(500, 0, 0, 0); 10];
     // Batched writes may be retried later.
     expected[6..8].fill((503, 0, 0, 0));
-    // The last write, the transaction, took effect.
+    // The last failing write, the transaction, took effect.
     expected[9] = (500, 1, 1, 1);
     assert_eq!(join_all(lives).await, expected);
 }

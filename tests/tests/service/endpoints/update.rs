@@ -33,7 +33,7 @@ async fn an_update_changes_only_the_given_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_events_that_an_endpoint_wants_are_set_kept_and_cleared() {
+async fn the_events_of_an_endpoint_are_set_kept_and_cleared() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let create = json!({

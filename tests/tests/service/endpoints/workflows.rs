@@ -1,4 +1,4 @@
-//! The workflows that an endpoint chooses.
+//! The workflow filter of an endpoint.
 
 use serde_json::{Value, json};
 use tests::{Receiver, Tenant, World, event};
@@ -38,7 +38,7 @@ async fn an_endpoint_gets_only_events_of_its_workflows() {
     };
     assert_eq!(jobs(some.received().await), ["a", "b"]);
     assert_eq!(jobs(all.received().await), ["a", "b", "c", "d", "e", "f", "g"]);
-    // A test is sent in any case, and so is a callback.
+    // The filter does not apply to tests and callbacks.
     world.rpc(&tenant.key, "webhooks/test", json!({"id": endpoint})).await.ok();
     world.poll("deliveries").await;
     assert_eq!(jobs(some.received().await), ["a", "b", "test"]);

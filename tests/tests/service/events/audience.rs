@@ -1,4 +1,4 @@
-//! The audience of an event.
+//! The destinations of an event.
 
 use common::webhooks::delivery::{Delivery, Status};
 use serde_json::json;
@@ -40,7 +40,7 @@ async fn every_active_endpoint_gets_the_event_signed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_gets_only_the_events_that_it_wants() {
+async fn an_endpoint_gets_only_the_events_of_its_filter() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -89,7 +89,7 @@ async fn a_changed_event_filter_does_not_affect_deliveries_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn skipping_overrides_a_callback_which_overrides_endpoints() {
+async fn skip_overrides_callbacks_and_callbacks_override_endpoints() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;

@@ -24,7 +24,7 @@ async fn numbers_keep_every_digit() {
     received.verify("s");
 }
 
-/// The queues refuse these characters as SQS does (see `local::queues`), so none of them may get into a message.
+/// The queues reject these characters like SQS (see `local::queues`), so no message may contain them.
 #[tokio::test(flavor = "multi_thread")]
 async fn strings_that_sqs_refuses_are_delivered_and_retried() {
     let world = World::with(&[("RETRY_SCHEDULE", "0,0")]).await;

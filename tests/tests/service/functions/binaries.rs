@@ -13,7 +13,7 @@ use tests::{Lambda, Receiver, World};
 use tokio::{process::Command, time::timeout};
 
 const SIGTERM: i32 = 15;
-/// Long enough to start and call an unoptimized binary on a busy machine.
+/// The time limit to start and call an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,7 +36,7 @@ async fn every_binary_starts_answers_and_ends() {
         let answer: Value = serde_json::from_str(&lambda.invoke(event.to_string()).await).expect("JSON");
         let cold = started.elapsed();
         let started = Instant::now();
-        // Again: the same process handles the next event.
+        // The same process handles the next event.
         lambda.invoke(event.to_string()).await;
         eprintln!("{name}: first answer after {cold:?}, the second after {:?}", started.elapsed());
         let body = answer["body"].as_str().unwrap_or("null");
@@ -77,7 +77,7 @@ async fn every_binary_starts_answers_and_ends() {
             "{log}"
         );
     }
-    // The sample event is old, so the second one is a late copy, which the log recognizes.
+    // The sample event is old, so the second event is a late copy, whose delivery is in the log.
     assert_eq!(receiver.received().await.len(), 1);
 }
 
@@ -94,10 +94,9 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
     assert!(said.contains("_TABLE"), "{said}");
 }
 
-/// The folder of the functions' binaries: `FUNCTIONS_DIR`, which CI sets to those in the release profile, or this
-/// test's target directory. There, like everything that `cargo test` builds, they get the features that the whole
-/// workspace enables, so little more than linking remains to be done. Only the first call builds them; Cargo makes the
-/// others wait.
+/// The folder of the functions' binaries: `FUNCTIONS_DIR`, which CI sets to binaries in the release profile, or this
+/// test's target directory. There, the binaries share the features and the artifacts of `cargo test`, so they only need
+/// linking. The first call builds them, and Cargo makes concurrent calls wait.
 pub(crate) async fn build() -> PathBuf {
     if let Some(directory) = env::var_os("FUNCTIONS_DIR") {
         return directory.into();
@@ -112,7 +111,7 @@ pub(crate) async fn build() -> PathBuf {
     for name in local::function_names() {
         cargo.args(["--bin", name]);
     }
-    // Runs in the root: in a package's folder, Cargo would enable only that package's features.
+    // Cargo runs in the root, because in a package's folder it would enable only that package's features.
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     assert!(cargo.current_dir(root).status().await.expect("cargo runs").success());
     profile.to_owned()

@@ -1,4 +1,4 @@
-//! No secret reaches the log: every kind of secret goes through every interface, and none may be logged.
+//! No secret is logged: every kind of secret goes through every interface.
 
 use serde_json::json;
 use tests::{Receiver, World, event, world::link};
@@ -16,10 +16,10 @@ async fn no_canary_reaches_the_log() {
     let verification = link.rsplit('=').next().expect("a token").to_owned();
     world.confirm(&link).await;
     world.confirm(&link).await;
-    // A link mangled by an email program has the token in its path.
+    // A link that an email program has damaged has the token in its path.
     world.send(world.http.get(link.replace("?token=", "/"))).await;
     world.send(world.http.get(link.replace("/verify-email?", "/%76erify-email;"))).await;
-    // A complete reset, and invalid ones of each kind.
+    // A complete reset, and invalid resets of each kind.
     let new_password = "canary-new-password-8a41";
     let email = "jo@canary.example.com";
     world.rpc("", "auth/requestPasswordReset", json!({"email": email})).await.ok();
@@ -38,7 +38,7 @@ async fn no_canary_reaches_the_log() {
     let signed_in = world.cli("", "sign-in/email", json!({"email": email, "password": new_password})).await;
     let session = [session, signed_in.body["token"].as_str().expect("a token").to_owned()];
     let cookie = format!("session_token={}", session[1]);
-    // A complete browser login, and invalid ones of each kind.
+    // A complete browser login, and invalid logins of each kind.
     let created = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     let login = created["secret"].as_str().expect("a secret").to_owned();
     let naming = json!({"requestId": created["requestId"], "secret": login});

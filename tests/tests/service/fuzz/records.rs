@@ -1,4 +1,4 @@
-//! Events of SQS, handled by the delivery function in the local runner and by its binary.
+//! Events of SQS for the delivery function in the local runner and for its binary.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn number(rng: &mut Rng) -> i64 {
     rng.choice(numbers).unwrap_or_default()
 }
 
-/// The response names records, or reports that the event cannot be read.
+/// The response has the ids of failed records, or an error about an unreadable event.
 fn check(seed: u64, event: &Value, answer: &str) {
     let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
     let answered = parsed["batchItemFailures"].is_array() || !answer.contains("panicked");

@@ -16,16 +16,16 @@ use super::{query, route, run, spoil, text};
 
 /// A request that takes longer is considered incomplete.
 const QUIET: Duration = Duration::from_secs(1);
-/// The time limit for a request, on a busy machine too.
+/// The time limit for a request, sufficient on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `usual`, or occasionally something else. Only one or two parts of a request should be odd, so that code after the
+/// `usual`, or occasionally another value. Only one or two parts of a request should be unusual, so that code after the
 /// first parser is tested, too.
 fn mostly(rng: &mut Rng, usual: &str) -> String {
     if rng.u8(..24) > 0 { usual.to_owned() } else { text(rng) }
 }
 
-/// A request to one of the routes, by the grammar of HTTP except for some of its parts and bytes.
+/// A request to one of the routes, valid except for some parts and bytes.
 fn request(rng: &mut Rng, tenant: &Tenant, api: &str) -> Vec<u8> {
     let (_, method, path, body) = route(rng);
     let mut line = format!("{} {}", mostly(rng, method), mostly(rng, path));
@@ -35,7 +35,7 @@ fn request(rng: &mut Rng, tenant: &Tenant, api: &str) -> Vec<u8> {
     let host = api.trim_start_matches("http://");
     let mut headers = vec![format!("{line} {}", mostly(rng, "HTTP/1.1")), "connection: close".to_owned()];
     for (name, usual) in [("host", host), ("x-api-key", &tenant.key), ("cookie", &tenant.cookie), ("origin", api)] {
-        // Some twice, some missing.
+        // Some headers occur twice, and some are missing.
         for _ in 0..rng.choice([0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2]).unwrap_or_default() {
             headers.push(format!("{}: {}", mostly(rng, name), mostly(rng, usual)));
         }
@@ -58,7 +58,7 @@ fn request(rng: &mut Rng, tenant: &Tenant, api: &str) -> Vec<u8> {
     request
 }
 
-/// A body: the usual one, one with other members, or anything.
+/// A body: the usual one, one with other members, or a random one.
 fn content(rng: &mut Rng, usual: &str) -> Vec<u8> {
     match rng.u8(..5) {
         0 => text(rng).into_bytes(),
@@ -71,7 +71,7 @@ fn content(rng: &mut Rng, usual: &str) -> Vec<u8> {
     }
 }
 
-/// The body as sent, and the headers that describe it, truthfully or not.
+/// The body as sent, and headers that describe it correctly or incorrectly.
 fn framed(rng: &mut Rng, headers: &mut Vec<String>, body: Vec<u8>) -> Vec<u8> {
     match rng.u8(..16) {
         0 => headers.push(format!("content-length: {}", text(rng))),
@@ -105,8 +105,8 @@ fn noise(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The response up to the end of the connection. `None` is valid, too, if the service may close the connection or did
-/// not read everything.
+/// The response up to the end of the connection. `None` is valid if the service may close the connection or did not
+/// read the whole request.
 async fn exchange(address: &str, request: &[u8]) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.expect("the API accepts connections");
     drop(stream.write_all(request).await);
@@ -131,7 +131,7 @@ fn every_request_gets_an_answer_from_the_local_api() {
         let cases = seeds.map(async |seed| {
             let request = request(&mut Rng::with_seed(seed), &tenant, world.stack.api());
             let mut answer = exchange(address, &request).await;
-            // Calls of one user that change the same session are rightly refused as contended.
+            // Calls of one user that change the same session are correctly rejected as contended.
             for _ in 0..4 {
                 let is_contended = answer.as_ref().is_some_and(|answer| answer.starts_with(b"HTTP/1.1 503"));
                 if !is_contended {

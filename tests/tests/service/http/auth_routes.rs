@@ -3,7 +3,7 @@
 use serde_json::json;
 use tests::{World, world::link};
 
-/// Otherwise another site's page could sign a visitor in to the account of the site's owner.
+/// Otherwise, another site's page could sign a visitor in to the account of the site's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_post_refuses_a_foreign_origin_and_names_the_expected() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;
@@ -36,7 +36,7 @@ async fn every_post_refuses_a_foreign_origin_and_names_the_expected() {
     }
     let request = world.http.post(world.url("/api/auth/sign-in/email"));
     assert_eq!(world.send(request.json(&credentials)).await.status, 200, "no browser");
-    assert_eq!(world.confirm(&link).await.status, 200, "the token was not spent");
+    assert_eq!(world.confirm(&link).await.status, 200, "the token is still valid");
 }
 
 #[tokio::test(flavor = "multi_thread")]

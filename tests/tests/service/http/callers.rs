@@ -1,4 +1,4 @@
-//! The callers that may act for a tenant: the holder of a key, and a signed-in user whose email is verified.
+//! The callers that may act for a tenant: the holder of a key, and a signed-in user with a verified email.
 
 use reqwest::{
     Method,
@@ -50,7 +50,7 @@ async fn a_session_acts_for_the_users_organization() {
     let theirs = by_session("webhooks/list", json!({})).await;
     assert_eq!(listed(&theirs), [id]);
     assert_eq!(theirs.ok()["webhook_endpoints"][0]["active"], false);
-    // It is also the key's tenant.
+    // The tenant is also that of the key.
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.body, theirs.body);
     by_session("webhooks/delete", json!({"id": id})).await.ok();
     assert!(listed(&by_session("webhooks/list", json!({})).await).is_empty());
@@ -71,7 +71,7 @@ async fn an_invited_member_acts_for_the_organization_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_is_not_verified_is_refused_until_they_are() {
+async fn an_unverified_user_is_rejected_until_verification() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     for route in &routes() {
@@ -187,7 +187,7 @@ async fn the_log_names_the_organization_of_the_credential_that_acts() {
     }
 }
 
-/// A call by key reads the key and its user, so accepting sessions as well costs it nothing.
+/// A call with a key reads only the key and its user, and no session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_works_without_the_table_of_sessions() {
     let world = World::start().await;
@@ -234,7 +234,7 @@ async fn every_bad_session_gets_the_same_response() {
         for cookie in &cookies {
             bodies.push(call(&world, route, &[("cookie", cookie), own], json!({})).await);
         }
-        // Without a session, a foreign page has nothing to exploit.
+        // Without a session, the origin does not matter.
         bodies.push(call(&world, route, &[("origin", FOREIGN)], json!({})).await);
         bodies.push(call(&world, route, &[("cookie", "other=1")], json!({})).await);
         bodies.push(call(&world, route, &[], json!({})).await);

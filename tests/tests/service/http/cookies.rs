@@ -1,4 +1,4 @@
-//! The places of a request's cookies: API Gateway's events have them in a separate list, other events in the headers.
+//! The places of a request's cookies: a separate list in events of API Gateway, and the headers in other events.
 
 use serde_json::{Value, json};
 use tests::{Tenant, World, sample_event};
@@ -15,7 +15,7 @@ async fn call(world: &World, method: &str, route: &str, cookies: Value, headers:
     (answer["statusCode"].as_u64().expect("a status"), body)
 }
 
-/// The user that an event with these cookies and headers signs in.
+/// The user of the session in these cookies and headers.
 async fn who(world: &World, cookies: Value, headers: Value) -> Value {
     let (status, body) = call(world, "GET", "get-session", cookies, headers).await;
     assert_eq!(status, 200);
@@ -42,7 +42,7 @@ async fn a_session_is_found_wherever_the_event_has_the_cookie() {
         (json!([own]), json!({"cookie": own})),
         (json!(["a=b"]), json!({"cookie": own})),
         (json!(["session_token=x", ""]), json!({"cookie": own})),
-        // The first of two counts, and the headers come last.
+        // The first of two cookies counts, and the headers are read last.
         (json!([own]), json!({"cookie": others})),
         (json!([own, others]), json!({})),
         (json!([]), json!({"cookie": format!("{own}; {others}")})),
@@ -56,12 +56,12 @@ async fn cookies_in_the_headers_and_outside_are_equivalent() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let own = cookie(&jo);
-    // Other cookies, which other sites may set, are not the session cookie.
+    // Similar cookies, which other sites may set, do not count as the session cookie.
     for header in [format!("a=1,{own}"), format!("a=\"{own}\""), format!("a={own}"), format!("x{own}"), "é".to_owned()]
     {
         assert_eq!(who(&world, json!([]), json!({"cookie": header})).await, Value::Null, "{header}");
     }
-    // Without an `Origin`, a call with a cookie may come from any page, wherever the cookie is in the event.
+    // A call with a cookie and without an `Origin` may be from any page, regardless of the cookie's place in the event.
     for (cookies, headers) in
         [(json!([own]), json!({})), (json!([]), json!({"cookie": own})), (json!([]), json!({"cookie": "a=b"}))]
     {
@@ -69,7 +69,7 @@ async fn cookies_in_the_headers_and_outside_are_equivalent() {
         assert_eq!((status, &body["code"]), (403, &json!("INVALID_ORIGIN")));
     }
     assert_eq!(who(&world, json!([own]), json!({})).await, json!(jo.email), "no user was signed out");
-    // An empty one does not count.
+    // An empty cookie does not count.
     assert_eq!(call(&world, "POST", "sign-out", json!([""]), json!({"cookie": " "})).await.0, 200);
     let signed_out = json!({"cookie": own, "origin": world.stack.api()});
     assert_eq!(call(&world, "POST", "sign-out", json!([]), signed_out).await.0, 200);

@@ -1,4 +1,4 @@
-//! Pages of other origins: the local runner answers them like API Gateway, following the template's configuration.
+//! Calls from pages of other origins: the local runner answers like API Gateway, according to the template.
 
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tests::{Answer, World, world::cookie};
 
 const FOREIGN: &str = "https://evil.example.com";
 
-/// The service under its other name, which is a different origin to a browser.
+/// The service under its other name, which browsers consider a different origin.
 fn localhost(world: &World) -> String {
     world.stack.api().replace("127.0.0.1", "localhost")
 }
@@ -89,7 +89,7 @@ async fn only_trusted_origins_and_preflights_get_cors_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trusted_pages_may_read_every_response_and_others_none() {
+async fn only_trusted_pages_may_read_responses() {
     let world = World::start().await;
     let origin = localhost(&world);
     let told = json!({

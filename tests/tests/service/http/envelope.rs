@@ -64,8 +64,7 @@ async fn a_body_that_is_not_the_envelope_is_malformed() {
     }
 }
 
-/// Nested strings of serde_json's own marker for raw values made it parse until the stack overflowed, which no process
-/// survives.
+/// Nested uses of serde_json's marker for raw values once made the parser overflow the stack, which ends the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deeply_nested_body_gets_a_response() {
     let world = World::start().await;
@@ -104,7 +103,7 @@ async fn json_that_is_not_an_object_is_an_issue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_is_not_unicode_is_refused_with_its_name() {
+async fn a_text_that_is_not_unicode_is_rejected_by_name() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     let create = |url: &str, more: &str| format!(r#"{{"json":{{"url":{url}{more}}}}}"#).into_bytes();
@@ -127,7 +126,7 @@ async fn a_text_that_is_not_unicode_is_refused_with_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_64_kib_are_refused_before_anything_is_parsed() {
+async fn more_than_64_kib_are_rejected_before_parsing() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     for (key, route) in [(key.as_str(), LIST), ("", LIST), ("", "/v1/auth/acceptInviteAndSignup")] {
@@ -188,14 +187,14 @@ async fn unmapped_paths_are_answered_by_the_gateway() {
         let answer = world.send(request).await;
         assert_eq!((answer.status, answer.body), (404, json!({"message": "Not Found"})));
     }
-    // A function serves the page that a browser gets there.
+    // A function serves the page for browsers.
     for (path, message) in [(LIST, "Not found. Calls under /v1 use POST"), ("/unknown", "Not Found")] {
         let answer = world.send(world.http.get(world.url(path))).await;
         assert_eq!((answer.status, answer.body), (404, json!({"code": "NOT_FOUND", "message": message})));
     }
 }
 
-/// `lambda_http` builds a URL from these, and panics if it cannot.
+/// `lambda_http` builds a URL from these values, and panics if it cannot.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_http_request_does_not_affect_others() {
     let world = World::start().await;

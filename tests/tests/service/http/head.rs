@@ -23,7 +23,7 @@ fn lasting(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Every `GET` of the description, with a path that exists.
+/// Every `GET` of the description, with an existing path.
 fn gets() -> Vec<String> {
     let gets =
         tests::description::routes().into_iter().filter_map(|(name, _)| Some(name.strip_prefix("GET ")?.to_owned()));
@@ -61,7 +61,7 @@ async fn head_reads_the_query_and_changes_nothing() {
     for (path, status) in [(format!("/verify-email?{token}"), 200), ("/verify-email?token=x".to_owned(), 400)] {
         assert_eq!(ask(&world, Method::HEAD, &path, BROWSER, "").await.status, status, "{path}");
     }
-    assert_eq!(world.confirm(&link).await.status, 200, "the token still works");
+    assert_eq!(world.confirm(&link).await.status, 200, "the token is still valid");
     let signed_out = ask(&world, Method::HEAD, "/console/keys?did=x", BROWSER, "").await;
     assert_eq!(signed_out.headers["location"], "/signin?next=%2Fconsole%2Fkeys%3Fdid%3Dx");
 }

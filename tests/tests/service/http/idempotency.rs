@@ -36,13 +36,13 @@ impl Setup {
         }
     }
 
-    /// The number of times a route has taken effect, counted at the effect. Existing messages are handled.
+    /// The number of effects of a route, such as its endpoints or messages. Existing messages are handled.
     async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
         world.poll_all("deliveries").await;
         match route {
             "webhooks/create" => world.endpoints(tenant).await.len() - 1,
             "deliveries/recover" => {
-                // Before it begins, another call would join it.
+                // Before the recovery begins, another call would join it.
                 world.sweep(Timestamp::now()).await;
                 let stats = world.rpc(&tenant.key, "deliveries/stats", json!({})).await;
                 stats.ok()["recoveries"].as_array().expect("a list").len()
@@ -71,7 +71,7 @@ async fn a_repeated_call_changes_nothing_and_gets_the_same_response() {
             assert_eq!(call().await.ok(), &first, "{route}");
         }
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
-        // Its effect has been changed in the meantime, and is not repeated.
+        // The effect is not repeated, even if the endpoint has been changed in the meantime.
         assert_eq!(call().await.ok(), &first, "{route}");
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
         // A different key makes a new call, and so does a call without a key.
@@ -82,7 +82,7 @@ async fn a_repeated_call_changes_nothing_and_gets_the_same_response() {
     }
 }
 
-/// This also holds after the endpoint has been deleted.
+/// The same applies after the endpoint has been deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_create_returns_the_generated_secret() {
     let world = World::start().await;
@@ -156,7 +156,7 @@ async fn a_key_is_for_one_tenant_and_one_route() {
     let other = world.rpc_once(&theirs.key, "webhooks/create", "k", fields.clone()).await;
     assert_ne!(mine.ok()["webhook_endpoint_id"], other.ok()["webhook_endpoint_id"]);
     world.rpc_once(&ours.key, "webhooks/test", "k", setup.fields("webhooks/test")).await.ok();
-    // A session of the same tenant makes the same call.
+    // A call with a session of the same tenant is the same call.
     let request = world.http.post(world.url("/v1/webhooks/create")).json(&json!({ "json": fields }));
     let request = request.header("cookie", &ours.cookie).header("origin", world.stack.api());
     assert_eq!(world.send(request.header("idempotency-key", "k")).await.ok(), mine.ok());
@@ -167,7 +167,7 @@ async fn a_key_is_for_one_tenant_and_one_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_key_is_an_issue_like_the_others() {
+async fn an_invalid_key_is_reported_with_the_other_issues() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     for route in ROUTES {
@@ -182,7 +182,7 @@ async fn a_bad_key_is_an_issue_like_the_others() {
         assert_eq!(good.issues(), required.issues(), "{route}");
     }
     assert_eq!(remembered(&world).await.len(), 0);
-    // Other routes ignore it.
+    // Other routes ignore the header.
     world.rpc_once(&tenant.key, "webhooks/list", "a b", json!({})).await.ok();
 }
 
@@ -213,7 +213,7 @@ async fn a_call_is_remembered_for_a_day() {
     let until: i64 = record["delete_at"].as_n().expect("a number").parse().expect("seconds");
     let now = Timestamp::now().as_second();
     assert!((now + DAY - 60..=now + DAY + 1).contains(&until), "{until}");
-    // It has expired, and TTL has not deleted it yet.
+    // The item has expired, but TTL has not deleted it yet.
     let id = record["webhook_endpoint_id"].as_s().expect("a text");
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), json!({"delete_at": now})).await;
     let second = create().await.ok().clone();
@@ -224,9 +224,9 @@ async fn a_call_is_remembered_for_a_day() {
 
 /// The transaction of the call, and the read after it, fail at every try.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_the_write_leaves_all_of_it_or_nothing() {
-    // The key and its user (one call for the first two, whose processes know the key), the stored response, and the
-    // first reads and writes of each route.
+async fn a_crash_at_the_write_leaves_all_effects_or_none() {
+    // The calls before the write: the reads of the key and its user (one call in the first two processes, which have
+    // cached the key) and of the stored response, and the first reads and writes of each route.
     let transactions = ROUTES.into_iter().zip([2, 4, 5, 6]);
     let lives = transactions.flat_map(|(route, call)| [(route, call, false), (route, call, true)]);
     join_all(lives.map(async |(route, call, takes_effect)| {
@@ -243,7 +243,7 @@ async fn a_crash_at_the_write_leaves_all_of_it_or_nothing() {
         let first = call().await.ok().clone();
         assert_eq!(call().await.ok(), &first, "{route}");
         if takes_effect && matches!(route, "webhooks/test" | "deliveries/resend") {
-            // Its message was not sent, so the sweep sends it.
+            // The message was not sent, so the sweep sends it.
             assert_eq!(world.log_of(&tenant.id, Status::Pending).await.len(), 1, "{route}");
             world.sweep(Timestamp::now().after(std::time::Duration::from_secs(17 * 60))).await;
         }

@@ -32,9 +32,9 @@ fn the_openapi_file_is_up_to_date() {
     assert!(written == document(), "docs/openapi.json is stale: run `cargo local openapi > docs/openapi.json`");
 }
 
-/// A function reads its fields by the names in the crate `api`: all of them and no others.
+/// Each function reads exactly the fields that the crate `api` names.
 #[test]
-fn the_client_knows_exactly_the_fields_of_each_input() {
+fn the_client_has_exactly_the_fields_of_each_input() {
     let document = document();
     let calls = [api::account::CALLS, api::auth::CALLS, api::deliveries::CALLS, api::team::CALLS, api::webhooks::CALLS]
         .concat();
@@ -66,7 +66,7 @@ async fn the_local_api_serves_it() {
 }
 
 #[test]
-fn a_server_is_any_deployment() {
+fn the_server_can_be_any_deployment() {
     let document = document();
     let servers = document["servers"].as_array().expect("a list");
     for server in servers {
@@ -89,7 +89,7 @@ fn a_webhook_does_not_need_a_credential() {
 
 /// Generators create a type for each schema without a name.
 #[test]
-fn an_error_refers_to_what_it_shares() {
+fn errors_refer_to_shared_schemas() {
     let document = document();
     for (path, method, operation) in operations(&document) {
         for (status, response) in operation["responses"].as_object().expect("responses") {
@@ -105,9 +105,9 @@ fn an_error_refers_to_what_it_shares() {
     }
 }
 
-/// The most common generator would find that several alternatives match.
+/// With `oneOf`, the most common generator would find several matching alternatives.
 #[test]
-fn names_are_not_alternatives() {
+fn named_values_are_enums_and_not_alternatives() {
     let document = document();
     for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
         let alternatives = schema["oneOf"].as_array().into_iter().flatten();
@@ -153,7 +153,7 @@ fn every_property_and_parameter_is_described() {
     assert!(count > 400, "{count}");
 }
 
-/// Readers try the examples of the reference first.
+/// Readers run the examples of the reference first.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_a_call_is_valid() {
     let (world, document) = (World::start().await, document());
@@ -170,7 +170,7 @@ async fn every_example_of_a_call_is_valid() {
 }
 
 #[test]
-fn every_example_is_as_described() {
+fn every_example_matches_its_schema() {
     let document = document();
     let mut seen = 0;
     let mut check = |name: &str, part: &Value| {

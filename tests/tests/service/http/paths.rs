@@ -1,4 +1,4 @@
-//! Paths with needless slashes, such as those of a client that joins `/v1/...` to a base URL that ends in `/`.
+//! Paths with needless slashes, such as `/v1/...` joined to a base URL that ends in `/`.
 
 use serde_json::json;
 use tests::{World, sample_event, world::BROWSER};
@@ -50,7 +50,7 @@ async fn needless_slashes_do_not_bypass_checks() {
             "{path}"
         );
     }
-    // The browser returns to a path of the service, not to another host.
+    // The browser is redirected to a path of the service, not to another host.
     for path in spellings("/console") {
         let page = world.open(&world.url(&path)).await;
         assert_eq!(page.headers["location"], "/signin?next=%2Fconsole", "{path}");
@@ -63,9 +63,9 @@ async fn needless_slashes_do_not_bypass_checks() {
     }
 }
 
-/// API Gateway passes the path on as it was sent.
+/// API Gateway passes the path unchanged.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_function_reads_the_raw_path_of_lambda_the_same_way() {
+async fn a_function_ignores_needless_slashes_in_the_raw_path() {
     let world = World::start().await;
     for path in spellings("/api/auth/get-session") {
         let mut event = sample_event("auth-cli");

@@ -21,7 +21,7 @@ fn is_note(call: &Call) -> bool {
     call["Key"]["webhook_endpoint_id"]["S"].as_str().is_some_and(|key| key.starts_with("#failing#"))
 }
 
-/// The process that handles a failed job dies at this call. Returns whether it reached that call.
+/// Makes the process that handles a failed job die at this call. Returns whether the process reached that call.
 async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) {
     let case = format!("call {call}, takes effect: {takes_effect}, skips: {skips}");
     let world = World::start().await;
@@ -61,7 +61,8 @@ async fn a_process_that_handles_a_failed_job_may_die_at_any_call() {
     }
 }
 
-/// A sweep dies at this call. Returns whether it reached that call, and the number of emails after the next sweeps.
+/// Makes a sweep die at this call. Returns whether the sweep reached that call, and the number of emails after the next
+/// sweeps.
 async fn send_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
@@ -84,14 +85,14 @@ async fn a_sweep_may_die_at_any_call_and_one_causes_a_second_email() {
         let lives = at_each_call(0.., |call| send_and_die(call, takes_effect)).await;
         assert!(lives.calls() >= 12, "{:?}", lives.all);
         assert!(lives.all.iter().all(|(_, mails)| (1..=2).contains(mails)), "{:?}", lives.all);
-        // SES has accepted the email, and the process could not record that. The sweep makes other calls at the same
-        // time, whose order can differ between runs.
+        // SES has accepted the email, but the process could not record this. The sweep makes other calls at the same
+        // time, in an order that differs between runs.
         assert!(lives.all.iter().filter(|(_, mails)| *mails == 2).count() <= 2, "{:?}", lives.all);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_delivered_even_if_it_can_be_noted_only_later() {
+async fn a_failure_is_delivered_even_if_it_is_recorded_later() {
     let (world, breaks) = World::failing(is_note).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::start().await;
@@ -127,7 +128,7 @@ async fn an_unsendable_email_is_retried_without_blocking_others() {
     assert_eq!(reported(&world).await, [said("a", "1"), said("a", "1")]);
 }
 
-/// A job fails after the sweep has read the failures that it reports.
+/// A job fails after the sweep has read the failures for its email.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_during_an_email_is_in_the_next_one() {
     let world = World::start().await;
@@ -155,7 +156,7 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
     }
 }
 
-/// This many jobs of a workflow fail, each event arrives twice, and five processes die at the same time.
+/// This many jobs of a workflow fail, each event arrives twice, and five processes die meanwhile.
 async fn survive(events: usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

@@ -23,7 +23,7 @@ async fn an_organization_gets_fifty_emails_a_day() {
         world.enqueue("job-events", failed(&acme.id, &format!("workflow {workflow}"), 1)).await;
     }
     world.poll_all("job-events").await;
-    // Tomorrow and the day after, since a test may run at midnight.
+    // The limit is used up on two days, because the test may run at midnight.
     let tomorrow = Timestamp::now().day().after(DAY);
     let at = |minutes: u64| tomorrow.after(Duration::from_secs(minutes * 60));
     sweep(&world, at(1)).await;
@@ -39,12 +39,12 @@ async fn an_organization_gets_fifty_emails_a_day() {
     assert_eq!(last.len(), 1);
     assert_eq!(last[0], &mails_of_the_day[49], "the fiftieth");
     assert!(text(&last[0]["text"]).contains(&tomorrow.after(DAY).readable()), "{last:?}");
-    assert_eq!(reported(&world).await.pop(), Some(said("other", "1")), "others still get theirs");
+    assert_eq!(reported(&world).await.pop(), Some(said("other", "1")), "other organizations still get emails");
     assert_eq!(tests::log::of_this_test().metric("FailureMailsUsedUp").len(), 1, "that is counted");
 
     sweep(&world, at(24 * 60 + 1)).await;
     let mut workflows: Vec<_> = reported(&world).await.into_iter().map(|(workflow, _)| workflow).collect();
-    assert_eq!(workflows.len(), 62, "on the next day, there are the others");
+    assert_eq!(workflows.len(), 62, "the other emails are sent on the next day");
     workflows.sort_unstable();
     workflows.dedup();
     assert_eq!(workflows.len(), 62, "each once");
@@ -137,7 +137,7 @@ async fn up_to_a_hundred_failures_are_counted_exactly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_delivery_waits_for_a_failure_to_be_noted() {
+async fn deliveries_do_not_wait_for_the_record_of_a_failure() {
     let noted = Arc::<Mutex<Vec<Instant>>>::default();
     let seen = Arc::clone(&noted);
     let answer = move |call: &Call| {

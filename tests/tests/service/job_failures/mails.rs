@@ -75,13 +75,13 @@ async fn an_email_names_the_job_the_time_and_the_error() {
     for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a.ts:1)\n  at run (b.ts:2)</pre>"] {
         assert!(html.contains(part), "{part} is missing in {html}");
     }
-    // The links lead to the deliveries that they name.
+    // Each link opens the deliveries of its job.
     for path in text.lines().filter_map(|line| line.strip_prefix(world.stack.api())) {
         assert_eq!(Browser::new(&world, &tenant.cookie).open(path).await.status, 200, "{path}");
     }
 }
 
-/// An email has the beginning of a long id, which finds nothing.
+/// An email has only the beginning of a long id, by which no delivery is found.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_job_ids_deliveries_are_found_by_their_time() {
     let world = World::start().await;
@@ -152,7 +152,7 @@ async fn the_first_failure_sends_an_email_and_then_one_an_hour() {
     assert_eq!(reported(&world).await.len(), 3);
     world.deliver(failed(&tenant.id, "a", 7)).await;
     sweep(&world, later(3 * HOUR)).await;
-    assert_eq!(reported(&world).await.pop(), Some(said("a", "1")), "it had not failed for an hour");
+    assert_eq!(reported(&world).await.pop(), Some(said("a", "1")), "the workflow had not failed for an hour");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +182,7 @@ async fn is_reported(world: &World, tenant: &Tenant, job: i64) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_email_if_disabled_unverified_or_deleted() {
+async fn no_email_is_sent_if_disabled_unverified_or_deleted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let owner = |verified: bool| {
@@ -232,7 +232,7 @@ async fn an_email_goes_to_the_current_address_of_the_organization() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_the_failures_of_a_deleted_organization() {
+async fn the_failures_of_a_deleted_organization_are_deleted() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     world.deliver(failed(&tenant.id, "a", 1)).await;

@@ -6,7 +6,7 @@ use ::local::Data;
 use serde_json::{Value, json};
 use tests::{Answer, World, text};
 
-/// Follows the link as a browser does if its user opened it, and returns the session cookie.
+/// Opens the link like the browser of a user, and returns the session cookie.
 async fn signed_in(world: &World) -> String {
     let answer = open(world, &[("sec-fetch-site", "none")]).await;
     assert_eq!((answer.status, &answer.headers["location"]), (303, &"/console".parse().expect("a path")));
@@ -37,7 +37,7 @@ async fn deliveries(world: &World, cookie: &str) -> Vec<Value> {
     }
 }
 
-/// The endpoints by the path that they point to.
+/// The endpoints by the path of their URL.
 async fn endpoints(world: &World, cookie: &str) -> BTreeMap<String, Value> {
     let listed = world.rpc_by_session(cookie, "webhooks/list", json!({})).await.ok().clone();
     let listed = listed["webhook_endpoints"].as_array().expect("a list").clone();
@@ -49,7 +49,7 @@ async fn endpoints(world: &World, cookie: &str) -> BTreeMap<String, Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_has_an_endpoint_in_every_state_and_a_day_of_deliveries() {
+async fn the_demo_tenant_has_every_state_and_a_day_of_deliveries() {
     let world = World::with_demo_data(Data::Memory).await;
     let cookie = signed_in(&world).await;
     let endpoints = endpoints(&world, &cookie).await;
@@ -96,7 +96,7 @@ async fn it_has_an_endpoint_in_every_state_and_a_day_of_deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_hours_differ_and_new_jobs_reach_the_inbox() {
+async fn demo_hours_differ_and_new_jobs_reach_the_inbox() {
     let world = World::with_demo_data(Data::Memory).await;
     let cookie = signed_in(&world).await;
     let stats = world.rpc_by_session(&cookie, "deliveries/stats", json!({})).await.ok().clone();
@@ -107,7 +107,7 @@ async fn its_hours_differ_and_new_jobs_reach_the_inbox() {
     assert!(hours.len() >= 20, "{hours:?}");
     assert!(hours.iter().map(sum).collect::<BTreeSet<_>>().len() > 5, "{hours:?}");
 
-    // The mail page has no emails of the past, only new ones.
+    // The mail page has only new emails.
     let inbox = || async { world.open(world.stack.inbox()).await.page().to_owned() };
     let mut page = inbox().await;
     assert!(page.contains("No requests yet."));
@@ -120,7 +120,7 @@ async fn its_hours_differ_and_new_jobs_reach_the_inbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_has_members_invitations_and_keys() {
+async fn the_demo_tenant_has_members_invitations_and_keys() {
     let world = World::with_demo_data(Data::Memory).await;
     let cookie = signed_in(&world).await;
     let organization = world.cli_get(&cookie, "organization/get-full-organization").await.body;
@@ -140,7 +140,7 @@ async fn it_has_members_invitations_and_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_start_finds_it_and_its_receivers_continue() {
+async fn a_second_start_keeps_the_demo_tenant_and_its_receivers() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
     let first = World::with_demo_data(Data::Directory(directory.clone())).await;
     assert!(first.stack.demo_tenant().expect("a demo tenant").is_new);
@@ -159,7 +159,7 @@ async fn a_second_start_finds_it_and_its_receivers_continue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_link_signs_in_only_its_visitor_and_leads_nowhere_else() {
+async fn the_demo_link_signs_in_its_visitor_on_the_console_only() {
     let world = World::with_demo_data(Data::Memory).await;
     for refused in [("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site"), ("host", "demo.example.com")] {
         let answer = open(&world, &[refused]).await;

@@ -7,7 +7,7 @@ use tests::{Answer, World, event};
 
 const SECRET: &str = "correct-horse-battery-staple";
 
-/// Submits a form of the inbox, as its page does.
+/// Submits a form of the inbox like its page.
 async fn submit(world: &World, form: &str, fields: &[(&str, &str)]) -> Answer {
     submit_from(world, world.stack.inbox(), form, fields).await
 }
@@ -144,7 +144,7 @@ async fn other_sites_change_nothing_send_nothing_and_read_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_accepts_only_posts_of_a_bounded_size() {
+async fn the_inbox_accepts_only_posts_of_a_bounded_size() {
     let world = World::start().await;
     let url = format!("{}/hook", world.stack.inbox());
     assert_eq!(world.send(world.http.get(&url)).await.status, 404);

@@ -1,4 +1,4 @@
-//! The embedded SQS behaves like the real one to its clients.
+//! The embedded SQS behaves like AWS to its clients.
 
 use aws_sdk_sqs::{
     Client,
@@ -65,7 +65,7 @@ async fn a_received_message_has_its_group() {
 async fn a_group_is_returned_only_on_request_and_survives_a_redrive() {
     let (world, client, url) = queue().await;
     client.send_message().queue_url(&url).message_body("one").message_group_id("a").send().await.expect("it is sent");
-    // After ten receives it moves to the dead-letter queue.
+    // After ten receives, the message moves to the dead-letter queue.
     for _ in 0..10 {
         let received = receive(&client, &url, MessageSystemAttributeName::SentTimestamp).await;
         assert_eq!(group(&received[0]), None);
@@ -119,7 +119,7 @@ async fn a_message_has_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_may_contain_what_xml_allows() {
+async fn a_message_may_contain_the_characters_of_xml() {
     let (_world, client, url) = queue().await;
     for character in ['\0', '\u{1}', '\u{8}', '\u{b}', '\u{c}', '\u{1f}', '\u{fffe}', '\u{ffff}'] {
         let sent = client.send_message().queue_url(&url).message_body(format!("a{character}")).send().await;

@@ -1,4 +1,4 @@
-//! The local queues outlive the process, even if it is killed.
+//! The local queues outlive the process, even after a kill.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ use super::{
 const SENT: MessageSystemAttributeName = MessageSystemAttributeName::SentTimestamp;
 const RECEIVES: MessageSystemAttributeName = MessageSystemAttributeName::ApproximateReceiveCount;
 
-/// A directory for data that is removed at the end, unless the test fails.
+/// A directory for data, which is removed at the end, unless the test fails.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -48,7 +48,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The dropped service may still be closing its files.
+        // The dropped service may not have closed its files yet.
         if !std::thread::panicking()
             && let Err(error) = std::fs::remove_dir_all(&self.0)
         {
@@ -295,7 +295,8 @@ async fn an_undeleted_event_is_not_delivered_again() {
     assert_eq!(receiver.count().await, 1);
     drop(before);
 
-    // The log recognizes it by the time at which it was sent, and is read because it was received before.
+    // The log has the event's delivery by the time of the event, and is read because the message has been received
+    // before.
     let after = directory.start().await;
     assert_eq!(after.poll("job-events").await.expect("a step"), 1);
     assert_eq!(receiver.count().await, 1);
@@ -315,7 +316,7 @@ async fn only_one_process_at_a_time_opens_the_queues() {
     assert_eq!(bodies(&messages(&second, "job-events").await), ["one"].into());
 }
 
-/// The service in a separate process, with its addresses. It is killed when this is dropped.
+/// The service in a separate process, with its addresses. The process is killed when this value is dropped.
 struct Process {
     child: Child,
     addresses: Value,
@@ -328,7 +329,7 @@ impl Process {
         Self::of(command).await
     }
 
-    /// The same, but it cannot write files of more than two megabytes, as on a full disk.
+    /// The same, but the process cannot write files of more than two megabytes, like on a full disk.
     async fn without_room(directory: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_worker")]);
@@ -388,8 +389,9 @@ async fn a_message_that_cannot_be_written_is_not_acknowledged() {
     process.kill().await;
 }
 
-/// Sends `events` to a process that is killed `kills` times, and waits until all acknowledged events have arrived. On a
-/// busy machine, `limit` must suffice for a message whose batch timed out to become visible again: three minutes.
+/// Sends `events` to a process that is killed `kills` times, and waits until all acknowledged events have arrived.
+/// `limit` must be sufficient for a busy machine, on which messages of a timed-out batch become visible again after
+/// three minutes.
 async fn survive(events: usize, kills: usize, limit: Duration) {
     let (directory, receiver, started) = (Directory::new(), Receiver::start().await, Instant::now());
     let mut process = Process::start(&directory.0).await;
@@ -413,7 +415,10 @@ async fn survive(events: usize, kills: usize, limit: Duration) {
     let mut progress = progress;
     let kill = async {
         for kill in 1..=kills {
-            progress.wait_for(|acknowledged| acknowledged * (kills + 1) >= events * kill).await.expect("it goes on");
+            progress
+                .wait_for(|acknowledged| acknowledged * (kills + 1) >= events * kill)
+                .await
+                .expect("the process continues");
             process.kill().await;
             process = Process::start(&directory.0).await;
             sender.send_replace((process.sqs(), process.queue("job-events")));

@@ -1,4 +1,4 @@
-//! The local runner: its data between runs, the addresses it prints, and its time limits for clients.
+//! The local runner: its data between runs, its printed addresses, and its time limits for clients.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -19,7 +19,7 @@ pub(crate) async fn start(directory: PathBuf) -> Stack {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tables_outlive_a_runner_that_was_not_stopped() {
+async fn the_tables_outlive_a_killed_runner() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
     let http = tests::plain_http().build().expect("a client");
     let before = start(directory.clone()).await;
@@ -37,7 +37,7 @@ async fn the_tables_outlive_a_runner_that_was_not_stopped() {
     std::fs::remove_dir_all(directory).expect("it is removed");
 }
 
-/// A folder with the name of a file, since tests may run as a user who can write everywhere.
+/// A folder has the name of the file, because tests may run as a user who can write everywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_folder_that_cannot_be_written_is_named() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
@@ -64,7 +64,7 @@ async fn a_killed_runner_delivers_waiting_events_after_a_restart() {
     assert_eq!(receiver.count().await, 1);
     drop(before);
 
-    // The message of the second attempt may have to wait for a moment.
+    // The message of the second attempt may be delayed.
     let after = start(directory.clone()).await;
     while after.poll("deliveries").await.expect("a step") == 0 {}
     let received = receiver.received().await;
@@ -116,16 +116,16 @@ async fn impatient(head: u64, answer: u64) -> Stack {
     Stack::start(options).await.expect("the service starts")
 }
 
-/// Longer than a busy machine needs, and shorter than the limits that tests leave at their defaults.
+/// The time limit of a test, sufficient on a busy machine and shorter than the default limits.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: u64 = 3_600_000;
 
-/// The runner's own servers; DynamoDB's belongs to its library.
+/// The runner's own servers, without DynamoDB's, which belongs to a library.
 fn doors(stack: &Stack) -> [&str; 3] {
     [stack.api(), stack.mail(), stack.sqs()].map(|url| url.trim_start_matches("http://"))
 }
 
-/// Sends this over a new connection, and returns the response until it is closed.
+/// Sends a text over a new connection, and returns the response up to the end of the connection.
 async fn answer_until_closed(door: &str, sent: &str) -> String {
     let mut connection = TcpStream::connect(door).await.expect("a connection");
     connection.write_all(sent.as_bytes()).await.expect("it is sent");
@@ -161,13 +161,13 @@ async fn a_request_without_its_body_is_answered_and_closed() {
         let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100");
         let sqs = "x-amz-target: AmazonSQS.ListQueues\r\ncontent-type: application/x-amz-json-1.0";
         let answer = answer_until_closed(door, &format!("{head}\r\n{sqs}\r\n\r\n{{")).await;
-        // A route without a body refuses one at once.
+        // A route without a body rejects a body at once.
         let expected = if path == "/messages" { "HTTP/1.1 405 " } else { "HTTP/1.1 408 " };
         assert!(answer.starts_with(expected), "{door}: {answer}");
     }
 }
 
-/// The limits apply to clients that the runner waits for, not to clients that wait for the runner.
+/// The limits apply while the runner waits for a client, not while a client waits for the runner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_lasts_longer_than_a_connection_may_be_idle() {
     let stack = impatient(200, LONG).await;

@@ -1,4 +1,4 @@
-//! A process dies, and the email is still sent: nearly always only once.
+//! After the death of a process, the email is still sent, nearly always once.
 
 use serde_json::json;
 use tests::{Doomed, at_each_call, context, event};
@@ -6,8 +6,8 @@ use tests::{Doomed, at_each_call, context, event};
 use super::{DISABLED, FAILING, MINUTE, about_to_fail, broken, later, mails, subjects, sweep};
 use crate::endpoints::failing::{DAY, failing_for, impatient};
 
-/// The process that makes the last attempt dies at this call: the endpoint is failing, or disabled, anyway, and its tenant gets
-/// one email. Returns whether the process reached that call.
+/// Makes the process of the last attempt die at this call. The endpoint becomes failing or disabled anyway, and its
+/// tenant gets one email. Returns whether the process reached that call.
 async fn deliver_and_die(status: u16, schedule: &str, call: u64, takes_effect: bool) -> (bool, ()) {
     let case = format!("{status}, schedule {schedule:?}, call {call}, takes effect: {takes_effect}");
     let (world, tenant, _receiver) = about_to_fail(status, schedule).await;
@@ -48,7 +48,8 @@ async fn a_process_that_makes_the_last_attempt_may_die_at_any_call() {
     }
 }
 
-/// A sweep dies at this call. Returns whether it reached that call, and the number of emails after the next sweeps.
+/// Makes a sweep die at this call. Returns whether the sweep reached that call, and the number of emails after the next
+/// sweeps.
 async fn send_and_die(call: u64, takes_effect: bool) -> (bool, usize) {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
     // No minutes are left to sweep, so only the notices remain.
@@ -71,15 +72,15 @@ async fn a_sweep_may_die_at_any_call_and_one_causes_a_second_email() {
         let lives = at_each_call(0.., |call| send_and_die(call, takes_effect)).await;
         assert!(lives.calls() >= 8, "{:?}", lives.all);
         assert!(lives.all.iter().all(|(_, mails)| (1..=2).contains(mails)), "{:?}", lives.all);
-        // SES has accepted the email, and the process could not record that. The sweep makes other calls at the same
-        // time, whose order can differ between runs.
+        // SES has accepted the email, but the process could not record this. The sweep makes other calls at the same
+        // time, in an order that differs between runs.
         assert!(lives.all.iter().filter(|(_, mails)| *mails == 2).count() <= 2, "{:?}", lives.all);
     }
 }
 
 /// Over a thousand failures, some events twice, while ten processes die.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_failures_cost_two_emails() {
+async fn a_thousand_failures_cause_two_emails() {
     let (world, tenant) = impatient().await;
     let receiver = broken().await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;

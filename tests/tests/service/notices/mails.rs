@@ -50,7 +50,7 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
         assert!(!text.contains(hidden) && !html.contains(hidden), "{text}");
     }
     let page = tests::Browser::new(&world, &tenant.cookie).open(&format!("/console/endpoints/{id}")).await;
-    assert_eq!(page.status, 200, "the button leads to its page");
+    assert_eq!(page.status, 200, "the button opens the page of the endpoint");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +125,7 @@ async fn a_brief_failure_sends_no_email_and_a_flapping_one_an_hour() {
     world.deliver(event(&tenant.id, "1")).await;
     world.deliver(event(&tenant.id, "2")).await;
     sweep(&world, later(0)).await;
-    assert_eq!(subjects(&world).await.len(), 0, "it recovered before the email");
+    assert_eq!(subjects(&world).await.len(), 0, "the endpoint recovered before the email");
     world.deliver(event(&tenant.id, "3")).await;
     sweep(&world, later(MINUTE)).await;
     assert_eq!(subjects(&world).await, [FAILING]);
@@ -138,7 +138,7 @@ async fn a_brief_failure_sends_no_email_and_a_flapping_one_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fresh_start_resets_the_notices() {
+async fn enabling_an_endpoint_resets_the_notices() {
     let (world, tenant) = impatient().await;
     let receiver = Receiver::scripted(&[(410, &[]), (410, &[])]).await;
     let id = world.endpoint(&tenant, &receiver.url("/"), "s").await;
@@ -197,7 +197,7 @@ async fn an_email_is_repeated_at_growing_intervals() {
     assert_eq!(mails, [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5]);
 }
 
-/// The endpoint has not been deleted with the organization yet.
+/// The endpoint of the deleted organization still exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_gets_no_email() {
     let (world, tenant, _receiver) = about_to_fail(500, "").await;
@@ -260,7 +260,7 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
-    // Its tenant is not notified of a failure within the hour, and therefore not of its end either.
+    // The tenant is not notified of a second failure within the hour, and therefore not of its end.
     for job in ["5", "6"] {
         world.deliver(event(&tenant.id, job)).await;
         sweep(&world, later(5 * MINUTE)).await;
@@ -268,7 +268,7 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     assert_eq!(subjects(&world).await, [FAILING, RECOVERED]);
 }
 
-/// The process dies, or the receiver recovers, between the email and the removal of the notice.
+/// Between the email and the removal of the notice, the process dies, or the receiver recovers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_during_the_email_is_reported_as_well() {
     let (world, tenant) = impatient().await;

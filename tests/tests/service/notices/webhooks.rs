@@ -28,7 +28,7 @@ fn notices(received: &[Received]) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_asks_for_notices_gets_each_once() {
+async fn an_endpoint_that_subscribes_to_notices_gets_each_once() {
     let (world, tenant) = impatient().await;
     let failing = Receiver::scripted(&[(503, &[]), (503, &[]), (200, &[]), (410, &[])]).await;
     let (asks, other, all) = (Receiver::start().await, Receiver::start().await, Receiver::start().await);
@@ -87,7 +87,7 @@ async fn an_endpoint_that_asks_for_notices_gets_each_once() {
     assert_eq!(notices(&failing.received().await), [Value::Null; 0]);
 }
 
-/// Each gets notices about the other only, and fails at them as well.
+/// Each endpoint gets only notices about the other, and fails at these notices, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_that_fail_at_notices_cause_no_loop() {
     let (world, tenant) = impatient().await;
@@ -98,7 +98,7 @@ async fn endpoints_that_fail_at_notices_cause_no_loop() {
     for receiver in &receivers {
         ids.push(endpoint(&world, &tenant, &receiver.url("/"), json!(events)).await);
     }
-    // Only the first gets the event, and so begins to fail.
+    // Only the first endpoint gets the event, and so begins to fail.
     world.rpc(&tenant.key, "webhooks/update", json!({"id": ids[1], "events": NOTICES})).await.ok();
     world.deliver(event(&tenant.id, "1")).await;
     for minute in 0..6 {
@@ -116,7 +116,8 @@ async fn endpoints_that_fail_at_notices_cause_no_loop() {
     assert_eq!(about(&received[1]), [(json!("endpoint.failing"), json!(ids[0]))]);
 }
 
-/// A sweep dies at this call. Returns whether it reached that call, and the ids of the notices after the next sweeps.
+/// Makes a sweep die at this call. Returns whether the sweep reached that call, and the ids of the notices after the
+/// next sweeps.
 async fn announce_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let (world, tenant) = impatient().await;
     let (failing, asks) = (broken().await, Receiver::start().await);

@@ -1,4 +1,4 @@
-//! The calls of Better Auth's clients at their start: the active organization, which is the only one that a user has.
+//! Calls of Better Auth's clients at startup: the active organization, which is the user's only organization.
 
 use serde_json::{Value, json};
 use tests::{Answer, Tenant, World};
@@ -79,7 +79,7 @@ async fn the_active_member_is_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_active_role_is_the_callers_or_that_of_another_member() {
+async fn the_active_role_is_that_of_the_caller_or_a_given_member() {
     let world = World::start().await;
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     let al = world.member(&jo, "al@example.com", "member").await;
@@ -126,7 +126,7 @@ async fn the_users_own_organization_is_always_the_active_one() {
         assert_eq!(answer.refused(), (403, "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION"), "{fields}");
         assert_eq!(answer.body["message"], "You are not a member of this organization");
     }
-    // An organization is always active, so the response must not claim the opposite.
+    // An organization is always active, so a call that clears it is rejected.
     for fields in [json!({"organizationId": null}), json!({"organizationId": 7}), json!({"organizationSlug": "A"})] {
         assert_eq!(set_active(&world, &jo, fields.clone()).await.refused(), (400, "BAD_REQUEST"), "{fields}");
     }
@@ -145,7 +145,7 @@ async fn a_call_without_credentials_has_no_active_organization() {
     assert_eq!(world.cli("", "organization/set-active", json!({})).await.refused(), (401, "UNAUTHORIZED"));
 }
 
-/// Sessions are neither cached in cookies nor extended by a call, so these parameters of clients are always satisfied.
+/// Sessions are not cached in cookies, and calls do not extend them, so these parameters of clients need no effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_may_bypass_the_session_cache_and_refresh() {
     let world = World::start().await;

@@ -138,13 +138,13 @@ async fn a_list_of_one_role_is_that_role() {
         assert_eq!(invite(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
         assert_eq!(change(wrong.clone()).await.refused(), (400, "BAD_REQUEST"), "{wrong}");
     }
-    // A key cannot invite owners in this form either.
+    // A key cannot invite owners in this form, either.
     let by_key = world.http.post(world.url("/api/auth/organization/invite-member")).header("x-api-key", &tenant.key);
     let refused = world.send(by_key.json(&json!({"email": "bo@example.com", "role": ["owner"]}))).await;
     assert_eq!(refused.refused(), (403, "FORBIDDEN"));
 }
 
-/// With an owner's leaked key, a thief could invite themselves.
+/// Otherwise, the holder of an owner's leaked key could become an owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_invites_members_and_a_session_owners_too() {
     let world = World::start().await;
@@ -158,8 +158,8 @@ async fn a_key_invites_members_and_a_session_owners_too() {
         assert_eq!((refused.status, &refused.body["code"]), (403, &json!("FORBIDDEN")));
         assert_eq!(refused.body["message"], "An API key cannot make a user an owner. Sign in to do that");
     }
-    assert!(world.items("invitations").await.is_empty(), "nobody was invited");
-    // If those had counted, the address would be over its limit.
+    assert!(world.items("invitations").await.is_empty(), "no invitation was sent");
+    // If rejected calls counted, the address would be over its limit.
     let member = by_key(&tenant.key, "member").await;
     assert_eq!((member.status, &member.body["role"]), (200, &json!("member")));
     let owner = invite(&world, &tenant, "al@example.com", "owner").await;
@@ -240,7 +240,7 @@ async fn an_address_is_invited_three_times_a_day_over_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inviter_has_twenty_invitations_an_hour() {
+async fn an_inviter_sends_twenty_invitations_an_hour() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     for _ in 0..3 {
@@ -271,7 +271,7 @@ async fn concurrent_invitations_stay_within_the_inviters_limit() {
     assert!(invited.iter().filter(|answer| answer.status == 200).count() <= 20, "{invited:?}");
 }
 
-/// Every item has the TTL attribute that the template names, and it is later than any response could need the item.
+/// Every item has the TTL attribute of the template, with a time after the last use of the item.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_is_deleted_a_month_after_it_expires() {
     let world = World::start().await;
@@ -374,7 +374,7 @@ async fn a_canceled_invitation_is_void_and_can_be_replaced() {
     world.rpc("", "auth/acceptInviteAndSignup", accept(&second["id"], "acme")).await.ok();
     let used = cancel(&world, &tenant, &second["id"]).await;
     assert_eq!((used.status, &used.body["code"]), (409, &json!("INVITATION_USED")));
-    // An expired one can be canceled, too.
+    // An expired invitation can be canceled, too.
     let expired = json!(world.invitation(&tenant.id, "bo@example.com", 1).await);
     assert_eq!(cancel(&world, &tenant, &expired).await.body["status"], "canceled");
 }
@@ -420,7 +420,7 @@ async fn an_invitation_is_accepted_or_canceled_and_never_both() {
     }
 }
 
-/// There is one write, so a process that dies leaves the invitation unchanged or canceled.
+/// The call makes one write, so a crash leaves the invitation either unchanged or canceled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_cancellation_changes_nothing_and_can_be_repeated() {
     let is_it = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "invitations";

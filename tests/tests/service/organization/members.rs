@@ -1,4 +1,4 @@
-//! The members of an organization: their list, their roles, and their removal.
+//! The members of an organization: list, roles, and removal.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn leave(world: &World, who: &Tenant) -> Answer {
     world.cli(&who.cookie, "organization/leave", json!({"organizationId": who.id})).await
 }
 
-/// The email and role of each member, as a member sees them.
+/// The email and role of each member, in a member's list.
 async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
     let listed = world.cli_get(&who.cookie, "organization/list-members").await;
     assert_eq!(listed.status, 200, "{listed:?}");
@@ -138,13 +138,13 @@ async fn more_members_than_one_read_returns_are_listed_in_pages() {
     assert_eq!((first.len(), second.len()), (100, 50));
     assert_eq!(first[0]["id"], json!(tenant.user));
     assert_eq!(second[49]["user"]["email"], "al148@example.com");
-    // The only other owner is the last one.
+    // The only other owner is on the last page.
     assert_eq!(leave(&world, &tenant).await.status, 200);
     assert_eq!(owners(&world, &tenant.id).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_changes_roles_and_they_count_at_once() {
+async fn an_owner_changes_roles_which_take_effect_at_once() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "member").await;
@@ -160,7 +160,7 @@ async fn an_owner_changes_roles_and_they_count_at_once() {
     let roles = [(jo.email.clone(), "member".to_owned()), (al.email.clone(), "owner".to_owned())];
     assert_eq!(members(&world, &jo).await, roles);
     let by_key = world.http.post(world.url("/api/auth/organization/update-member-role")).header("x-api-key", &al.key);
-    // A thief of the key would be an owner permanently.
+    // Otherwise, the holder of a leaked key could remain an owner permanently.
     let by_thief = by_key.try_clone().expect("no stream");
     let stolen = world.send(by_thief.json(&json!({"memberId": jo.user, "role": "owner"}))).await;
     assert_eq!(stolen.refused(), (403, "FORBIDDEN"));
@@ -238,7 +238,6 @@ async fn an_organization_keeps_an_owner() {
             "An organization must have an owner: make another member an owner first, or delete your account if you are the only member"
         );
     }
-    // Only one user can be meant.
     assert_eq!(world.cli(&jo.cookie, "organization/leave", json!({})).await.refused(), (409, "LAST_OWNER"));
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
     assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
@@ -267,10 +266,10 @@ async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
     assert_eq!(remove(&world, &jo, &al.email).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(remove(&world, &jo, &al.user).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(members(&world, &jo).await, [(jo.email.clone(), "owner".to_owned())]);
-    // Their keys are gone from the list and from the count.
+    // The keys of the removed member are removed from the list and from the count.
     let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
     assert_eq!(keys.as_array().map(Vec::len), Some(1));
-    // After a new invitation, they are a new member: their earlier sessions and keys stay invalid.
+    // After a new invitation, the user is a new member: earlier sessions and keys remain invalid.
     let again = world.member(&jo, "al@example.com", "member").await;
     assert_ne!(again.user, al.user);
     world.is_shut_out(&al).await;
@@ -287,7 +286,7 @@ async fn one_of_several_concurrent_removals_succeeds() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
     world.is_shut_out(&al).await;
-    // Leaving twice at once: the second call finds no member.
+    // Of two concurrent calls to leave, the second finds no member.
     let bo = world.member(&jo, "bo@example.com", "member").await;
     let (one, two) = tokio::join!(leave(&world, &bo), leave(&world, &bo));
     let mut statuses = [one.status, two.status];
@@ -295,9 +294,9 @@ async fn one_of_several_concurrent_removals_succeeds() {
     assert!(matches!(statuses, [200, 401 | 404]), "{statuses:?}");
 }
 
-/// Each pair or ring of owners makes calls at once that together would leave no owner.
+/// The owners of each pair or ring make concurrent calls that would together leave no owner.
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_who_remove_each_other_or_leave_at_once_leave_an_owner() {
+async fn owners_who_remove_each_other_or_leave_keep_one_owner() {
     let world = World::start().await;
     for round in 0..6 {
         let jo = world.tenant(&format!("acme{round}")).await;
@@ -339,7 +338,7 @@ async fn owners_who_remove_each_other_or_leave_at_once_leave_an_owner() {
     }
 }
 
-/// A call that begins before a removal and ends after it returns no working credential.
+/// A call that begins before a removal and ends after it returns no valid credential.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sign_in_and_a_new_key_during_the_removal_are_void() {
     let world = World::start().await;
@@ -366,7 +365,7 @@ fn is_removal(call: &Call) -> bool {
     call.operation == "TransactWriteItems" && call["TransactItems"][0]["Delete"]["TableName"] == "users"
 }
 
-/// The process dies after the removal, before their keys are deleted.
+/// The process dies after the removal of a member, before the deletion of the member's keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn undeleted_keys_of_a_removed_member_are_refused() {
     let is_dead = Switch::default();
@@ -388,14 +387,14 @@ async fn undeleted_keys_of_a_removed_member_are_refused() {
     is_dead.off();
     assert_eq!(removed.status, 200, "{removed:?}");
     world.is_shut_out(&al).await;
-    // Their remaining keys can be listed and deleted.
+    // The remaining keys can be listed and deleted.
     let keys = world.cli_get(&jo.cookie, "api-key/list").await.body;
     assert_eq!(keys[1]["name"], "a member's");
     assert_eq!(world.cli(&jo.cookie, "api-key/delete", json!({"keyId": keys[1]["id"]})).await.status, 200);
     assert_eq!(world.rpc(&jo.key, "webhooks/list", json!({})).await.status, 200);
 }
 
-/// The process dies, or the table refuses, before the removal: nothing has changed, including their keys.
+/// If the process dies or the table fails before the removal, nothing has changed, including the keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_that_fails_changes_nothing() {
     let (world, fails) = World::failing(is_removal).await;

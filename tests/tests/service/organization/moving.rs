@@ -1,4 +1,4 @@
-//! Accounts that move to the organization that invited them.
+//! Moves of accounts to an organization that invited them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::{Answer, Tenant, World, world::people::PASSWORD};
 
 const ACCEPT: &str = "organization/accept-invitation";
-/// The number of times that a race is run.
+/// The number of repetitions of a race.
 const ROUNDS: usize = 6;
 
 async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> String {
@@ -18,7 +18,7 @@ async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> String {
     invited.body["id"].as_str().expect("an id").to_owned()
 }
 
-/// An invitation that no limit counts.
+/// An invitation that does not count toward any limit.
 async fn invitation(world: &World, to: &Tenant, email: &str) -> String {
     world.invitation(&to.id, email, Timestamp::now().as_second() + 3600).await
 }
@@ -38,7 +38,7 @@ async fn organization(world: &World, cookie: &str) -> String {
     listed.body[0]["id"].as_str().expect("an id").to_owned()
 }
 
-/// The addresses of the members, and that of each owner behind a star.
+/// The addresses of the members, those of owners with a star.
 async fn members(world: &World, cookie: &str) -> Vec<String> {
     let listed = world.cli_get(cookie, "organization/list-members").await;
     let members = listed.body["members"].as_array().expect("members").clone();
@@ -49,7 +49,7 @@ async fn members(world: &World, cookie: &str) -> Vec<String> {
     members.iter().map(shown).collect()
 }
 
-/// The users whom the item of an organization lists as joined.
+/// The joined users in the item of an organization.
 async fn joined(world: &World, organization: &str) -> Vec<String> {
     let items = world.items("organizations").await;
     let key = format!("org#{organization}");
@@ -100,7 +100,7 @@ async fn an_account_moves_to_the_organization_that_invited_it() {
         "user": {"id": bo.user, "name": "Al", "email": "bo@example.com"},
     });
     assert_eq!(accepted.body, json!({"invitation": with(json!({"status": "accepted"})), "member": member}));
-    // The sessions go on, in the other organization, and the key has ended.
+    // The sessions continue in the other organization, and the key has ended.
     for cookie in [&bo.cookie, &second] {
         assert_eq!(organization(&world, cookie).await, acme.id);
         assert_eq!(world.cli_get(cookie, "organization/get-active-member").await.body, member);
@@ -116,7 +116,7 @@ async fn an_account_moves_to_the_organization_that_invited_it() {
     assert_eq!(mail["subject"], "Webhooks: You joined another organization");
     assert!(mail["text"].as_str().expect("a text").contains("Organization: Doe & Co"), "{mail}");
 
-    // Again: the same answer, and no effect.
+    // A second call gets the same response and has no effect.
     let mails = world.mails().await.len();
     let again = accept(&world, &bo, &id).await;
     assert_eq!((again.status, &again.body), (200, &accepted.body));
@@ -126,7 +126,7 @@ async fn an_account_moves_to_the_organization_that_invited_it() {
     assert_eq!(gone.refused(), (409, "INVITATION_USED"));
 }
 
-/// A key of an earlier membership must not come back with its user.
+/// A key of an earlier membership must not become valid again when its user returns.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_stay_ended_when_their_user_returns() {
     let world = World::start().await;
@@ -135,7 +135,7 @@ async fn keys_stay_ended_when_their_user_returns() {
     let kept = world.items("api-keys").await;
     let there = invitation(&world, &acme, &bo.email).await;
     assert_eq!(accept(&world, &bo, &there).await.status, 200);
-    // Its deletion failed, or a concurrent call had just issued it.
+    // The key still exists: its deletion failed, or a concurrent call had just issued it.
     for item in kept {
         world.put("api-keys", item).await;
     }
@@ -143,14 +143,14 @@ async fn keys_stay_ended_when_their_user_returns() {
     assert_eq!(accept(&world, &bo, &back).await.status, 200);
     assert_eq!(organization(&world, &bo.cookie).await, other.id);
     assert!(!world.key_works(&bo.key).await);
-    // The first invitation does not take them back.
+    // The first invitation cannot be used to return.
     assert_eq!(accept(&world, &bo, &there).await.refused(), (409, "INVITATION_USED"));
     let issued = world.cli(&bo.cookie, "api-key/create", json!({"name": "new"})).await;
     assert!(world.key_works(issued.body["key"].as_str().expect("a key")).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_member_ends_their_organization_on_purpose() {
+async fn the_last_member_moves_only_with_consent_to_the_deletion() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     world.endpoint(&other, "http://127.0.0.1:9/", "s").await;
@@ -175,7 +175,7 @@ async fn the_last_member_ends_their_organization_on_purpose() {
     assert_eq!(organization(&world, &other.cookie).await, acme.id);
     assert!(!world.key_works(&other.key).await);
     assert!(world.stored_endpoints().list(&other.id.parse().expect("an id")).await.expect("a list").is_empty());
-    // The slug is free, and invitations to the deleted organization lead to none.
+    // The slug is available, and invitations to the deleted organization are void.
     let fields = json!({"invitationId": pending, "tenantSlug": "other", "name": "Cy", "password": PASSWORD});
     assert_eq!(world.rpc("", "auth/acceptInviteAndSignup", fields).await.status, 404);
     let mut founder = World::sign_up_fields("other");
@@ -192,7 +192,7 @@ async fn the_last_member_ends_their_organization_on_purpose() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_only_owner_of_others_appoints_another_first() {
+async fn the_only_owner_must_appoint_another_before_a_move() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     let bo = world.member(&other, "bo@example.com", "member").await;
@@ -204,14 +204,14 @@ async fn the_only_owner_of_others_appoints_another_first() {
     assert_eq!(organization(&world, &other.cookie).await, other.id);
     let role = json!({"memberId": bo.user, "role": "owner"});
     assert_eq!(world.cli(&other.cookie, "organization/update-member-role", role).await.status, 200);
-    // Permission to delete is not a wish: with another member, the organization stays.
+    // With another member, the organization remains, despite the consent to delete it.
     assert_eq!(accept_and_delete(&world, &other, &id).await.status, 200);
     assert_eq!(members(&world, &bo.cookie).await, ["*bo@example.com"]);
     assert!(world.key_works(&bo.key).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_recipients_verified_session_answers() {
+async fn only_a_verified_session_of_the_recipient_may_answer() {
     let world = World::start().await;
     let (acme, other, third) = (world.tenant("acme").await, world.tenant("other").await, world.tenant("third").await);
     let id = invitation(&world, &acme, &other.email).await;
@@ -241,7 +241,7 @@ async fn only_the_recipients_verified_session_answers() {
             assert_eq!(answer.refused(), (401, "UNAUTHORIZED"));
         }
     }
-    // A stranger who signed up with the invited address learns nothing.
+    // A stranger who signed up with the invited address gets no information.
     let fresh = world.sign_up("fresh").await;
     let cookie = tests::world::cookie(&fresh);
     let theirs = invitation(&world, &acme, "jo@fresh.example.com").await;
@@ -255,7 +255,7 @@ async fn only_the_recipients_verified_session_answers() {
     ] {
         assert_eq!(refused.refused(), (403, "EMAIL_NOT_VERIFIED"));
     }
-    // The address cannot be chosen.
+    // The address cannot be given as a parameter.
     let listed =
         world.cli_get(&third.cookie, &format!("organization/list-user-invitations?email={}", other.email)).await;
     assert_eq!(listed.refused(), (400, "BAD_REQUEST"));
@@ -263,7 +263,7 @@ async fn only_the_recipients_verified_session_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_that_is_over_moves_no_account() {
+async fn an_invalid_invitation_moves_no_account() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     let bo = world.member(&other, "bo@example.com", "member").await;
@@ -281,7 +281,7 @@ async fn an_invitation_that_is_over_moves_no_account() {
     let unknown = uuid::Uuid::now_v7().to_string();
     assert_eq!(accept(&world, &bo, &unknown).await.refused(), (404, "NOT_FOUND"));
     assert_eq!(accept(&world, &bo, "none").await.refused(), (400, "BAD_REQUEST"));
-    // Only those that can be accepted are listed.
+    // Only valid invitations are listed.
     let listed = world.cli_get(&bo.cookie, "organization/list-user-invitations").await.body;
     let listed: Vec<_> = listed.as_array().expect("a list").iter().map(|one| one["role"].clone()).collect();
     assert_eq!(listed, ["member"]);
@@ -306,14 +306,14 @@ async fn a_declined_invitation_cannot_be_accepted() {
     assert_eq!(accept(&world, &bo, &id).await.refused(), (409, "INVITATION_USED"));
     let listed = world.cli_get(&acme.cookie, "organization/list-invitations").await.body;
     assert_eq!((&listed[0]["id"], &listed[0]["status"]), (&json!(id), &json!("rejected")));
-    // A later one can.
+    // A later invitation can be accepted.
     let later = invite(&world, &acme, &bo.email, "member").await;
     assert_eq!(accept(&world, &bo, &later).await.status, 200);
     let late = world.cli(&bo.cookie, "organization/reject-invitation", json!({"invitationId": later})).await;
     assert_eq!(late.refused(), (409, "INVITATION_USED"));
 }
 
-/// Otherwise owners could find out who has an account.
+/// Otherwise, owners could find out whether an address has an account.
 #[tokio::test(flavor = "multi_thread")]
 async fn inviting_reveals_no_account_of_another_organization() {
     let world = World::start().await;
@@ -334,7 +334,7 @@ async fn inviting_reveals_no_account_of_another_organization() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_invitations_accepted_at_once_one_moves() {
+async fn one_of_two_concurrent_acceptances_moves_the_account() {
     let world = World::start().await;
     let (one, two, home) = (world.tenant("one").await, world.tenant("two").await, world.tenant("home").await);
     for round in 0..ROUNDS {
@@ -342,7 +342,7 @@ async fn of_two_invitations_accepted_at_once_one_moves() {
         let ids = [invitation(&world, &one, &bo.email).await, invitation(&world, &two, &bo.email).await];
         let answers = join_all(ids.iter().map(|id| accept(&world, &bo, id))).await;
         let moved: Vec<usize> = (0..2).filter(|index| answers[*index].status == 200).collect();
-        // One after the other, the second call leaves the organization that the first has joined.
+        // If the calls run one after the other, the second one leaves the organization that the first one has joined.
         let last = moved.last().copied().unwrap_or_else(|| panic!("{answers:?}"));
         if let [winner] = moved[..] {
             assert_eq!(answers[1 - winner].refused(), (409, "ORGANIZATION_CHANGED"), "{answers:?}");
@@ -359,7 +359,7 @@ async fn of_two_invitations_accepted_at_once_one_moves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn accepting_twice_at_once_moves_once() {
+async fn concurrent_acceptances_of_an_invitation_move_once() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     for round in 0..ROUNDS {
@@ -376,7 +376,7 @@ async fn accepting_twice_at_once_moves_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_owners_who_move_at_once_leave_an_owner() {
+async fn two_owners_who_move_concurrently_leave_an_owner() {
     let world = World::start().await;
     let acme = world.tenant("acme").await;
     for round in 0..ROUNDS {
@@ -395,7 +395,7 @@ async fn two_owners_who_move_at_once_leave_an_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_who_is_removed_meanwhile_moves_or_is_gone() {
+async fn a_member_removed_during_a_move_has_moved_or_is_deleted() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     for round in 0..ROUNDS {
@@ -443,16 +443,16 @@ async fn a_concurrent_cancellation_or_rejection_excludes_the_move() {
     }
 }
 
-/// The organization to join ends with its last member, or the one to leave gets another member.
+/// The organization to join is deleted with its last member, or the organization to leave gets another member.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_account_moves_to_an_organization_that_ends() {
+async fn no_account_moves_to_a_deleted_organization() {
     let world = World::start().await;
     let (safe, other) = (world.tenant("safe").await, world.tenant("other").await);
     for round in 0..ROUNDS {
         let target = world.tenant(&format!("target{round}")).await;
         let bo = world.member(&other, &format!("bo{round}@example.com"), "member").await;
         let id = invitation(&world, &target, &bo.email).await;
-        // The last member deletes the account, or moves, too.
+        // The last member deletes the account, or also moves.
         let away = invitation(&world, &safe, &target.email).await;
         let ends = async {
             if round % 2 == 0 {
@@ -477,7 +477,7 @@ async fn no_account_moves_to_an_organization_that_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_demotion_meanwhile_leaves_an_owner() {
+async fn a_demotion_during_a_move_leaves_an_owner() {
     let world = World::start().await;
     let acme = world.tenant("acme").await;
     for round in 0..ROUNDS {
@@ -498,7 +498,7 @@ async fn a_demotion_meanwhile_leaves_an_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_link_from_before_the_move_is_over() {
+async fn a_reset_link_from_before_a_move_is_void() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     let bo = world.member(&other, "bo@example.com", "member").await;

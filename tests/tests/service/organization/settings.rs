@@ -1,4 +1,4 @@
-//! The settings of the organization: their readers, their editors, and the emails about changes.
+//! The settings of the organization: access, changes, and the emails about changes.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,12 +36,12 @@ fn settings(address: &str, is_disabled: bool) -> Value {
     })
 }
 
-/// The settings as each member of the organization sees them.
+/// The settings in the response to each member of the organization.
 async fn read(world: &World, who: &Tenant) -> Value {
     by_key(world, who, json!({})).await.ok().clone()
 }
 
-/// The emails about changes, oldest first: the recipient, and whether it says that the address was chosen.
+/// The emails about changes, oldest first: the recipient, and whether the email is the one to the new address.
 async fn notified(world: &World) -> Vec<(String, bool)> {
     let mails = world.mails().await.into_iter().filter(|mail| mail["subject"] == SUBJECT);
     let notified = mails.map(|mail| {
@@ -52,7 +52,7 @@ async fn notified(world: &World) -> Vec<(String, bool)> {
     notified.collect()
 }
 
-/// The items of organizations, without the guards of their slugs.
+/// The items of organizations, without the guards of slugs.
 async fn organizations(world: &World) -> Vec<Item> {
     let mut items = world.items("organizations").await;
     items.retain(|item| item["pk"].as_s().is_ok_and(|key| key.starts_with("org#")));
@@ -109,14 +109,14 @@ async fn an_owner_changes_given_settings_by_session_and_by_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_changes_nothing_until_they_are_an_owner() {
+async fn a_member_cannot_change_settings_until_made_an_owner() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let member = world.member(&owner, "al@example.com", "member").await;
     let changes = [
         json!({"disable_job_failure_notifications": true}),
         json!({"debug_notification_email": "alerts@example.com"}),
-        // The current settings.
+        // Even the current settings are rejected.
         json!({"disable_job_failure_notifications": false, "debug_notification_email": FIRST}),
     ];
     for fields in &changes {
@@ -137,7 +137,7 @@ async fn a_member_changes_nothing_until_they_are_an_owner() {
     assert_eq!(by_key(&world, &member, changes[0].clone()).await.status, 403);
 }
 
-/// Otherwise a caller could have emails sent to any address.
+/// Otherwise, a caller could make the service send emails to any address.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_owner_cannot_cause_an_email() {
     let world = World::start().await;
@@ -216,7 +216,7 @@ async fn a_changed_address_sends_an_email_to_the_old_and_the_new() {
         );
     }
     assert!(old["text"].as_str().expect("a text part").contains(&format!("now go to alerts@example.com {TO_OLD}.")));
-    // The new address may be a stranger's.
+    // The new address may belong to a stranger.
     assert!(!new.to_string().contains(FIRST) && !new.to_string().contains("jo@acme.example.com"), "{new}");
 
     change(json!({"debug_notification_email": "ALERTS@example.com"})).await;
@@ -262,7 +262,7 @@ async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
 async fn an_organization_has_its_own_settings() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
-    // No field can name another organization.
+    // No field selects another organization.
     let fields = json!({
         "tenant_id": theirs.id, "organizationId": theirs.id, "tenantSlug": "theirs",
         "debug_notification_email": "alerts@example.com", "disable_job_failure_notifications": true,
@@ -300,7 +300,7 @@ async fn one_concurrent_change_remains_and_all_addresses_are_notified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_different_settings_at_the_same_time_are_both_made() {
+async fn concurrent_changes_of_different_settings_both_take_effect() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     for round in 0..8 {
@@ -313,7 +313,7 @@ async fn changes_of_different_settings_at_the_same_time_are_both_made() {
     }
 }
 
-/// A function may have read the organization just before its deletion.
+/// A process may have read the organization just before its deletion.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_stays_deleted() {
     let outdated = Arc::<Mutex<Option<Value>>>::default();

@@ -35,7 +35,7 @@ async fn the_account_page_shows_the_user_and_the_verification() {
     assert_eq!(world.confirm(&link(&world.mail_to("jo@acme.example.com").await)).await.status, 200);
     let page = open(&world, &cookie, PAGE).await;
     assert!(page.page().contains("✓ Confirmed") && !page.page().contains("Resend confirmation email"));
-    // From a page that was opened before.
+    // The form of a page that was opened earlier.
     assert_eq!(location(&submit(&world, &cookie, PAGE, &again).await), "/console/account?did=confirmed");
     assert_eq!(world.mails().await.len(), 2);
 }
@@ -91,7 +91,7 @@ async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     for typed in ["wrong horse", NEW, PASSWORD] {
         assert!(!wrong.page().contains(typed) && !short.page().contains(typed));
     }
-    // They share the limit with calls of the API and other forms.
+    // The tries share the limit with calls of the API and other forms.
     for round in 0..9 {
         let status = match round % 3 {
             0 => change("wrong horse", NEW).await.status,
@@ -104,7 +104,7 @@ async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     assert!(world.is_signed_in(&tenant.cookie).await);
 }
 
-/// The name of a client is untrusted text.
+/// The name of a client is untrusted.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_are_shown_and_ended() {
     let world = World::start().await;
@@ -124,7 +124,7 @@ async fn sessions_are_shown_and_ended() {
     let ended = submit(&world, &tenant.cookie, PAGE, &end).await;
     assert_eq!(location(&ended), "/console/account?did=ended");
     assert!(!world.is_signed_in(&evil).await && world.is_signed_in(&third).await);
-    // The same session again, or another user's.
+    // The session has ended, or belongs to another user.
     assert_eq!(submit(&world, &tenant.cookie, PAGE, &end).await.status, 404);
     let other = world.tenant("other").await;
     let row = open(&world, &tenant.cookie, PAGE).await;
@@ -161,7 +161,7 @@ async fn leaving_the_organization_needs_a_checkbox() {
     assert!(follow(&world, "session_token=", &left).await.page().contains("Your account has been deleted."));
     world.is_shut_out(&member).await;
 
-    // The only member can delete the organization, but the form of an earlier page still leaves it.
+    // The only member can delete the organization. The form of an earlier page still tries to leave it.
     let page = open(&world, &owner.cookie, PAGE).await;
     assert!(!page.page().contains("Leave organization") && page.page().contains("You are the only member"));
     let form = [("action", "leave"), SURE].map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -194,7 +194,7 @@ async fn an_account_is_deleted_with_its_password_and_a_checkbox() {
     let deleted = submit(&world, &tenant.cookie, PAGE, &form).await;
     assert_eq!((location(&deleted), set(&deleted).as_str()), ("/signin?did=gone", "session_token="));
     world.is_shut_out(&tenant).await;
-    // They were the last member, so the name is free again.
+    // The user was the last member, so the slug is available again.
     world.sign_up("acme").await;
     assert_eq!(location(&submit(&world, &tenant.cookie, PAGE, &form).await), "/signin?next=%2Fconsole%2Faccount");
 }

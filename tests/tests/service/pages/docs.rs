@@ -41,7 +41,7 @@ async fn the_index_links_to_a_page_of_every_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_page_leads_to_the_index() {
+async fn an_unknown_page_links_to_the_index() {
     let world = World::start().await;
     for path in ["/docs/nope", "/docs/getConsoleKeys", "/docs/receiving.md"] {
         let page = world.open(&world.url(path)).await;
@@ -53,7 +53,7 @@ async fn an_unknown_page_leads_to_the_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guide_has_no_link_that_leads_nowhere() {
+async fn a_guide_has_no_broken_link() {
     let world = World::start().await;
     for guide in GUIDES {
         let page = world.open(&world.url(&format!("/docs/{guide}"))).await;
@@ -153,7 +153,7 @@ async fn the_example_of_a_call_for_people_has_a_session() {
     let page = world.open(&world.url("/docs/postApiKeyCreate")).await;
     let example = format!("-H &quot;cookie: $COOKIE&quot; -H &quot;origin: {}&quot;", world.stack.api());
     assert!(page.page().contains(&example), "{}", page.page());
-    assert!(page.page().matches("Build server").count() >= 2, "request and response are of one key");
+    assert!(page.page().matches("Build server").count() >= 2, "request and response have the same key");
     let public = world.open(&world.url("/docs/postSignInEmail")).await;
     assert!(!public.page().contains("$KEY") && !public.page().contains("$COOKIE"), "{}", public.page());
 }

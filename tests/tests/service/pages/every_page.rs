@@ -28,7 +28,7 @@ const CONSOLE: [&str; 7] = [
     "/console/account",
 ];
 
-/// All pages, as an owner sees them.
+/// All pages for an owner.
 async fn every_page(world: &World) -> Vec<(&'static str, Answer)> {
     let (cookie, mut pages) = (world.tenant("acme").await.cookie, Vec::new());
     for path in PAGES {
@@ -62,7 +62,8 @@ async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     }
 }
 
-/// A browser that reached a page over TLS once does not use plain http later. A local service has no TLS to require.
+/// After a visit over TLS, a browser never uses plain http. The local service has no TLS, so it must not send the
+/// header.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_requires_tls_if_the_base_url_is_https() {
     for (base, insists) in [("https://api.example.com", true), ("", true), ("http://api.example.com", false)] {
@@ -79,7 +80,7 @@ async fn a_page_requires_tls_if_the_base_url_is_https() {
     }
 }
 
-/// Browsers compare the hash with exactly the text between the tags.
+/// Browsers compare the hash with that of the exact text between the tags.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policy_allows_the_style_of_the_page_by_its_hash() {
     use base64::{Engine, engine::general_purpose::STANDARD};

@@ -49,7 +49,7 @@ async fn other_paths_without_a_route_are_still_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn browsers_get_a_page_where_there_is_none_and_programs_json() {
+async fn browsers_get_a_page_for_unknown_paths_and_programs_json() {
     let world = World::start().await;
     for path in ["/console/endpoints/x/y", "/sigin", "/signup/x", "/v1/webhooks/list", "/a/b%zz"] {
         let page = world.open(&world.url(path)).await;
@@ -65,7 +65,7 @@ async fn browsers_get_a_page_where_there_is_none_and_programs_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn addresses_that_people_type_lead_to_their_pages() {
+async fn addresses_that_users_type_redirect_to_their_pages() {
     let world = World::start().await;
     for (typed, page) in [
         ("/signup", "/signin?mode=signup"),
@@ -79,7 +79,7 @@ async fn addresses_that_people_type_lead_to_their_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn visitors_learn_the_purpose_of_the_service() {
+async fn the_sign_in_page_describes_the_service() {
     let world = World::start().await;
     for path in ["/signin", "/signin?mode=signup"] {
         let page = world.open(&world.url(path)).await;

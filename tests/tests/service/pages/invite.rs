@@ -15,7 +15,7 @@ async fn invite(world: &World, by: &Tenant) -> String {
     link(&world.mail_to("al@example.com").await)
 }
 
-/// Fills in the form behind the link as a browser does.
+/// Fills in the form behind the link like a browser.
 async fn accept(world: &World, link: &str, name: &str, password: &str) -> Answer {
     let page = world.send(world.http.get(link)).await;
     let mut fields = hidden_fields(page.page());
@@ -29,14 +29,14 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
     let tenant = world.tenant("acme").await;
     let link = invite(&world, &tenant).await;
     assert!(link.starts_with(&world.url("/invite?tenantSlug=acme&invitationId=")), "{link}");
-    // A client prints it like this.
+    // A client prints the link in this form.
     for link in [&link, &format!("{link}&accept=1")] {
         let page = world.send(world.http.get(link)).await;
         assert_eq!(page.status, 200);
         for says in ["<dd>Doe &amp; Co</dd>", "<dd>Jo Doe</dd>", "<dd>Member</dd>", "<dd>al@example.com</dd>"] {
             assert!(page.page().contains(says), "{says}");
         }
-        // The page names no client's commands, which change.
+        // The page has no commands of a client, because commands change.
         assert!(!page.page().contains("<code") && !page.page().contains("command"), "{page:?}");
     }
     assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");
@@ -76,7 +76,7 @@ async fn mistakes_return_the_form_without_the_password() {
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
     assert_eq!(world.items("users").await.len(), 2);
 
-    // They have signed up in the meantime, with their own organization.
+    // The recipient has signed up in the meantime, with a separate organization.
     let mut fields = World::sign_up_fields("other");
     fields["email"] = json!("al@example.com");
     world.rpc("", "auth/signupAndCreateOrg", fields).await.ok();
@@ -132,7 +132,7 @@ async fn a_link_without_a_pending_invitation_gets_an_explanation() {
             assert!(!answer.page().contains("al@example.com") && !answer.headers.contains_key("set-cookie"));
         }
     }
-    assert_eq!(world.send(world.http.get(&link)).await.status, 200, "and that one still does");
+    assert_eq!(world.send(world.http.get(&link)).await.status, 200, "the other link is still valid");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +149,7 @@ async fn an_invitation_without_its_token_proves_no_address() {
         assert_eq!(super::location(&joined), "/console/welcome", "{token}");
         assert_eq!(world.session(&super::set(&joined)).await.body["user"]["emailVerified"], false, "{token}");
         assert_eq!(world.mail_to(&email).await["subject"], "Webhooks: Confirm your email address");
-        // The inviter chose the address, so another one could be that of a person who only knows the id.
+        // A person who only knows the id could choose another address, so the page does not accept one.
         let page = super::follow(&world, &super::set(&joined), &joined).await;
         assert!(page.page().contains("Ask the person who invited you") && !page.page().contains("Change address"));
         let replace = [("action", "replace"), ("email", "thief@example.com")]
@@ -157,7 +157,7 @@ async fn an_invitation_without_its_token_proves_no_address() {
         super::submit(&world, &super::set(&joined), "/console/welcome", &replace).await;
         assert!(!world.mails().await.iter().any(|mail| mail["to"] == json!(["thief@example.com"])));
     }
-    // No list shows the token.
+    // No list has the token.
     let listed = world.cli_get(&tenant.cookie, "organization/list-invitations").await.body.to_string();
     assert!(!listed.contains("token") && !listed.contains("secret"), "{listed}");
     let stored = format!("{:?}", world.items("invitations").await);
@@ -166,7 +166,7 @@ async fn an_invitation_without_its_token_proves_no_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invitation_says_if_another_account_is_signed_in() {
+async fn an_invitation_warns_if_another_account_is_signed_in() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let link = invite(&world, &tenant).await;
@@ -207,7 +207,7 @@ async fn an_account_joins_on_the_page_and_stays_signed_in() {
     for _ in 0..2 {
         let joined = super::submit(&world, &bo.cookie, "/invite", &form).await;
         let team = super::follow(&world, &bo.cookie, &joined).await;
-        assert!(team.page().contains("You are a member of this organization now."), "also when it is sent twice");
+        assert!(team.page().contains("You are a member of this organization now."), "even if the form is sent twice");
         assert!(team.page().contains("jo@acme.example.com") && !team.page().contains("jo@other.example.com"));
     }
     assert!(!world.key_works(&bo.key).await);
@@ -246,7 +246,7 @@ async fn the_page_asks_twice_before_an_organization_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_shows_the_only_owner_of_others_a_way_out() {
+async fn the_page_explains_the_options_of_the_only_owner() {
     let world = World::start().await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     world.member(&other, "bo@example.com", "member").await;
@@ -261,7 +261,8 @@ async fn the_page_shows_the_only_owner_of_others_a_way_out() {
     assert!(page.status == 400 && page.page().contains("This invitation is not valid"));
 }
 
-/// The token in the link proves the address. Without it, the page must not say who has an account.
+/// The token in the link proves the address. Without the token, the page must not reveal whether the address has an
+/// account.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_link_of_the_email_shows_that_there_is_an_account() {
     let world = World::start().await;
@@ -281,7 +282,7 @@ async fn only_the_link_of_the_email_shows_that_there_is_an_account() {
     }
     assert_eq!(pages[0], pages[1]);
 
-    // Signing in leads back, without the token, and to no other place.
+    // The sign-in redirects to the invitation, without the token, and to no other address.
     let sign_in = page.page().split("href=\"/signin?next=").nth(1).and_then(|rest| rest.split('"').next());
     let sign_in = super::open(&world, "", &format!("/signin?next={}", sign_in.expect("a link"))).await;
     let form = super::filled(&sign_in, "Sign in", &[("email", &other.email), ("password", "correct horse battery")]);
@@ -309,7 +310,7 @@ async fn another_account_can_sign_out_from_the_invitation() {
     let signed_out = super::submit(&world, &acme.cookie, "/signin", &form).await;
     assert!(super::location(&signed_out).contains("next=%2Finvite%3FtenantSlug"), "{signed_out:?}");
     assert!(!world.is_signed_in(&acme.cookie).await);
-    // A form that was made for another account moves none.
+    // A form for another account moves no account.
     let mut forged = hidden_fields(page.page());
     let leaves = ("leaves".to_owned(), acme.id.clone());
     forged.extend([("action".to_owned(), "join".to_owned()), leaves, ("sure".to_owned(), "yes".to_owned())]);
@@ -333,7 +334,7 @@ async fn an_unconfirmed_account_is_asked_to_confirm_first() {
         let page = super::open(&world, &cookie, page).await;
         assert!(!page.page().contains("You are invited"), "a stranger may have signed up with the address");
     }
-    // Now the address is theirs.
+    // Now the user has proved the address.
     let confirmed = world.confirm(&confirmation).await;
     for page in [confirmed, super::open(&world, &cookie, "/console/account").await] {
         assert!(page.page().contains("You are invited to join <strong>Doe &amp; Co</strong>"), "{}", page.page());

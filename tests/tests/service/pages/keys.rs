@@ -10,7 +10,7 @@ use super::{SCRIPT, filled, follow, harmless, location, open, set, submit};
 
 const PAGE: &str = "/console/keys";
 
-/// Fills in the form that issues a key, as on a page that was just opened.
+/// Fills in the form that issues a key on a newly opened page.
 async fn form(world: &World, who: &Tenant, name: &str, expires: &str) -> Vec<(String, String)> {
     let page = open(world, &who.cookie, PAGE).await;
     filled(&page, "Create API key", &[("name", name), ("expires", expires)])
@@ -23,7 +23,7 @@ fn shown(page: &Answer) -> String {
     key.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// The keys of a user, as the API lists them.
+/// The keys of a user in the API's list.
 async fn keys(world: &World, who: &Tenant) -> Vec<Value> {
     world.cli_get(&who.cookie, "api-key/list").await.body.as_array().expect("a list").clone()
 }
@@ -39,7 +39,7 @@ async fn a_key_is_issued_shown_once_and_works() {
     let issued = submit(&world, &tenant.cookie, PAGE, &form(&world, &tenant, "ci", "30").await).await;
     let key = shown(&issued);
     assert!(world.key_works(&key).await);
-    // As a browser displays it.
+    // The text that a browser displays.
     let line =
         issued.page().split("<pre id=\"try\">").nth(1).and_then(|rest| rest.split("</pre>").next()).expect("a line");
     let expected = format!("curl {}/v1/webhooks/list -H 'x-api-key: {key}' -d '{{}}'", world.stack.api());
@@ -70,7 +70,7 @@ async fn a_reload_of_the_key_page_does_not_issue_another_key() {
         assert!(follow(&world, &tenant.cookie, &again).await.page().contains("no new key was created"));
     }
     assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
-    // Nor after the key is deleted.
+    // The same after the deletion of the key.
     let page = open(&world, &tenant.cookie, PAGE).await;
     let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: ci", &[])).await;
     assert_eq!(location(&deleted), "/console/keys?did=deleted");
@@ -81,7 +81,7 @@ async fn a_reload_of_the_key_page_does_not_issue_another_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_deleted_stops_working() {
+async fn a_deleted_key_is_invalid() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let page = open(&world, &tenant.cookie, PAGE).await;
@@ -89,7 +89,7 @@ async fn a_key_that_is_deleted_stops_working() {
     let page = follow(&world, &tenant.cookie, &deleted).await;
     assert!(page.page().contains("role=\"status\"><p>API key deleted.") && page.page().contains("No API keys yet."));
     assert!(!world.key_works(&tenant.key).await);
-    // An unknown result shows no notice.
+    // An unknown value of `did` shows no notice.
     assert!(!open(&world, &tenant.cookie, "/console/keys?did=x").await.page().contains("role=\"status\""));
 }
 
@@ -242,14 +242,14 @@ async fn a_form_of_another_site_does_nothing() {
             };
             assert_eq!(world.send(request).await.refused(), (403, "INVALID_ORIGIN"), "{origin:?}");
         }
-        // A key does not sign in to a page.
+        // A key does not give access to a page.
         let by_key = world.http.post(world.url(PAGE)).header("x-api-key", &tenant.key).form(&form);
         assert_eq!(world.send(by_key).await.status, 401);
     }
     assert_eq!(names(&keys(&world, &tenant).await), ["test"]);
 }
 
-/// The header of each page of the console contains it.
+/// Each page of the console has the same header.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_frame_names_the_organization_and_signs_out() {
     let world = World::start().await;

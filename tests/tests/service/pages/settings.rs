@@ -71,7 +71,7 @@ async fn members_read_the_settings_and_do_not_change_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mistakes_return_the_form_and_changes_have_the_apis_limits() {
+async fn mistakes_return_the_form_and_the_limits_are_the_apis() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     for (address, mails, field) in

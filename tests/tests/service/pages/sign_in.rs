@@ -12,7 +12,7 @@ const EMAIL: &str = "jo@acme.example.com";
 const RIGHT: &str = "correct horse battery";
 const WRONG: &str = "wrong horse battery";
 
-/// The checkbox without which nothing is approved.
+/// The checkbox that an approval requires.
 const SURE: &[(&str, &str)] = &[("sure", "yes")];
 
 async fn get(world: &World, cookie: &str, query: &str) -> Answer {
@@ -31,7 +31,7 @@ async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Ans
     post(world, "", &filled(&page, "Sign in", &[("email", email), ("password", password)])).await
 }
 
-/// A login request of a client with this name: the query of the page, and the fields of the poll.
+/// Creates a login request of a client with this name. Returns the query of the page, and the fields of the poll.
 async fn ask(world: &World, agent: &str) -> (String, Value) {
     let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
     let made = world.send(request.json(&json!({"json": {}}))).await.ok().clone();
@@ -127,7 +127,7 @@ fn founder<'a>(slug: &'a str, email: &'a str) -> Vec<(&'a str, &'a str)> {
     ]
 }
 
-/// A stranger's link may have any mode, and API Gateway answers with an error if the address of a redirect is too long.
+/// A stranger's link can have any mode, and API Gateway answers with an error if the address of a redirect is too long.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_mode_is_dropped_from_the_address() {
     let world = World::start().await;
@@ -143,7 +143,8 @@ async fn an_unknown_mode_is_dropped_from_the_address() {
     assert_eq!(location(&out), "?");
 }
 
-/// A visitor who opens a page of the console without a session signs in, perhaps with a mistake, and sees that page.
+/// A visitor opens a page of the console without a session, signs in, perhaps with a mistake, and is redirected to the
+/// page.
 #[tokio::test(flavor = "multi_thread")]
 async fn signing_in_returns_to_the_requested_page() {
     let world = World::start().await;
@@ -161,13 +162,14 @@ async fn signing_in_returns_to_the_requested_page() {
         assert_eq!(mistaken.status, 401);
         let again = filled(&mistaken, "Sign in", &[("email", EMAIL), ("password", RIGHT)]);
         assert_eq!(location(&post(&world, "", &again).await), path);
-        // A form that is sent without a session does nothing, and signs in on the way to the page.
+        // A form that is sent without a session has no effect. After the sign-in, the visitor is redirected to its
+        // page.
         let form = world.http.post(world.url(path)).header("accept", tests::world::BROWSER);
         let form = world.send(form.header("origin", world.stack.api()).form(&[("action", "x")])).await;
         let back = format!("name=\"next\" value=\"{}\"", path.split('?').next().unwrap_or_default());
         assert!(form.status == 401 && form.page().contains(&back), "{}", form.page());
     }
-    // The same through a sign-up.
+    // The same with a sign-up.
     let page = get(&world, "", "?next=%2Fconsole%2Fkeys").await;
     let link = page.page().split("<a href=\"").find(|link| link.contains("mode=signup")).expect("a link");
     let query = link.split('"').next().expect("an address").replace("&amp;", "&");
@@ -180,9 +182,9 @@ async fn signing_in_returns_to_the_requested_page() {
     assert!(world.is_signed_in(&cookie).await);
 }
 
-/// Any link can have a `next`.
+/// Any link can have a parameter `next`.
 #[tokio::test(flavor = "multi_thread")]
-async fn signing_in_leads_only_to_the_console() {
+async fn signing_in_redirects_only_to_the_console() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let long = format!("/console/{}", "x".repeat(2048));
@@ -226,7 +228,7 @@ async fn signing_in_leads_only_to_the_console() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_up_leads_to_the_verification_of_the_email() {
+async fn a_sign_up_redirects_to_the_email_verification() {
     let world = World::start().await;
     let page = get(&world, "", "?mode=signup").await;
     assert!(page.page().contains("<h1>Sign up</h1>") && page.page().contains("<a href=\"?mode=signin\">"));
@@ -242,7 +244,7 @@ async fn a_sign_up_leads_to_the_verification_of_the_email() {
     assert_eq!(world.cli_get(&cookie, "organization/list").await.body[0]["slug"], "acme");
     let organizations = world.items("organizations").await;
     let notified = organizations.iter().find_map(|item| item.get("debug_notification_email")).expect("an address");
-    assert_eq!(notified.as_s().expect("a text"), EMAIL, "their own, as they named no other");
+    assert_eq!(notified.as_s().expect("a text"), EMAIL, "the user's own address, because no other was given");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,7 +295,8 @@ async fn a_sign_up_with_mistakes_returns_the_form_with_its_input() {
     assert_eq!(world.items("users").await.len(), 2, "a user, and the guard of their email");
 }
 
-/// Otherwise another site's page could sign a visitor in to the account of the site's owner, or approve as the visitor.
+/// Otherwise, another site's page could sign a visitor in to the account of the site's owner, or approve a request in
+/// the visitor's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_of_another_site_does_nothing() {
     let world = World::start().await;
@@ -349,7 +352,7 @@ async fn a_client_is_approved_only_by_a_button() {
         says.contains("If another person sent you this link, approving it gives that person access to your account.")
     );
     assert!(!says.contains("comes from a different IP address"));
-    assert_eq!(poll(&world, &login).await, "pending", "looking changes nothing");
+    assert_eq!(poll(&world, &login).await, "pending", "opening the page changes nothing");
 
     let approve = filled(&page, "Approve sign-in", SURE);
     let unsure = post(&world, &cookie, &filled(&page, "Approve sign-in", &[])).await;
@@ -372,7 +375,7 @@ async fn a_client_is_approved_only_by_a_button() {
     }
     assert_eq!(poll(&world, &login).await, "approved");
     for gone in [get(&world, &cookie, &query).await, post(&world, &cookie, &approve).await] {
-        assert_eq!(gone.status, 404, "it was fetched");
+        assert_eq!(gone.status, 404, "the session was fetched");
         assert!(gone.page().contains("This sign-in request is not valid"));
     }
 }
@@ -383,7 +386,7 @@ async fn the_page_approves_only_for_the_account_that_it_showed() {
     let (shown, other) = (world.tenant("shown").await, world.tenant("other").await);
     let (query, login) = ask(&world, "a client").await;
     let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve sign-in", SURE);
-    // Another account is signed in, in another window.
+    // Another account signs in in another window.
     let page = post(&world, &other.cookie, &approve).await;
     assert!(page.page().contains("wants to sign in as <strong>jo@other.example.com</strong>"));
     assert_eq!(poll(&world, &login).await, "pending");
@@ -428,7 +431,7 @@ async fn an_approval_before_verification_sends_a_fresh_link() {
     let approved = post(&world, &cookie, &filled(&page, "Approve sign-in", SURE)).await;
     assert!(approved.page().contains("We sent an email to <strong>jo@acme.example.com</strong>"), "{approved:?}");
     assert_eq!((mails(&world).await, poll(&world, &login).await), (before + 1, "pending".to_owned()));
-    // The email can be lost, too.
+    // The email may be lost.
     let again = post(&world, &cookie, &filled(&approved, "Resend confirmation email", &[])).await;
     assert_eq!((again.status, mails(&world).await), (200, before + 2));
     assert!(again.page().contains("the command line continues by itself"));
@@ -439,7 +442,7 @@ async fn an_approval_before_verification_sends_a_fresh_link() {
     assert_eq!(
         (confirmed.status, mails(&world).await),
         (404, before + 3),
-        "the client is signed in, which an email tells"
+        "the client is signed in, and an email reports it"
     );
 }
 
@@ -469,7 +472,7 @@ async fn confirmation_emails_of_the_sign_in_page_are_limited() {
     assert_eq!(poll(&world, &login).await, "approved");
     // A visitor without a session gets the form to sign in, and no email is sent.
     assert!(post(&world, "", &resend).await.page().contains("<h1>Sign in</h1>"));
-    assert_eq!(mails(&world).await, before + 6, "and one that a client signed in");
+    assert_eq!(mails(&world).await, before + 6, "and an email about the signed-in client");
 }
 
 #[tokio::test(flavor = "multi_thread")]

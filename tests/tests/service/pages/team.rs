@@ -34,14 +34,14 @@ async fn owners_change_roles_and_remove_members() {
     let page = open(&world, &owner.cookie, PAGE).await;
     let says = harmless(&page);
     assert!(says.contains("al@example.com") && says.contains("★ Owner") && says.contains("○ Member"), "{says}");
-    assert!(!says.contains("Remove member: jo@acme.example.com"), "leaving is elsewhere");
+    assert!(!says.contains("Remove member: jo@acme.example.com"), "the button to leave is on another page");
 
     let changed = press(&world, &owner, "Change role: al@example.com", &[]).await;
     assert_eq!(location(&changed), "/console/team?did=role");
     assert!(follow(&world, &owner.cookie, &changed).await.page().contains("Role changed."));
     let both = [("jo@acme.example.com", "owner"), ("al@example.com", "owner")];
     assert_eq!(members(&world, &owner).await, both.map(|(email, role)| (email.to_owned(), role.to_owned())));
-    // The other owner may change it back, and remove members.
+    // The other owner may restore the role, and remove members.
     assert_eq!(press(&world, &al, "Change role: jo@acme.example.com", &[]).await.status, 303);
     let removed = press(&world, &al, "Remove member: jo@acme.example.com", &[]).await;
     assert_eq!(location(&removed), "/console/team?did=removed");
@@ -142,7 +142,7 @@ async fn refused_invitations_get_the_form_again() {
         assert!(harmless(&refused).contains(says), "{says} in {refused:?}");
         assert_eq!(refused.page().contains("value=\"owner\" checked"), role == "owner");
     }
-    // Three to an address, regardless of their sender.
+    // The limit is three invitations to an address, regardless of the sender.
     for round in 0..4 {
         let api = json!({"email": "al@example.com", "role": "member"});
         let status = match round % 2 {
@@ -157,7 +157,7 @@ async fn refused_invitations_get_the_form_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn others_members_and_invitations_are_not_found() {
+async fn members_and_invitations_of_others_are_not_found() {
     let world = World::start().await;
     let (owner, other) = (world.tenant("acme").await, world.tenant("other").await);
     world.member(&owner, "al@example.com", "member").await;
@@ -210,7 +210,7 @@ async fn names_stay_text_and_forms_of_other_sites_do_nothing() {
     assert!(world.is_signed_in(&member.cookie).await);
 }
 
-/// The number that the API lists at once.
+/// The number of members in a response of the API.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_team_is_shown_in_parts() {
     let world = World::start().await;

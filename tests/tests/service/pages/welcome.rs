@@ -30,7 +30,7 @@ async fn a_new_account_sees_where_the_link_was_sent_and_resends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn going_on_before_confirming_is_answered() {
+async fn continuing_before_the_confirmation_shows_a_notice() {
     let world = World::start().await;
     let account = world.sign_up("acme").await;
     let (cookie, early) = (cookie(&account), format!("{PAGE}?did=unconfirmed"));
@@ -44,7 +44,7 @@ async fn going_on_before_confirming_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invited_member_is_not_promised_what_owners_do() {
+async fn the_page_of_an_invited_member_omits_tasks_of_owners() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let invited = json!({"email": "al@example.com", "role": "member", "organizationId": owner.id});
@@ -95,7 +95,7 @@ async fn a_wrong_address_is_replaced_once_the_right_one_is_confirmed() {
     for says in ["Email sent to the new address.", "We sent a link to <strong>right@example.com</strong>.", old] {
         assert!(page.page().contains(says), "{says} is missing in {}", page.page());
     }
-    assert_eq!(world.confirm(&wrong).await.status, 400, "the link to the old address is dead");
+    assert_eq!(world.confirm(&wrong).await.status, 400, "the link to the old address is void");
     assert_eq!(world.session(&cookie).await.body["user"]["email"], old, "until the new one is confirmed");
     assert_eq!(world.sign_in(new, PASSWORD).await.status, 401);
 
@@ -107,7 +107,7 @@ async fn a_wrong_address_is_replaced_once_the_right_one_is_confirmed() {
     assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));
     let settings = world.rpc_by_session(&cookie, "tenant/settings", json!({})).await.ok().clone();
     assert_eq!(settings["debug_notification_email"], new, "the address was both");
-    // The old address is free.
+    // The old address is available.
     let mut other = World::sign_up_fields("other");
     other["email"] = json!(old);
     world.rpc("", "auth/signupAndCreateOrg", other).await.ok();
@@ -122,7 +122,7 @@ async fn replace_by_form(world: &World, cookie: &str, email: &str) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_replacements_the_last_one_counts() {
+async fn the_last_of_two_replacements_counts() {
     let world = World::start().await;
     let cookie = cookie(&world.sign_up("acme").await);
     let mut links = Vec::new();
@@ -155,7 +155,7 @@ async fn a_replacement_does_not_reveal_other_accounts() {
     assert!(!mail.to_string().contains("verify-email") && !mail.to_string().contains("acme"), "{mail}");
     assert_eq!(world.sign_in(&owner.email, PASSWORD).await.body["user"]["id"], owner.user);
 
-    // An account that takes the address between the email and the click keeps it.
+    // If another account gets the address between the email and the click, it keeps the address.
     assert_eq!(replace(&world, &cookie, "free@example.com").await.status, 303);
     let late = link(&world.mail_to("free@example.com").await);
     let mut fields = World::sign_up_fields("free");
@@ -167,7 +167,7 @@ async fn a_replacement_does_not_reveal_other_accounts() {
     assert_eq!(world.session(&tests::world::cookie(&account)).await.body["user"]["email"], "free@example.com");
 }
 
-/// Otherwise unverified accounts could make the service send email to a stranger without end.
+/// Otherwise, unverified accounts could make the service send unlimited emails to a stranger.
 #[tokio::test(flavor = "multi_thread")]
 async fn replacements_are_limited_for_a_user_and_for_an_address() {
     let world = World::start().await;
@@ -184,12 +184,12 @@ async fn replacements_are_limited_for_a_user_and_for_an_address() {
         for _ in 0..3 {
             submit(&world, cookie, PAGE, &[("action".to_owned(), "verify".to_owned())]).await;
         }
-        // By the address of the account, as the API accepts it.
+        // The API accepts the address of the account.
         world
             .cli("", "send-verification-email", json!({"email": world.session(cookie).await.body["user"]["email"]}))
             .await;
     }
-    assert_eq!(to_victim().await, 10, "five more by resending");
+    assert_eq!(to_victim().await, 10, "five more after resends");
     let own = cookie(&world.sign_up("own").await);
     let mut statuses = Vec::new();
     for number in 0..6 {

@@ -61,7 +61,7 @@ async fn a_user_sees_their_own_sessions_and_no_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_use_is_written_once_a_day_and_never_fails_a_call() {
+async fn the_last_use_is_written_once_a_day_without_failing_calls() {
     let (writes, fails) = (Arc::new(AtomicUsize::new(0)), Switch::default());
     let (written, failing) = (Arc::clone(&writes), fails.clone());
     let world = World::answering(&[], move |call| {
@@ -82,7 +82,7 @@ async fn the_last_use_is_written_once_a_day_and_never_fails_a_call() {
     }
     assert_eq!(writes.load(Ordering::SeqCst), 1);
     assert_eq!(listed(&world, &tenant.cookie).await[0]["updatedAt"], today());
-    // It does not bring back an ended session.
+    // The write does not restore an ended session.
     world.forget_uses().await;
     let (_, ended) = tokio::join!(world.session(&tenant.cookie), world.cli(&tenant.cookie, "sign-out", json!({})));
     assert_eq!(ended.status, 200);
@@ -107,7 +107,7 @@ async fn a_revoked_session_ends_at_once() {
     assert!(!world.is_signed_in(&one).await);
     assert_eq!(world.rpc_by_session(&one, "webhooks/list", json!({})).await.status, 401);
     assert_eq!(revoke(&world, &tenant.cookie, &id).await.status, 404, "twice");
-    // A client that has the secret may send it.
+    // A client may send the secret instead of the id.
     assert_eq!(revoke(&world, &tenant.cookie, &secret).await.status, 200);
     assert!(!world.is_signed_in(&two).await);
     assert_eq!(listed(&world, &tenant.cookie).await.len(), 1);
@@ -132,7 +132,7 @@ async fn one_of_several_concurrent_revocations_succeeds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_other_sessions_end_at_once_and_keys_stay() {
+async fn all_other_sessions_end_at_once_and_keys_remain_valid() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let mut cookies = Vec::new();
@@ -148,7 +148,7 @@ async fn all_other_sessions_end_at_once_and_keys_stay() {
     }
     assert_eq!(listed(&world, &tenant.cookie).await.len(), 1);
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.status, 200);
-    // Twice, and with a session that is newer than the last time.
+    // A second call also ends a session that began after the first call.
     assert_eq!(revoke_others(&world, &tenant.cookie).await.status, 200);
     let new = sign_in(&world, &tenant).await;
     assert_eq!(revoke_others(&world, &new).await.status, 200);
@@ -194,7 +194,7 @@ async fn only_a_session_sees_and_ends_sessions() {
     assert_eq!((foreign.status, &foreign.body["code"]), (403, &json!("INVALID_ORIGIN")));
 }
 
-/// It is one transaction, so if a process dies, either all sessions or only the current one remain.
+/// The call is one transaction, so after a crash, either all sessions or only the current one remain.
 #[tokio::test(flavor = "multi_thread")]
 async fn ending_the_others_is_atomic() {
     let (world, fails) = World::failing(|call| call.operation == "TransactWriteItems").await;

@@ -1,10 +1,10 @@
-//! Stored data is protected from accidental loss and from strangers, and expires.
+//! Stored data is protected from accidental loss and from strangers, and has an expiry.
 
 use serde_json::{Value, json};
 
 use super::{ALL, KEY, LEAST, functions, last, queues, resources, template, text};
 
-/// In seconds: the longest that SQS keeps a message.
+/// The longest retention of a message in SQS, in seconds.
 const FOURTEEN_DAYS: u64 = 14 * 24 * 60 * 60;
 
 #[test]
@@ -19,9 +19,8 @@ fn tables_are_protected_from_deletion_and_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // These items expire: deliveries, invitations, tokens, markers of deleted endpoints, and addresses that users have
-        // given up. All others are kept until they are
-        // deleted.
+        // These items expire: deliveries, invitations, tokens, markers of deleted endpoints, and addresses that users
+        // have given up. All others are kept until they are deleted.
         let expiring = resources(&template, "AWS::DynamoDB::Table").filter_map(|(name, table)| {
             let expiry = &table["Properties"]["TimeToLiveSpecification"];
             (expiry["Enabled"] == true).then(|| (name, text(&expiry["AttributeName"])))
@@ -37,8 +36,8 @@ fn tables_are_protected_from_deletion_and_encrypted() {
     }
 }
 
-/// An index with more than keys would make every change to a delivery or a session cost more, and have password hashes in
-/// it.
+/// An index with other attributes would make every change to a delivery or a session more expensive, and contain
+/// password hashes.
 #[test]
 fn the_indexes_of_deliveries_and_of_people_have_only_keys() {
     let template = template(&LEAST);

@@ -1,4 +1,4 @@
-//! Functions, routes, variables and sample events exist both in the code and in the template, or in neither.
+//! The functions, routes, variables and sample events of the code and of the template are the same.
 
 use std::{
     collections::BTreeSet,
@@ -140,7 +140,7 @@ fn every_parameter_is_used() {
     }
 }
 
-/// The function accepts what is valid by the schema, and rejects what is not.
+/// The function accepts messages that are valid by the schema, and rejects all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_schema_of_job_events_matches_the_function() {
     let schema: Value = serde_json::from_str(include_str!("../../../../events/job-event.schema.json")).expect("JSON");

@@ -1,4 +1,4 @@
-//! Least privilege, checked in the template and in the calls that the functions make.
+//! Least privilege, checked in the template and in the functions' calls.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use tests::{
 
 use super::{ALL, LEAST, functions, last, queues, resources, template, text, texts, variables};
 
-/// The only permissions that AWS cannot restrict to a resource.
+/// The permissions that AWS cannot restrict to a resource.
 const UNAVOIDABLE: [&str; 8] = [
     "ec2:AssignPrivateIpAddresses",
     "ec2:CreateNetworkInterface",
@@ -49,7 +49,7 @@ fn nothing_is_permitted_by_a_wildcard() {
         let holders = ["AWS::IAM::Role", "AWS::IAM::ManagedPolicy"].map(|kind| resources(&template, kind));
         for (name, holder) in holders.into_iter().flatten() {
             let properties = &holder["Properties"];
-            // A policy of the template is its name here; an AWS-managed policy would be an ARN.
+            // Here, a policy of the template is a name; an AWS-managed policy would be an ARN.
             let shared = properties["ManagedPolicyArns"].as_array().into_iter().flatten().map(text);
             for policy in shared {
                 assert!(!policy.starts_with("arn:"), "{name} has permissions that are not in the template: {policy}");
@@ -139,8 +139,8 @@ fn every_role_has_the_shared_policies() {
     }
 }
 
-/// The functions use exactly their permissions: a scenario in which everything happens once makes only calls that the
-/// roles permit, and needs every permission.
+/// The functions use exactly their permissions: a scenario with every action makes only calls that the roles permit,
+/// and needs every permission.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_is_permitted_and_every_permission_is_used() {
     let (made, throttles) = (Arc::<Mutex<BTreeSet<String>>>::default(), Switch::default());
@@ -218,7 +218,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     everybody_is_looked_up(world, &tenant).await;
-    // One delivery arrives after a retry and is too large to be kept, and one fails.
+    // One delivery with a payload that is too large to be kept succeeds at a retry, and another delivery fails.
     for (job, status) in [("late", Status::Delivered), ("failed", Status::Failed)] {
         world.deliver(event(&tenant.id, job)).await;
         assert_eq!(world.poll("deliveries").await, 1);
@@ -230,13 +230,13 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     deliveries_are_taken(world, &tenant).await;
     world.rpc_once(&tenant.key, "webhooks/test", "once", json!({"id": id})).await.ok();
     assert_eq!(world.poll("deliveries").await, 1);
-    let mut failed = event(&tenant.id, "failed for good");
+    let mut failed = event(&tenant.id, "failed permanently");
     failed["event"] = json!("job.failed");
     world.deliver(failed).await;
     a_delivery_waits_for_a_receiver_that_hangs(world).await;
     large_held_deliveries_are_resent(world).await;
     a_slow_receiver_asks_for_an_hour(world).await;
-    // The partition of the endpoint is throttled. An eighth of the deliveries, at random, stays in it anyway.
+    // The partition of the endpoint is throttled. A random eighth of the deliveries stays in this partition anyway.
     throttles.on();
     for job in 0..10 {
         world.enqueue("job-events", event(&tenant.id, job)).await;
@@ -271,7 +271,8 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
-/// It has not answered for so long that the delivery waits longer than a message can, and the next sweep wakes it.
+/// The receiver has not answered for so long that the wait of the delivery exceeds the longest delay of a message, and
+/// the next sweep wakes the delivery.
 async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     let tenant = world.tenant("hangs").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
@@ -284,7 +285,7 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     while world.poll("hanging-deliveries").await == 0 {}
 }
 
-/// Their payloads move out of their rows.
+/// The payloads of these deliveries move out of their rows.
 async fn large_held_deliveries_are_resent(world: &World) {
     let tenant = world.tenant("held").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
@@ -301,7 +302,7 @@ async fn large_held_deliveries_are_resent(world: &World) {
     world.sweep(Timestamp::now()).await;
 }
 
-/// Its deliveries are in the queue for slow receivers, including those sent there after the hour.
+/// Deliveries to this receiver are in the queue for slow receivers, including those that the next sweep sends there.
 async fn a_slow_receiver_asks_for_an_hour(world: &World) {
     let (tenant, receiver) =
         (world.tenant("slow").await, Receiver::scripted(&[(503, &[("retry-after", "3600")])]).await);
@@ -333,13 +334,13 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("it is purged");
 }
 
-/// Here, too, the caller is identified first, and a key is not enough.
+/// These calls identify the caller first, too, and a key is not sufficient.
 async fn a_client_is_signed_in_by_the_browser(world: &World, tenant: &tests::Tenant) {
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     for route in ["auth/cliLoginApprove", "auth/status"] {
         world.forget_uses().await;
         assert_eq!(world.rpc_by_session(&tenant.cookie, route, login.clone()).await.status, 200, "{route}");
-        // Again: a process that knows a key reads it and its user together.
+        // In the second call, the process has cached the key and reads the key and its user together.
         for _ in 0..2 {
             assert_eq!(world.rpc(&tenant.key, route, json!({})).await.status, 401, "{route}");
         }
@@ -364,7 +365,7 @@ async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     }
 }
 
-/// As a user with a key. The change of the password ends the key.
+/// Uses the pages about accounts.
 async fn the_pages_are_used(world: &World) {
     let tenant = world.tenant("pages").await;
     let form = |path: &str, fields: Value| world.send(world.http.post(world.url(path)).form(&fields));
@@ -388,7 +389,7 @@ async fn the_pages_are_used(world: &World) {
     assert_eq!(form("/invite", accepting).await.status, 303);
 }
 
-/// As an owner who invites, manages and removes a member, and leaves last.
+/// Calls of an owner who invites, manages and removes a member, and finally leaves.
 async fn the_console_is_used(world: &World) {
     let owner = world.tenant("console").await;
     let act = async |cookie: &str, page: &str, fields: Value| {
@@ -439,7 +440,7 @@ async fn the_log_is_read(world: &World, tenant: &tests::Tenant, endpoint: &str) 
     read("resend", json!({"delivery_id": id})).await;
     world.rpc_once(&tenant.key, "deliveries/resend", "once", json!({"delivery_id": id})).await.ok();
     read("erase", json!({"job_id": "no job"})).await;
-    // Pending deliveries are found through the index.
+    // The recovery finds pending deliveries through the index.
     assert_eq!(&read("list", json!({"status": "pending"})).await["deliveries"][0]["delivery_id"], id);
     world.poll("deliveries").await;
 }
@@ -467,8 +468,8 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": created["webhook_endpoint_id"]})).await.ok();
 }
 
-/// Uses the console's pages of endpoints. No function polls at the same time, so each page waits for an attempt that is
-/// not made.
+/// Uses the console's pages of endpoints. The queues are not polled meanwhile, so each page waits in vain for an
+/// attempt.
 async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant, endpoint: &str) {
     world.forget_uses().await;
     let browser = Browser::new(world, &tenant.cookie);
@@ -504,7 +505,7 @@ fn is_to_first_partition(call: &Call) -> bool {
     writes.all(|write| text(&write["PutRequest"]["Item"]["destination"]["S"]).ends_with(".0"))
 }
 
-/// The permissions that a call needs, each as action and resource.
+/// The permissions that a call needs, each as an action and a resource.
 fn permissions(operation: &str, call: &Value) -> Vec<String> {
     let table = |call: &Value| match call.get("IndexName") {
         Some(index) => format!("{}/index/{}", text(&call["TableName"]), text(index)),
@@ -539,7 +540,7 @@ fn permissions(operation: &str, call: &Value) -> Vec<String> {
     }
 }
 
-/// The function's code must not be able to use the permissions to create network interfaces, and no other function may
+/// The code of the function must not be able to use the permissions for network interfaces, and no other function may
 /// be in the VPC.
 #[test]
 fn only_deliver_is_in_a_vpc_and_cannot_use_its_permissions() {

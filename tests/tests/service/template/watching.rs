@@ -33,8 +33,8 @@ pub(crate) const METRICS: [&str; 22] = [
     "UpkeepFailed",
 ];
 
-/// The query of `verify-email` contains a token, the query of an invitation its id, and headers contain cookies and
-/// keys.
+/// The query of `verify-email` contains a token, the query of an invitation contains its id, and headers contain
+/// cookies and keys.
 #[test]
 fn access_logs_contain_no_secrets() {
     let template = template(&LEAST);
@@ -64,7 +64,7 @@ fn every_alarm_notifies_the_topic() {
         for (name, alarm) in resources(&template, "AWS::CloudWatch::Alarm") {
             let alarm = &alarm["Properties"];
             assert_eq!((&alarm["AlarmActions"], &alarm["OKActions"]), (&actions, &actions), "{name}");
-            // The sweep reports every minute, so missing data must raise the alarm.
+            // The sweep reports every minute, so missing data must trigger the alarm.
             let silence = if name == "SweepLagAlarm" { "breaching" } else { "notBreaching" };
             assert_eq!(alarm["TreatMissingData"], silence, "{name}");
             if alarm["Namespace"] == NAMESPACE {
