@@ -106,7 +106,7 @@ fn report(measured: &[(&str, usize, Measured); 3]) -> (String, f64) {
             takes * 100.0,
             measured.memory,
         )
-        .expect("a string takes it");
+        .expect("a write to a string succeeds");
     }
     (text, load)
 }

@@ -132,7 +132,7 @@ impl Metrics {
         all.get(&(name.to_owned(), begins.as_millis() / PERIOD.as_millis())).copied().unwrap_or_default()
     }
 
-    /// The rule about alarms that the period from this time on breaks.
+    /// The violated rule about alarms in the period that begins at this time, if any.
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
@@ -372,7 +372,7 @@ impl Seen {
                 slowest.as_secs_f64(),
                 pending.len() as f64 / old as f64 * 100.0,
             )
-            .expect("a string takes it");
+            .expect("a write to a string succeeds");
         }
         text
     }

@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) calls_of: BTreeMap<String, usize>,
 }
 
-/// The tenants' knowledge: their endpoints, and the responses to their calls.
+/// The tenants' view of the service: their endpoints, and the responses to their calls.
 pub(crate) struct Known {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) resends: Vec<Resend>,
@@ -224,7 +224,7 @@ fn store_tenant(world: &World, number: usize) -> (String, String) {
 
 pub(crate) fn put(world: &World, table: &str, item: Value) {
     let request = serde_json::from_value(json!({"TableName": table, "Item": item})).expect("a request");
-    world.database.put_item(request).expect("it is stored");
+    world.database.put_item(request).expect("the write succeeds");
     world.state().stored = None;
 }
 
@@ -250,7 +250,7 @@ pub(crate) async fn produce(world: Arc<World>, tenants: Vec<String>) {
             }
         }
         let message = Sent { body: body.to_string(), delay: 0, group: Some(tenant.clone()) };
-        let id = world.send("job-events", message).expect("it is sent");
+        let id = world.send("job-events", message).expect("the send succeeds");
         world.note("producer", format_args!("sends {id}: {name} of {job} to {:?}", event.audience));
     }
 }

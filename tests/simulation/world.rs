@@ -186,7 +186,7 @@ impl World {
         self.state().history.push(line);
     }
 
-    /// Records a failure of the service, for which only a fault is an excuse.
+    /// Records a failure of the service, which is permitted only after a fault.
     pub(crate) fn fail(&self, who: impl Display, what: impl Display) {
         let failure = format!("{who}: {what}");
         self.note("failure of", &failure);

@@ -94,8 +94,8 @@ const AT_ONCE: usize = 12;
 const BEYOND: usize = 3;
 /// An upper bound of the calls of a process.
 const MOST: usize = 200;
-/// Without `EVERY_CALL`, one call in this many is tested. A test of all calls takes 10 to 30 seconds of CPU time, so only
-/// `.ci/run` sets the variable.
+/// Without `EVERY_CALL`, one call in this many is tested. A test of all calls takes 10 to 30 seconds of CPU time, so
+/// only `.ci/run` sets the variable.
 const STRIDE: usize = 4;
 
 /// The results of processes that died at different calls.
@@ -134,7 +134,7 @@ pub async fn at_each_call<T, F: Future<Output = (bool, T)>>(
         let (has_died, end) = lives.next().await.expect("there are more calls");
         survived = if has_died { 0 } else { survived + 1 };
         all.push((has_died, end));
-        assert!(all.len() < MOST, "its work has no end");
+        assert!(all.len() < MOST, "a process makes too many calls");
     }
     Lives { all, stride }
 }

@@ -178,7 +178,7 @@ pub fn memory(pid: u32, line: &str) -> u64 {
 
 /// Waits for an event, without a time limit.
 async fn next(State(api): State<Arc<Api>>) -> (HeaderMap, String) {
-    api.idle.send(()).await.expect("somebody waits");
+    api.idle.send(()).await.expect("a caller waits");
     let Some(event) = api.events.lock().await.recv().await else { std::future::pending().await };
     let headers = [
         ("lambda-runtime-aws-request-id", "1".to_owned()),
@@ -193,6 +193,6 @@ async fn next(State(api): State<Arc<Api>>) -> (HeaderMap, String) {
 }
 
 async fn answer(State(api): State<Arc<Api>>, body: Bytes) -> StatusCode {
-    api.answers.send(String::from_utf8_lossy(&body).into_owned()).await.expect("somebody waits");
+    api.answers.send(String::from_utf8_lossy(&body).into_owned()).await.expect("a caller waits");
     StatusCode::ACCEPTED
 }

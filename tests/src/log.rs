@@ -30,7 +30,7 @@ pub fn collected() -> String {
     String::from_utf8_lossy(&lines.concat()).into_owned()
 }
 
-/// The lines that the functions in this test have logged. Metrics have no id of a test, but each test has a separate
+/// The lines that the functions in this test have logged. Metrics do not identify a test, but each test has a separate
 /// runtime.
 #[must_use]
 pub fn of_this_test() -> Own {
@@ -61,7 +61,7 @@ impl Own {
 pub fn file() -> File {
     let path = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
     let file = File::options().read(true).append(true).create_new(true).open(&path).expect("a new file");
-    std::fs::remove_file(path).expect("it is removed");
+    std::fs::remove_file(path).expect("the removal succeeds");
     file
 }
 

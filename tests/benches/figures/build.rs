@@ -58,8 +58,8 @@ pub(crate) fn sizes(binaries: &Binaries, table: &mut Table) {
     let size = |name: &str| {
         let bytes = std::fs::read(binaries.path(name)).expect("the binary was built");
         let mut deflated = DeflateEncoder::new(Vec::new(), Compression::default());
-        deflated.write_all(&bytes).expect("memory takes it");
-        (bytes.len(), deflated.finish().expect("memory takes it").len())
+        deflated.write_all(&bytes).expect("a write to memory succeeds");
+        (bytes.len(), deflated.finish().expect("a write to memory succeeds").len())
     };
     let sizes: HashMap<&str, (usize, usize)> =
         http_functions().chain([DELIVER, BASELINE]).map(|name| (name, size(name))).collect();

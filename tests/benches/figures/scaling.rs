@@ -69,11 +69,11 @@ pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Valu
         format!("{name}: {:.0} % used", used * 100.0)
     });
     for (name, _) in RATES {
-        write!(text, " {name} |").expect("a string takes it");
+        write!(text, " {name} |").expect("a write to a string succeeds");
     }
     text += "\n|---|---|---|---|---|---|\n";
     for (name, figures) in rows {
-        writeln!(text, "| {name} | {} |", figures.join(" | ")).expect("a string takes it");
+        writeln!(text, "| {name} | {} |", figures.join(" | ")).expect("a write to a string succeeds");
     }
     page::put("performance.md", "the rates", &text);
 }

@@ -182,7 +182,8 @@ impl Table {
             .collect();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../target");
         std::fs::create_dir_all(path).expect("a target folder");
-        std::fs::write(format!("{path}/bench.json"), format!("{:#}\n", Value::Array(rows))).expect("it is written");
+        std::fs::write(format!("{path}/bench.json"), format!("{:#}\n", Value::Array(rows)))
+            .expect("the write succeeds");
     }
 
     /// Whether a figure misses its bound by far.

@@ -34,7 +34,7 @@ impl Tls {
         // The file includes the machine's certificates, because reading certificates is part of a cold start.
         let machine = std::fs::read_to_string("/etc/ssl/certs/ca-certificates.crt").unwrap_or_default();
         let roots = std::env::temp_dir().join(format!("roots-{}.pem", std::process::id()));
-        std::fs::write(&roots, format!("{machine}\n{}", certified.cert.pem())).expect("it is written");
+        std::fs::write(&roots, format!("{machine}\n{}", certified.cert.pem())).expect("the write succeeds");
         Self { address, roots }
     }
 

@@ -68,7 +68,7 @@ impl Backlog {
         for (tenant, endpoint) in &self.destinations {
             let started =
                 self.log.start_recovery(tenant, *endpoint, time.clone(), Missed::Failed, |_| Ok(None), self.now);
-            started.await.expect("it is written");
+            started.await.expect("the write succeeds");
         }
     }
 

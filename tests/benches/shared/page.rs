@@ -8,5 +8,5 @@ pub(crate) fn put(page: &str, section: &str, text: &str) {
     let (before, rest) = page.split_once(&begin).expect("the first mark");
     let (author, rest) = rest.split_once(" -->").expect("the end of the first mark");
     let (_, after) = rest.split_once(&end).expect("the second mark");
-    std::fs::write(path, format!("{before}{begin}{author} -->\n\n{text}\n{end}{after}")).expect("it is written");
+    std::fs::write(path, format!("{before}{begin}{author} -->\n\n{text}\n{end}{after}")).expect("the write succeeds");
 }

@@ -113,7 +113,7 @@ impl Service {
         });
         let call = self.sqs.send_message_batch().queue_url(self.job_events());
         let sent = call.set_entries(Some(entries.collect())).send().await;
-        assert!(sent.expect("they are sent").failed.is_empty());
+        assert!(sent.expect("the send succeeds").failed.is_empty());
     }
 
     /// The CPU time in seconds of all its threads, including those that have ended. Linux counts it in hundredths.

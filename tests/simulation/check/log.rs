@@ -182,8 +182,8 @@ impl Check<'_> {
             // A request without a response on a reused connection is repeated on a new one, because the receiver may
             // have closed the reused connection before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // An attempt is cut off after half a second at a receiver that is not known to be slow, and after three
-            // seconds at one that is not known to hang, and then repeated with more time.
+            // An attempt at a receiver that is not known to be slow is cut off after half a second, at one that is not
+            // known to hang after three seconds, and then repeated with more time.
             let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
             let given_up = posts.iter().filter(is_short).count();
             // After a late copy, the process finds the delivery in the log, and resends the message of the next

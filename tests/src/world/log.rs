@@ -73,13 +73,13 @@ impl World {
     /// Marks a receiver as slow in its endpoint's item.
     pub async fn make_slow(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().note_slow(&tenant, id, Timestamp::now()).await.expect("it is noted");
+        self.stored_endpoints().note_slow(&tenant, id, Timestamp::now()).await.expect("the write succeeds");
     }
 
     /// Marks a receiver as hanging in its endpoint's item, because an attempt was cut off.
     pub async fn make_hanging(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("it is noted");
+        self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("the write succeeds");
     }
 
     /// Changes the due time of a pending delivery's next attempt.

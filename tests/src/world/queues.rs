@@ -59,7 +59,7 @@ impl World {
             .message_body(body.to_string())
             .send()
             .await
-            .expect("it is sent");
+            .expect("the send succeeds");
     }
 
     /// Handles a batch of a queue, and returns the number of its records.
@@ -118,7 +118,7 @@ impl World {
         for queue in self.queues() {
             let set = self.stack.sqs_client().set_queue_attributes().queue_url(&self.stack.queues()[queue]);
             let set = set.attributes(QueueAttributeName::VisibilityTimeout, seconds.to_string());
-            set.send().await.expect("it is set");
+            set.send().await.expect("the write succeeds");
         }
     }
 
@@ -148,7 +148,7 @@ impl World {
                 let body = message.body().expect("a body");
                 messages.push(serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned())));
                 let handle = message.receipt_handle().expect("a receipt handle");
-                sqs.delete_message().queue_url(url).receipt_handle(handle).send().await.expect("it is deleted");
+                sqs.delete_message().queue_url(url).receipt_handle(handle).send().await.expect("the deletion succeeds");
             }
         }
     }

@@ -44,7 +44,7 @@ impl World {
     /// Stores an item, and replaces an item with the same key.
     pub async fn put(&self, table: &str, item: Item) {
         let put = self.stack.dynamodb_client().put_item().table_name(table).set_item(Some(item));
-        put.send().await.expect("it is stored");
+        put.send().await.expect("the write succeeds");
     }
 
     /// Sets attributes of the items with this text in this attribute. `null` removes an attribute.
@@ -76,7 +76,11 @@ impl World {
             .key("tenant_id", attribute(&json!(tenant.id)))
             .key("webhook_endpoint_id", attribute(&json!(endpoint)));
         let update = update.update_expression("SET signing_secret = :secret");
-        update.expression_attribute_values(":secret", attribute(&json!(secret))).send().await.expect("it is stored");
+        update
+            .expression_attribute_values(":secret", attribute(&json!(secret)))
+            .send()
+            .await
+            .expect("the write succeeds");
     }
 
     /// Sets the last use of all sessions and keys to a distant past.

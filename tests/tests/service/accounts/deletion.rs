@@ -294,7 +294,7 @@ async fn an_acceptance_in_progress_finds_the_organization_deleted() {
         assert_eq!(joined.error(), (404, "NOT_FOUND", ""));
         assert!(world.items("users").await.is_empty());
         let guard = world.stack.dynamodb_client().delete_item().table_name("organizations");
-        guard.key("pk", AttributeValue::S("slug#acme".to_owned())).send().await.expect("it is deleted");
+        guard.key("pk", AttributeValue::S("slug#acme".to_owned())).send().await.expect("the deletion succeeds");
     }
 }
 

@@ -53,7 +53,7 @@ async fn a_long_log_is_deleted_until_the_time_is_up() {
     });
     for rows in rows.collect::<Vec<_>>().chunks(25) {
         let write = world.stack.dynamodb_client().batch_write_item().request_items("deliveries", rows.to_vec());
-        write.send().await.expect("they are written");
+        write.send().await.expect("the write succeeds");
     }
     assert_eq!(delete(&world, &jo).await.status, 200);
     let settings = world.stack.environment("accounts-purge").expect("a function").clone();
@@ -128,11 +128,11 @@ async fn a_recovery_that_was_deleted_is_not_written_again() {
     let jo = world.tenant("acme").await;
     furnish(&world, &jo, &Receiver::start().await).await;
     let log = world.delivery_log();
-    let mut open = log.open_recoveries(|_| true).await.expect("they are listed");
+    let mut open = log.open_recoveries(|_| true).await.expect("the list succeeds");
     let [(tenant, recovery)] = &mut open[..] else { unreachable!("{open:?}") };
-    log.forget_recoveries(tenant).await.expect("they are deleted");
+    log.forget_recoveries(tenant).await.expect("the deletion succeeds");
     let now = Timestamp::now();
     assert!(log.recover_page(tenant, recovery, || now, now).await.expect("a page").0.is_empty() && recovery.done);
     log.save_recovery(tenant, recovery).await.expect("there is nothing to save");
-    assert!(log.recoveries(tenant, None).await.expect("they are listed").is_empty());
+    assert!(log.recoveries(tenant, None).await.expect("the list succeeds").is_empty());
 }

@@ -77,7 +77,7 @@ async fn an_old_key_is_found_through_the_index() {
     let dynamodb = world.stack.dynamodb_client();
     for item in world.items("api-keys").await.iter().filter(|item| item.contains_key("hash")) {
         let key = item["key_hash"].clone();
-        dynamodb.delete_item().table_name("api-keys").key("key_hash", key).send().await.expect("it is deleted");
+        dynamodb.delete_item().table_name("api-keys").key("key_hash", key).send().await.expect("the deletion succeeds");
     }
     assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
     assert!(!world.key_works(text(&issued["key"])).await);

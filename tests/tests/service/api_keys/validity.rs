@@ -67,7 +67,7 @@ async fn a_revoked_key_stops_working_at_once() {
     let keys = world.items("api-keys").await;
     let hash = keys.iter().find(|item| item.contains_key("key_id")).expect("the key")["key_hash"].clone();
     let dynamodb = world.stack.dynamodb_client();
-    dynamodb.delete_item().table_name("api-keys").key("key_hash", hash).send().await.expect("it is revoked");
+    dynamodb.delete_item().table_name("api-keys").key("key_hash", hash).send().await.expect("the revocation succeeds");
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.status, 401);
 }
 

@@ -193,7 +193,7 @@ async fn end_all_sessions(tables: &Client) {
         let update = tables.update_item().table_name("users").key("pk", user["pk"].clone());
         let update = update.update_expression("ADD session_epoch :one");
         let update = update.expression_attribute_values(":one", AttributeValue::N("1".to_owned()));
-        update.send().await.expect("it is updated");
+        update.send().await.expect("the update succeeds");
     }
 }
 

@@ -20,7 +20,7 @@ use syn::{
 const LAYERS: [&str; 7] = ["presentation", "http", "application", "accounts", "webhooks", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
-/// The modules of `common::webhooks`. Each one uses only earlier ones.
+/// The modules of `common::webhooks`. Each module uses only earlier modules of this list.
 const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "queue", "endpoints", "job_failures"];
 
 /// A path of modules, from the root of the crate.
@@ -155,7 +155,7 @@ fn read_paths(input: ParseStream<'_>, paths: &mut Vec<Vec<String>>) -> syn::Resu
     read_paths(input, paths)
 }
 
-/// The other modules that each module of a crate imports from.
+/// For each module of a crate, the other modules that it imports.
 fn imports(sources: &BTreeMap<Module, Source>) -> BTreeMap<&Module, BTreeSet<&Module>> {
     let module_of = |path: &Vec<String>| {
         (0..=path.len()).rev().find_map(|length| sources.get_key_value(&path[..length])).map(|(module, _)| module)
@@ -230,7 +230,7 @@ fn each_module_of_webhooks_uses_only_those_before_it() {
     for (module, others) in imports(&sources) {
         for (own, other) in others.iter().filter_map(|other| room(module).zip(room(other))) {
             let (module, name) = (module.join("::"), ROOMS[other]);
-            assert!(other <= own, "{module} must not use `{name}`, which comes later");
+            assert!(other <= own, "{module} must not use `{name}`, which is later in the list");
             seen.insert((ROOMS[own], name));
         }
     }
@@ -263,7 +263,7 @@ fn no_test_is_switched_off_with_its_crate() {
     }
 }
 
-/// `webhooks::post` speaks HTTP to receivers; everything else leaves HTTP to `http`.
+/// Only `http` handles HTTP, except for `webhooks::post`, which calls receivers.
 #[test]
 fn only_http_knows_status_codes() {
     for (module, source) in sources("common") {

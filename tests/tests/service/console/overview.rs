@@ -48,7 +48,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
             "3 delivered in 24 hours",
         ],
     );
-    // The receiver has asked to stop deliveries.
+    // The receiver has answered 410.
     let page = browser.press("/console", &page, "Enable and resend 3 deliveries", &[]).await;
     says(
         &page,
@@ -117,8 +117,8 @@ async fn each_of_many_endpoints_is_on_one_page() {
     for page in 1..=3 {
         let answer = browser.open(&format!("/console?page={page}")).await;
         let mut compressed = DeflateEncoder::new(Vec::new(), Compression::default());
-        compressed.write_all(answer.page().as_bytes()).expect("memory takes it");
-        assert!(compressed.finish().expect("memory takes it").len() < 10_000, "a page is small");
+        compressed.write_all(answer.page().as_bytes()).expect("a write to memory succeeds");
+        assert!(compressed.finish().expect("a write to memory succeeds").len() < 10_000, "a page is small");
         let text = text(&answer);
         assert!(text.contains(&format!("Page {page} of 3")), "{text}");
         seen.extend((10..33).filter(|number| text.contains(&format!("/n{number} "))));
@@ -185,8 +185,8 @@ async fn the_first_page_of_a_hundred_endpoints_is_small() {
     }
     let page = Browser::new(&world, &tenant.cookie).open("/console").await;
     let mut compressed = DeflateEncoder::new(Vec::new(), Compression::default());
-    compressed.write_all(page.page().as_bytes()).expect("memory takes it");
-    let (whole, small) = (page.page().len(), compressed.finish().expect("memory takes it").len());
+    compressed.write_all(page.page().as_bytes()).expect("a write to memory succeeds");
+    let (whole, small) = (page.page().len(), compressed.finish().expect("a write to memory succeeds").len());
     assert!(small < 6_000, "{whole} bytes, {small} compressed");
 }
 

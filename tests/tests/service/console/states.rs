@@ -32,7 +32,7 @@ async fn idle_endpoints_leave_their_share_to_a_busy_one() {
         let fields = json!({"url": format!("http://127.0.0.1:9/idle{number}"), "events": ["job.failed"]});
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
-    // The first page reads 300 deliveries, at first 30 of each endpoint, which is the last number here.
+    // The first page reads 300 deliveries, at first 30 of each endpoint, the last of these numbers.
     let mut sent = 0;
     for all in [30, 31, 60] {
         while sent < all {

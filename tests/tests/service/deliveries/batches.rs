@@ -61,7 +61,7 @@ async fn a_failure_of_the_service_fails_only_its_record() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
     let dynamodb = world.stack.dynamodb_client();
-    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("it is deleted");
+    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("the deletion succeeds");
     let batch = records([event("t", "j"), callback("t", "j", receiver.url("/"))]);
     let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));

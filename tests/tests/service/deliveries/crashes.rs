@@ -25,7 +25,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
     let id = world.endpoint(&tenant, &flaky.url("/"), "s").await;
     if waits {
         let (owner, id) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
-        world.stored_endpoints().note_unanswered(&owner, id, Timestamp::now(), true).await.expect("it is noted");
+        world.stored_endpoints().note_unanswered(&owner, id, Timestamp::now(), true).await.expect("the write succeeds");
     }
     world.come_back_after(1).await;
     world.enqueue("job-events", event(&tenant.id, "j")).await;
@@ -55,7 +55,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
                 );
             }
             // The flaky endpoint may get its success or its failure twice.
-            let too_many = || format!("{case}: {} and {} came", good.len(), flaky.len());
+            let too_many = || format!("{case}: {} and {} arrived", good.len(), flaky.len());
             let came = if good.len() > 2 || flaky.len() > 3 { Err(too_many()) } else { Ok(()) };
             return (doomed.has_died(), came);
         }

@@ -74,7 +74,7 @@ async fn survive(events: usize, kills: usize, between_kills: Duration, visibilit
     let (started, mut running) = (Instant::now(), start());
     for _ in 0..kills {
         tokio::time::sleep(between_kills).await;
-        running.kill().await.expect("it is killed");
+        running.kill().await.expect("the kill succeeds");
         running = start();
     }
     loop {
@@ -219,7 +219,7 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_secs(60));
     while hosts.len() < 60 {
         hosts.extend(receiver.received().await.iter().map(|r| r.header("host").to_owned()));
-        assert!(Instant::now() < deadline, "{} of 60 deliveries came", hosts.len());
+        assert!(Instant::now() < deadline, "{} of 60 deliveries arrived", hosts.len());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(world.log_of(&tenants[0].id, Status::Failed).await.is_empty());
@@ -266,7 +266,7 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
             || failed < rough_rounds * endless.len()
         {
             failed = world.log_of(&harassed.id, Status::Failed).await.len();
-            assert!(Instant::now() < deadline, "{failed} failed, {} came", healthy.count().await);
+            assert!(Instant::now() < deadline, "{failed} failed, {} arrived", healthy.count().await);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if is_rough {
@@ -282,7 +282,7 @@ async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, a
         if is_rough { &mut rough } else { &mut calm }.push(received.at - at);
     }
     assert_eq!((calm.len() + rough.len()), rounds * in_round + rounds / 2 * closing_in_round, "nothing arrived twice");
-    for (beside, mut waits) in [("nobody", calm), ("rough receivers", rough)] {
+    for (beside, mut waits) in [("no others", calm), ("rough receivers", rough)] {
         waits.sort();
         let (median, p99) = (waits[waits.len() / 2], waits[waits.len() * 99 / 100]);
         eprintln!("{} deliveries beside {beside}, from the queue on: median {median:?}, p99 {p99:?}", waits.len());

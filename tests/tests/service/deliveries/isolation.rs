@@ -34,7 +34,7 @@ pub(super) async fn silent(settings: &[(&str, &str)]) -> (World, Tenant, String,
     let (world, tenant, id) = world_with(settings, receiver.url()).await;
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let since = minutes_ago(120);
-    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("it is noted");
+    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("the write succeeds");
     (world, tenant, id, receiver)
 }
 
@@ -239,7 +239,7 @@ async fn all_processes_know_that_a_receiver_hangs_until_activation() {
     assert_eq!((slow + hanging, untried(&world, &tenant.id).await.len()), (4, 4));
 }
 
-/// A standing belongs to the receiver at that address.
+/// A standing applies to the receiver at the endpoint's current URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_url_is_a_fresh_start_for_an_endpoint_that_hangs() {
     let (world, tenant, id, _hanging) = silent(&[]).await;

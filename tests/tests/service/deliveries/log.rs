@@ -54,7 +54,7 @@ async fn a_log_that_cannot_be_written_does_not_repeat_deliveries() {
     let receiver = Receiver::start().await;
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     let table = world.stack.dynamodb_client().delete_table().table_name("deliveries");
-    table.send().await.expect("it is deleted");
+    table.send().await.expect("the deletion succeeds");
     world.deliver(event(&tenant.id, "j")).await;
     assert_eq!(receiver.count().await, 1);
     assert_eq!(world.counts("job-events").await, [0, 0, 0], "its record is acknowledged");
@@ -89,7 +89,8 @@ async fn the_largest_event_fits_into_the_log() {
     assert_eq!(received.len(), 3);
     assert!(received.iter().all(|attempt| attempt.body == received[0].body && attempt.path.len() > 2000));
     // Large payloads of delivered deliveries are not kept.
-    let found = world.delivery_log().find(&"t".parse().expect("a tenant"), &delivery.id).await.expect("it is read");
+    let found =
+        world.delivery_log().find(&"t".parse().expect("a tenant"), &delivery.id).await.expect("the read succeeds");
     assert!(found.expect("a delivery").1.is_none());
 }
 

@@ -112,7 +112,7 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
         for (held, payload) in kept {
             world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": held.id})).await.ok();
             poll(&world, "deliveries", 1).await;
-            assert_eq!(receiver.received().await.last().expect("it came").body, payload);
+            assert_eq!(receiver.received().await.last().expect("it arrived").body, payload);
         }
         assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 2);
     }
@@ -157,7 +157,7 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
     let received = receiver.received().await;
     for (delivery, payload) in &waits {
         let its = received.iter().find(|one| one.header("webhook-id") == delivery.webhook_id.to_string());
-        assert_eq!(its.expect("it came").body, *payload);
+        assert_eq!(its.expect("it arrived").body, *payload);
         assert_eq!(self::payload(&world, &tenant, delivery).await, *payload, "it can be sent again");
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn run(book: &Book) -> Vec<Delivery> {
             let (page, rest) = book.log.recover_page(&tenant, &mut recovery, || now, now).await.expect("a page");
             rest.expect("all of it");
             resent.extend(page);
-            book.log.save_recovery(&tenant, &recovery).await.expect("it is saved");
+            book.log.save_recovery(&tenant, &recovery).await.expect("the write succeeds");
         }
     }
     resent
@@ -191,7 +191,7 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
     let swept = world.stack.invoke("deliveries-wake", json!({})).await;
     assert!(swept.is_err(), "an operator has to look at it");
     let recovery =
-        async |tenant: &Tenant| world.delivery_log().recoveries(&id(tenant), None).await.expect("it is read");
+        async |tenant: &Tenant| world.delivery_log().recoveries(&id(tenant), None).await.expect("the read succeeds");
     let (bad, good) = (recovery(&bad).await, recovery(&good).await);
     assert_eq!((bad[0].resent, bad[0].done), (0, false));
     assert_eq!((good[0].resent, good[0].done), (500, true));
@@ -284,7 +284,7 @@ async fn a_recovery_that_has_begun_is_not_joined() {
     let second = recover(&world, &tenant, since(10)).await;
     assert_ne!(second, first);
     assert_eq!(recover(&world, &tenant, since(10)).await, second);
-    book.log.save_recovery(&owner, &recovery).await.expect("it is saved");
+    book.log.save_recovery(&owner, &recovery).await.expect("the write succeeds");
     assert_eq!(recover(&world, &tenant, since(10)).await, second);
     let resent = [run(&book).await, run(&book).await].concat();
     assert_eq!(sorted(&resent), sorted(&late));
@@ -346,12 +346,13 @@ async fn an_operator_can_store_a_recovery() {
     world.stack.invoke("deliveries-wake", minute).await.expect("it sweeps");
     // A list omits the trigger of the next attempt.
     let (id, owner) = (world.only_logged(&tenant.id).await.id, tenant.id.parse().expect("an id"));
-    let pending = world.delivery_log().known(&owner, &[id]).await.expect("it is read").remove(&id).expect("a delivery");
+    let pending =
+        world.delivery_log().known(&owner, &[id]).await.expect("the read succeeds").remove(&id).expect("a delivery");
     assert_eq!((pending.status, pending.trigger), (Status::Pending, Trigger::Recovery));
     let due = pending.next_attempt_at.expect("a time").as_second();
     assert!((now..=now + 62).contains(&due), "it is spread over the next minute");
     let recoveries =
-        world.delivery_log().recoveries(&tenant.id.parse().expect("an id"), None).await.expect("they are read");
+        world.delivery_log().recoveries(&tenant.id.parse().expect("an id"), None).await.expect("the read succeeds");
     assert_eq!((recoveries[0].id.to_string(), recoveries[0].resent, recoveries[0].done), (recovery, 1, true));
 }
 

@@ -375,7 +375,7 @@ async fn bring_together(world: &World) {
     let Some(place) = rows.first().map(|row| row["destination"].clone()) else { return };
     for mut row in rows {
         let away = dynamodb.delete_item().table_name("deliveries").key("delivery", row["delivery"].clone());
-        away.key("destination", row["destination"].clone()).send().await.expect("it is deleted");
+        away.key("destination", row["destination"].clone()).send().await.expect("the deletion succeeds");
         row.insert("destination".to_owned(), place.clone());
         world.put("deliveries", row).await;
     }

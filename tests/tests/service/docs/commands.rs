@@ -123,9 +123,9 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
     // removes.
     for id in &ids {
         let id = id.parse().expect("an id");
-        endpoints.note_unanswered(&owner, id, now, true).await.expect("it is noted");
-        assert!(endpoints.begin_probe(&owner, id, now, now).await.expect("it is noted"));
-        let notice = endpoints.notice(&owner, id).await.expect("it is read").expect("a notice");
+        endpoints.note_unanswered(&owner, id, now, true).await.expect("the write succeeds");
+        assert!(endpoints.begin_probe(&owner, id, now, now).await.expect("the write succeeds"));
+        let notice = endpoints.notice(&owner, id).await.expect("the read succeeds").expect("a notice");
         endpoints.try_notice(&owner, notice).await.expect("it is counted").expect("it is the same");
     }
 
@@ -162,7 +162,10 @@ async fn tenant_finds_a_name_and_deactivate_stops_an_endpoint() {
     assert_eq!(said, [[words("slug"), words("debug_notification_email"), words("name")].concat()]);
     assert!(run(&world, &["tenant", "nobody"]).await.concat().is_empty());
 
-    assert!(!shell(&world, &["deactivate", "nobody", &id]).await.status.success(), "it is not theirs");
+    assert!(
+        !shell(&world, &["deactivate", "nobody", &id]).await.status.success(),
+        "the endpoint belongs to another tenant"
+    );
     run(&world, &["deactivate", &tenant.id, &id]).await;
     world.deliver(event(&tenant.id, "1")).await;
     assert_eq!((world.only_logged(&tenant.id).await.status, receiver.count().await), (Status::Held, 0));
@@ -235,7 +238,7 @@ async fn bring_back_copies_an_item_of_a_restored_table() {
     let tenant = world.tenant("acme").await;
     let dynamodb = world.stack.dynamodb_client();
     let user = format!("user#{}", tenant.user);
-    let table = dynamodb.describe_table().table_name("users").send().await.expect("it is described").table;
+    let table = dynamodb.describe_table().table_name("users").send().await.expect("the description succeeds").table;
     let table = table.expect("a table");
     let attributes = table.attribute_definitions().iter().filter(|one| one.attribute_name() == "pk").cloned();
     dynamodb
@@ -246,10 +249,13 @@ async fn bring_back_copies_an_item_of_a_restored_table() {
         .billing_mode(aws_sdk_dynamodb::types::BillingMode::PayPerRequest)
         .send()
         .await
-        .expect("it is created");
+        .expect("the creation succeeds");
     let deleted = dynamodb.delete_item().table_name("users").set_key(Some(item(&json!({"pk": user}))));
-    let deleted =
-        deleted.return_values(aws_sdk_dynamodb::types::ReturnValue::AllOld).send().await.expect("it is deleted");
+    let deleted = deleted
+        .return_values(aws_sdk_dynamodb::types::ReturnValue::AllOld)
+        .send()
+        .await
+        .expect("the deletion succeeds");
     world.put("restored", deleted.attributes.expect("an item")).await;
     assert!(!world.key_works(&tenant.key).await);
 

@@ -50,7 +50,7 @@ async fn run(path: &str) {
     let end = format!("kill -- -{} 2> /dev/null", shell.id().expect("it runs"));
     let ended = timeout(PATIENCE, shell.wait_with_output()).await;
     Command::new("bash").args(["-c", &end]).status().await.expect("a shell");
-    std::fs::remove_dir_all(&folder).expect("it is removed");
+    std::fs::remove_dir_all(&folder).expect("the removal succeeds");
     let output = ended.unwrap_or_else(|_| unreachable!("{path} did not end in {PATIENCE:?}")).expect("it ends");
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{path} failed with {}:\n{said}\n{errors}", output.status);

@@ -106,7 +106,7 @@ async fn returned(program: &str, arguments: &[&str], script: &str) -> Option<Val
     let file = std::env::temp_dir().join(format!("{}.json", uuid::Uuid::now_v7()));
     std::fs::write(&file, json!({"secret": SECRET, "body": BODY, "requests": requests}).to_string()).expect("written");
     let output = Command::new(program).args(arguments).arg(script).arg(&file).output().await.expect("it runs");
-    std::fs::remove_file(&file).expect("it is removed");
+    std::fs::remove_file(&file).expect("the removal succeeds");
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
     Some(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
@@ -178,7 +178,7 @@ func main() {
     std::fs::write(&program, script).expect("written");
     // Go is optional, because only CI requires it.
     let returned = returned("go", &["run"], program.to_str().expect("UTF-8")).await;
-    std::fs::remove_dir_all(&folder).expect("it is removed");
+    std::fs::remove_dir_all(&folder).expect("the removal succeeds");
     if let Some(returned) = returned {
         assert_eq!(returned, expected());
     }

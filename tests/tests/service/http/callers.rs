@@ -192,7 +192,7 @@ async fn the_log_names_the_organization_of_the_credential_that_acts() {
 async fn a_key_works_without_the_table_of_sessions() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
-    world.stack.dynamodb_client().delete_table().table_name("tokens").send().await.expect("it is deleted");
+    world.stack.dynamodb_client().delete_table().table_name("tokens").send().await.expect("the deletion succeeds");
     let id = world.endpoint(&tenant, "https://example.com/1", "s").await;
     assert_eq!(listed(&world.rpc(&tenant.key, "webhooks/list", json!({})).await), [&id]);
     for route in ["webhooks/update", "webhooks/delete"] {

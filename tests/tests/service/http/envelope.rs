@@ -237,7 +237,7 @@ async fn an_internal_error_hides_its_cause_and_logs_it() {
     let world = World::start().await;
     let key = world.tenant("acme").await.key;
     let dynamodb = world.stack.dynamodb_client();
-    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("it is deleted");
+    dynamodb.delete_table().table_name("webhook-endpoints").send().await.expect("the deletion succeeds");
     let answer = world.post(&key, LIST, Vec::new()).await;
     assert_eq!(
         answer.body,

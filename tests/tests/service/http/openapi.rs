@@ -26,7 +26,7 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
 fn the_openapi_file_is_up_to_date() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(file, format!("{:#}\n", document())).expect("it is written");
+        std::fs::write(file, format!("{:#}\n", document())).expect("the write succeeds");
     }
     let written: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap_or_default()).unwrap_or_default();
     assert!(written == document(), "docs/openapi.json is stale: run `cargo local openapi > docs/openapi.json`");

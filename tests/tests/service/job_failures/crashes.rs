@@ -144,19 +144,22 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
     };
     for (more, left) in [(0, 1), (5, 1)] {
         let (workflow, first) = failure(more);
-        table.note(&owner, &workflow, &[first], Write::Ids { more: more.into() }, now).await.expect("it is noted");
-        let read = table.failing(&owner, &workflow.key).await.expect("it is read").expect("it is pending");
-        table.note(&owner, &workflow, &[failure(more + 1).1], ids, now).await.expect("it is noted");
-        table.reported(&owner, &workflow.key, &read, now).await.expect("it is reported");
-        let next = table.failing(&owner, &workflow.key).await.expect("it is read").expect("it is pending");
+        table
+            .note(&owner, &workflow, &[first], Write::Ids { more: more.into() }, now)
+            .await
+            .expect("the write succeeds");
+        let read = table.failing(&owner, &workflow.key).await.expect("the read succeeds").expect("it is pending");
+        table.note(&owner, &workflow, &[failure(more + 1).1], ids, now).await.expect("the write succeeds");
+        table.reported(&owner, &workflow.key, &read, now).await.expect("the report succeeds");
+        let next = table.failing(&owner, &workflow.key).await.expect("the read succeeds").expect("it is pending");
         assert_eq!((next.count().number, next.step(now)), (left, NoticeStep::Wait));
         assert_eq!(next.newest().len(), 1);
-        table.reported(&owner, &workflow.key, &next, now).await.expect("it is reported");
-        assert!(table.failing(&owner, &workflow.key).await.expect("it is read").is_none());
+        table.reported(&owner, &workflow.key, &next, now).await.expect("the report succeeds");
+        assert!(table.failing(&owner, &workflow.key).await.expect("the read succeeds").is_none());
     }
 }
 
-/// This many jobs of a workflow fail, each event arrives twice, and five processes die meanwhile.
+/// This many jobs of a workflow fail, each event arrives twice, and five processes die in the meantime.
 async fn survive(events: usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

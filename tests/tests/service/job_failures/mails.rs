@@ -241,7 +241,7 @@ async fn the_failures_of_a_deleted_organization_are_deleted() {
     assert_eq!(world.cli(&tenant.cookie, "delete-user", password).await.status, 200);
     world.deliver(failed(&tenant.id, "b", 2)).await;
     sweep(&world, later(0)).await;
-    world.stack.invoke("accounts-purge", json!({"time": later(3 * MINUTE)})).await.expect("it is purged");
+    world.stack.invoke("accounts-purge", json!({"time": later(3 * MINUTE)})).await.expect("the purge succeeds");
     assert!(world.items("webhook-endpoints").await.is_empty());
     assert_eq!(reported(&world).await, [said("a", "1")]);
 }

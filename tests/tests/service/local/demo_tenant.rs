@@ -155,7 +155,7 @@ async fn a_second_start_keeps_the_demo_tenant_and_its_receivers() {
         assert_eq!(second.send(posted).await.status, status, "{path}");
     }
     second.stack.stop().await;
-    std::fs::remove_dir_all(directory).expect("it is removed");
+    std::fs::remove_dir_all(directory).expect("the removal succeeds");
 }
 
 #[tokio::test(flavor = "multi_thread")]

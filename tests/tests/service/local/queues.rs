@@ -50,7 +50,14 @@ async fn the_sources_of_a_dead_letter_queue_are_listed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_received_message_has_its_group() {
     let (_world, client, url) = queue().await;
-    client.send_message().queue_url(&url).message_body("one").message_group_id("a").send().await.expect("it is sent");
+    client
+        .send_message()
+        .queue_url(&url)
+        .message_body("one")
+        .message_group_id("a")
+        .send()
+        .await
+        .expect("the send succeeds");
     let mut second = entry("1", "two");
     second.message_group_id = Some("b".to_owned());
     assert_eq!(send_batch(&client, &url, vec![second, entry("2", "three")]).await, None);
@@ -64,14 +71,21 @@ async fn a_received_message_has_its_group() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_is_returned_only_on_request_and_survives_a_redrive() {
     let (world, client, url) = queue().await;
-    client.send_message().queue_url(&url).message_body("one").message_group_id("a").send().await.expect("it is sent");
+    client
+        .send_message()
+        .queue_url(&url)
+        .message_body("one")
+        .message_group_id("a")
+        .send()
+        .await
+        .expect("the send succeeds");
     // After ten receives, the message moves to the dead-letter queue.
     for _ in 0..10 {
         let received = receive(&client, &url, MessageSystemAttributeName::SentTimestamp).await;
         assert_eq!(group(&received[0]), None);
         let handle = received[0].receipt_handle().expect("a receipt handle");
         let visible = client.change_message_visibility().queue_url(&url).receipt_handle(handle).visibility_timeout(0);
-        visible.send().await.expect("it is visible");
+        visible.send().await.expect("the message is visible");
     }
     assert!(receive(&client, &url, MessageSystemAttributeName::All).await.is_empty());
     let dead = &world.stack.queues()["job-events-dead"];
@@ -86,10 +100,10 @@ async fn a_long_poll_returns_the_group_too() {
         let group_id = round.to_string();
         let send = client.send_message().queue_url(&url).message_body("one").message_group_id(&group_id).send();
         let (received, sent) = tokio::join!(receive(&client, &url, MessageSystemAttributeName::All), send);
-        sent.expect("it is sent");
+        sent.expect("the send succeeds");
         assert_eq!(received.first().and_then(group), Some(group_id.as_str()));
         let handle = received[0].receipt_handle().expect("a receipt handle");
-        client.delete_message().queue_url(&url).receipt_handle(handle).send().await.expect("it is deleted");
+        client.delete_message().queue_url(&url).receipt_handle(handle).send().await.expect("the deletion succeeds");
     }
 }
 
@@ -127,7 +141,7 @@ async fn a_message_may_contain_the_characters_of_xml() {
         assert!(error.is_invalid_message_contents(), "{character:?}: {error:?}");
     }
     let held = "\t\n\r ~\u{7f}\u{d7ff}\u{e000}\u{fffd}\u{10000}\u{10ffff}";
-    client.send_message().queue_url(&url).message_body(held).send().await.expect("it is sent");
+    client.send_message().queue_url(&url).message_body(held).send().await.expect("the send succeeds");
     assert_eq!(receive(&client, &url, MessageSystemAttributeName::All).await[0].body(), Some(held));
 }
 
@@ -177,7 +191,7 @@ async fn receive_and_delete_have_limits_and_reject_bad_numbers() {
     for number in [-1, 21] {
         assert_eq!(code(receive_with().wait_time_seconds(number).send().await), invalid, "{number}");
     }
-    client.send_message().queue_url(&url).message_body("one").send().await.expect("it is sent");
+    client.send_message().queue_url(&url).message_body("one").send().await.expect("the send succeeds");
     for number in [-1, 43_201] {
         assert_eq!(code(receive_with().visibility_timeout(number).send().await), invalid, "{number}");
     }

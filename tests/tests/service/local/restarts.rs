@@ -59,7 +59,7 @@ impl Drop for Directory {
 
 async fn send(stack: &Stack, queue: &str, body: &str) -> String {
     let sent = stack.sqs_client().send_message().queue_url(&stack.queues()[queue]).message_body(body).send().await;
-    sent.expect("it is sent").message_id.expect("an id")
+    sent.expect("the send succeeds").message_id.expect("an id")
 }
 
 /// Up to ten visible messages, with all their attributes.
@@ -69,7 +69,7 @@ async fn messages(stack: &Stack, queue: &str) -> Vec<Message> {
 
 async fn delete(stack: &Stack, queue: &str, message: &Message) {
     let delete = stack.sqs_client().delete_message().queue_url(&stack.queues()[queue]);
-    delete.receipt_handle(message.receipt_handle().expect("a handle")).send().await.expect("it is deleted");
+    delete.receipt_handle(message.receipt_handle().expect("a handle")).send().await.expect("the deletion succeeds");
 }
 
 fn attribute(message: &Message, name: &MessageSystemAttributeName) -> i64 {
@@ -92,13 +92,13 @@ async fn messages_survive_unchanged_and_deleted_ones_do_not() {
     let url = &before.queues()["job-events"];
     let note = MessageAttributeValue::builder().data_type("String").string_value("a note").build().expect("complete");
     let alone = before.sqs_client().send_message().queue_url(url).message_body("alone").message_group_id("a");
-    let alone = alone.message_attributes("note", note.clone()).send().await.expect("it is sent");
+    let alone = alone.message_attributes("note", note.clone()).send().await.expect("the send succeeds");
     let entry = |id: &str| {
         let entry = SendMessageBatchRequestEntry::builder().id(id).message_body(id);
         entry.message_group_id("b").build().expect("complete")
     };
     let batch = before.sqs_client().send_message_batch().queue_url(url).entries(entry("one")).entries(entry("two"));
-    let batch = batch.send().await.expect("it is sent");
+    let batch = batch.send().await.expect("the send succeeds");
     let ids = [("alone", alone.message_id()), ("one", Some(batch.successful()[0].message_id()))];
 
     let received = messages(&before, "job-events").await;
@@ -141,7 +141,7 @@ async fn a_delayed_message_waits_for_its_remaining_delay() {
     let sent_at = Instant::now();
     for (body, delay) in [("soon", 1), ("later", 4)] {
         let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]).message_body(body);
-        send.delay_seconds(delay).send().await.expect("it is sent");
+        send.delay_seconds(delay).send().await.expect("the send succeeds");
     }
     drop(before);
 
@@ -156,7 +156,7 @@ async fn a_delayed_message_waits_for_its_remaining_delay() {
         }
     };
     assert_eq!(bodies(&later), ["later"].into());
-    assert!(sent_at.elapsed() >= Duration::from_secs(4), "it came after {:?}", sent_at.elapsed());
+    assert!(sent_at.elapsed() >= Duration::from_secs(4), "it arrived after {:?}", sent_at.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +183,7 @@ async fn a_dead_letter_remains_a_dead_letter() {
     let directory = Directory::new();
     let before = directory.start().await;
     let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]).message_body("poison");
-    let id = send.message_group_id("a").send().await.expect("it is sent").message_id;
+    let id = send.message_group_id("a").send().await.expect("the send succeeds").message_id;
     for _ in 0..10 {
         let receive = before.sqs_client().receive_message().queue_url(&before.queues()["job-events"]);
         assert!(receive.visibility_timeout(0).send().await.expect("an answer").messages.is_some());
@@ -215,7 +215,7 @@ async fn purged_and_deleted_messages_do_not_return() {
     let receive = before.sqs_client().receive_message().queue_url(&before.queues()["job-events"]);
     assert!(receive.send().await.expect("an answer").messages.is_some());
     let purge = before.sqs_client().purge_queue().queue_url(&before.queues()["job-events"]);
-    purge.send().await.expect("it is purged");
+    purge.send().await.expect("the purge succeeds");
     send(&before, "job-events", "new").await;
     drop(before);
 
@@ -223,7 +223,7 @@ async fn purged_and_deleted_messages_do_not_return() {
     assert_eq!(bodies(&messages(&after, "job-events").await), ["new"].into());
     assert_eq!(bodies(&messages(&after, "deliveries").await), ["of another queue"].into());
     let delete = after.sqs_client().delete_queue().queue_url(&after.queues()["job-events"]);
-    delete.send().await.expect("it is deleted");
+    delete.send().await.expect("the deletion succeeds");
     drop(after);
     let last = directory.start().await;
     assert_eq!(counts_of(&last, "job-events").await, [0, 0, 0]);
@@ -239,15 +239,16 @@ async fn a_queue_that_returns_to_the_template_has_its_messages() {
             continue;
         }
         let create = || stack.sqs_client().create_queue().queue_name("mine").send();
-        let url = create().await.expect("it is made").queue_url.expect("a URL");
+        let url = create().await.expect("the creation succeeds").queue_url.expect("a URL");
         let again = create().await.expect("it is there").queue_url.expect("a URL");
         let sent = counts(&stack.sqs_client(), &again).await;
-        stack.sqs_client().send_message().queue_url(&url).message_body("kept").send().await.expect("it is sent");
+        stack.sqs_client().send_message().queue_url(&url).message_body("kept").send().await.expect("the send succeeds");
         let after = counts(&stack.sqs_client(), &url).await;
         assert!(matches!((sent, after), ([0, 0, 0], [1, 0, 0]) | ([1, 0, 0], [2, 0, 0])), "{sent:?}, {after:?}");
     }
     let last = directory.start().await;
-    let url = last.sqs_client().create_queue().queue_name("mine").send().await.expect("it is made").queue_url;
+    let url =
+        last.sqs_client().create_queue().queue_name("mine").send().await.expect("the creation succeeds").queue_url;
     assert_eq!(counts(&last.sqs_client(), &url.expect("a URL")).await, [2, 0, 0]);
 }
 
@@ -256,7 +257,14 @@ async fn an_expired_receipt_handle_deletes_nothing() {
     let directory = Directory::new();
     let before = directory.start().await;
     let (client, url) = (before.sqs_client(), &before.queues()["job-events"]);
-    client.send_message().queue_url(url).message_body("one").message_group_id("a").send().await.expect("it is sent");
+    client
+        .send_message()
+        .queue_url(url)
+        .message_body("one")
+        .message_group_id("a")
+        .send()
+        .await
+        .expect("the send succeeds");
     let receive = client.receive_message().queue_url(url).visibility_timeout(1);
     let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
     let first = receive.send().await.expect("an answer").messages.expect("messages").remove(0);
@@ -357,7 +365,7 @@ impl Process {
 
     /// `kill -9`.
     async fn kill(mut self) {
-        self.child.kill().await.expect("it is killed");
+        self.child.kill().await.expect("the kill succeeds");
     }
 }
 

@@ -34,7 +34,7 @@ async fn the_tables_outlive_a_killed_runner() {
     let session: Value = session.send().await.expect("an answer").json().await.expect("JSON");
     assert_eq!(session["user"]["id"], account["json"]["userId"]);
     after.stop().await;
-    std::fs::remove_dir_all(directory).expect("it is removed");
+    std::fs::remove_dir_all(directory).expect("the removal succeeds");
 }
 
 /// A folder has the name of the file, because tests may run as a user who can write everywhere.
@@ -48,7 +48,7 @@ async fn a_data_folder_that_cannot_be_written_is_named() {
         let expected = format!("cannot write to {}/{file}: make it writable, or add --memory", directory.display());
         assert_eq!(error.to_string(), expected);
         assert_eq!(error.root_cause().to_string(), "Is a directory (os error 21)");
-        std::fs::remove_dir_all(&directory).expect("it is removed");
+        std::fs::remove_dir_all(&directory).expect("the removal succeeds");
     }
 }
 
@@ -59,7 +59,7 @@ async fn a_killed_runner_delivers_waiting_events_after_a_restart() {
     let before = start(directory.clone()).await;
     let event = callback("tenant-1", "j", receiver.url("/"));
     let send = before.sqs_client().send_message().queue_url(&before.queues()["job-events"]);
-    send.message_body(event.to_string()).send().await.expect("it is sent");
+    send.message_body(event.to_string()).send().await.expect("the send succeeds");
     before.poll("job-events").await.expect("a step");
     assert_eq!(receiver.count().await, 1);
     drop(before);
@@ -71,7 +71,7 @@ async fn a_killed_runner_delivers_waiting_events_after_a_restart() {
     assert_eq!(received.len(), 2, "the second attempt was made");
     assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
     after.stop().await;
-    std::fs::remove_dir_all(directory).expect("it is removed");
+    std::fs::remove_dir_all(directory).expect("the removal succeeds");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +128,7 @@ fn doors(stack: &Stack) -> [&str; 3] {
 /// Sends a text over a new connection, and returns the response up to the end of the connection.
 async fn answer_until_closed(door: &str, sent: &str) -> String {
     let mut connection = TcpStream::connect(door).await.expect("a connection");
-    connection.write_all(sent.as_bytes()).await.expect("it is sent");
+    connection.write_all(sent.as_bytes()).await.expect("the send succeeds");
     let mut answer = Vec::new();
     let closed = timeout(PATIENCE, connection.read_to_end(&mut answer)).await;
     closed.expect("the connection is closed").expect("it is closed in order");
@@ -184,11 +184,11 @@ async fn a_request_in_progress_is_answered_when_the_runner_stops() {
     let mut busy = TcpStream::connect(&door).await.expect("a connection");
     busy.write_all(b"POST /v1/webhooks/list HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{")
         .await
-        .expect("it is sent");
+        .expect("the send succeeds");
     tokio::time::sleep(Duration::from_millis(200)).await;
     let stopped = tokio::spawn(stack.stop());
-    assert_eq!(timeout(PATIENCE, idle.read(&mut [0])).await.expect("it is closed").expect("in order"), 0);
-    busy.write_all(b"}").await.expect("it is sent");
+    assert_eq!(timeout(PATIENCE, idle.read(&mut [0])).await.expect("the close succeeds").expect("in order"), 0);
+    busy.write_all(b"}").await.expect("the send succeeds");
     let mut answer = String::new();
     busy.read_to_string(&mut answer).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");

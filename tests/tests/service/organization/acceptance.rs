@@ -15,7 +15,7 @@ fn in_an_hour() -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn accepting_makes_a_member_of_the_organization() {
+async fn accepting_an_invitation_creates_a_member() {
     let world = World::start().await;
     let organization = world.sign_up("acme").await;
     let id =

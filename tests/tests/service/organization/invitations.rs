@@ -280,7 +280,7 @@ async fn an_invitation_is_deleted_a_month_after_it_expires() {
         assert_eq!(invite(&world, &tenant, "al@example.com", "member").await.status, 200);
     }
     let time_to_live = world.stack.dynamodb_client().describe_time_to_live().table_name("invitations").send().await;
-    let time_to_live = time_to_live.expect("it is described").time_to_live_description.expect("a description");
+    let time_to_live = time_to_live.expect("the description succeeds").time_to_live_description.expect("a description");
     let attribute = time_to_live.attribute_name.expect("an attribute");
     let items = world.items("invitations").await;
     assert_eq!(items.len(), 4, "two invitations, the pointer to the last, and the list of the mailbox");

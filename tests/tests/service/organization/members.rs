@@ -383,7 +383,7 @@ async fn undeleted_keys_of_a_removed_member_are_refused() {
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "member").await;
     let removed = remove(&world, &jo, &al.user).await;
-    assert!(is_dead.is_on(), "the removal came");
+    assert!(is_dead.is_on(), "the removal was made");
     is_dead.off();
     assert_eq!(removed.status, 200, "{removed:?}");
     world.is_shut_out(&al).await;

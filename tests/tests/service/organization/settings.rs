@@ -344,7 +344,7 @@ async fn a_deleted_organization_stays_deleted() {
     assert!(marked.contains_key("deleted_at") && !marked.contains_key("disable_job_failure_notifications"));
     // After the purge, the item does not return.
     let purge = world.stack.dynamodb_client().delete_item().table_name("organizations");
-    purge.key("pk", stored["pk"].clone()).send().await.expect("it is deleted");
+    purge.key("pk", stored["pk"].clone()).send().await.expect("the deletion succeeds");
     assert_eq!(by_key(&world, &owner, other.clone()).await.error(), (401, "UNAUTHORIZED", ""));
     assert!(organizations(&world).await.is_empty());
     *outdated.lock().expect("no panic") = None;

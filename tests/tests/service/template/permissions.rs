@@ -278,7 +278,7 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let since = Timestamp::now().before(Duration::from_secs(40 * 60));
-    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("it is noted");
+    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("the write succeeds");
     let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
     world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
     world.deliver(event(&tenant.id, "j")).await;
@@ -331,7 +331,7 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     assert_eq!(world.cli(&mover.cookie, "delete-user", leaving.clone()).await.status, 200);
     assert_eq!(world.cli(&cookie, "delete-user", leaving).await.status, 200);
     let later = Timestamp::now().after(Duration::from_secs(180));
-    world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("it is purged");
+    world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("the purge succeeds");
 }
 
 /// These calls identify the caller first, too, and a key is not sufficient.
