@@ -5,7 +5,7 @@ use url::{Host, Url};
 /// Parses the address of a local program: `3000`, `:3000/hook`, `localhost:3000` or a URL.
 pub(crate) fn program(text: &str) -> Result<Url, String> {
     let mut url = typed(text, |_| "http")?;
-    // Servers print the address that they are bound to. Some platforms cannot connect to it.
+    // People copy the address that a server prints, such as 0.0.0.0. Some platforms cannot connect to it.
     let is_unspecified = match url.host() {
         Some(Host::Ipv4(address)) => address.is_unspecified(),
         Some(Host::Ipv6(address)) => address.is_unspecified(),
@@ -17,7 +17,7 @@ pub(crate) fn program(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Parses the address of the service. Without a scheme, it is http on this machine, and https elsewhere.
+/// Parses the address of the service. The default scheme is http for this machine, and https for others.
 pub(crate) fn service(text: &str) -> Result<Url, String> {
     let mut url = typed(text, |url| if is_loopback(url) { "http" } else { "https" })?;
     if url.path() != "/" {
@@ -26,7 +26,7 @@ pub(crate) fn service(text: &str) -> Result<Url, String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must not have a query or a fragment".to_owned());
     }
-    // `cargo local` calls itself 127.0.0.1: its cookies and the keys of its logins are for this name.
+    // `cargo local` uses the name 127.0.0.1 for cookies and for the keys of its logins.
     if url.scheme() == "http" && url.host_str() == Some("localhost") {
         url.set_host(Some("127.0.0.1")).map_err(|error| error.to_string())?;
     }
@@ -43,7 +43,7 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     if url.port() == Some(0) {
         return Err("must not have the port 0".to_owned());
     }
-    // A URL reads the host 3000 as the address 0.0.11.184.
+    // In a URL, the host `3000` is parsed as the address 0.0.11.184.
     if let Some(Host::Ipv4(address)) = url.host()
         && !text.contains(&address.to_string())
     {
@@ -52,7 +52,7 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Parses a URL whose scheme may be missing. Digits alone are a port of this machine.
+/// Parses a URL with or without a scheme. A number alone is a port of this machine.
 fn typed(text: &str, scheme: impl Fn(&Url) -> &'static str) -> Result<Url, String> {
     let text = text.trim();
     if text.contains("://") {

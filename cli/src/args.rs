@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Address of the service [default: the service of the latest login, or http://127.0.0.1:9000]
     #[arg(long, global = true, env = "FANFARE_API", hide_env_values = true, value_name = "URL", value_parser = service)]
     pub(crate) api: Option<Url>,
-    /// Name of a stored login, for several services or organizations
+    /// Name of a stored login, to use several services or organizations
     #[arg(long, global = true, env = "FANFARE_PROFILE", hide_env_values = true, value_name = "NAME", value_parser = profile)]
     pub(crate) profile: Option<String>,
     /// PEM file of certificates to trust in addition to the system's
@@ -81,7 +81,7 @@ Examples:
     Send(Send),
     /// Send a sample of an event to an endpoint, or post it to a local program without the service
     #[command(after_help = "\
-The sample has the job test. The delivery log lists it as webhook.test. With --to, the secret that `fanfare listen` stored on this machine signs it.
+The sample has the job id test, and the delivery log lists it as webhook.test. With --to, it is signed with the secret that `fanfare listen` stored on this machine.
 
 Examples:
   fanfare trigger job.failed --endpoint ID
@@ -105,7 +105,7 @@ Examples:
   fanfare open a6250e60    # a delivery or an endpoint
   fanfare open keys")]
     Open {
-        /// Id of a delivery or an endpoint or its beginning, or one of deliveries, keys, team, settings and account
+        /// Id of a delivery or endpoint, or the beginning of it; or one of deliveries, keys, team, settings and account
         what: Option<String>,
         /// Print the address without opening a browser
         #[arg(long)]
@@ -191,13 +191,13 @@ Examples:
         /// Events to deliver, separated by commas [default: all]
         #[arg(long, value_delimiter = ',')]
         events: Vec<String>,
-        /// Workflow whose events to deliver, by its exact name, up to 20 times [default: all]
+        /// Exact name of a workflow whose events to deliver; can be repeated up to 20 times [default: all]
         #[arg(long = "workflow", value_name = "NAME")]
         workflows: Vec<String>,
         /// Header of each attempt, as 'name: value'
         #[arg(long = "header", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,
-        /// Signing secret from FANFARE_SIGNING_SECRET or standard input, instead of a new one
+        /// Read the signing secret from FANFARE_SIGNING_SECRET or standard input instead of generating one
         #[arg(long)]
         secret: bool,
     },
@@ -223,7 +223,7 @@ Examples:
         /// Events to deliver, separated by commas, or `all`
         #[arg(long, group = "change", value_delimiter = ',')]
         events: Vec<String>,
-        /// Workflow whose events to deliver, by its exact name. All workflows are replaced
+        /// Exact name of a workflow whose events to deliver; can be repeated. Replaces all workflows
         #[arg(long = "workflow", group = "change", value_name = "NAME")]
         workflows: Vec<String>,
         /// Events of all workflows
@@ -236,12 +236,13 @@ Examples:
         #[arg(long, group = "change", conflicts_with = "headers")]
         no_headers: bool,
     },
-    /// Replace the signing secret, and print the new one once. Both secrets sign during the overlap
+    /// Replace the signing secret, and print the new one once. Events are signed with both until the previous secret
+    /// expires
     #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
     Rotate {
         /// Id of the endpoint, or the beginning of it
         id: String,
-        /// New secret from FANFARE_SIGNING_SECRET or standard input
+        /// Read the new secret from FANFARE_SIGNING_SECRET or standard input
         #[arg(long)]
         secret: bool,
     },
@@ -348,17 +349,17 @@ Examples:
     /// Erase the payload and the responses of a delivery, or of all deliveries of a job
     #[command(after_help = "Examples:\n  fanfare deliveries erase ID\n  fanfare deliveries erase --job job-1 --yes")]
     Erase {
-        /// Id of the delivery, the beginning of its short form, or its `webhook-id`
+        /// Id of the delivery, the beginning of its short id, or its `webhook-id`
         #[arg(required_unless_present = "job", conflicts_with = "job")]
         id: Option<String>,
         /// Job whose deliveries are erased
         #[arg(long)]
         job: Option<String>,
-        /// No question
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },
-    /// Resend the deliveries that an endpoint missed, or its pending ones, and show the progress
+    /// Resend the missed or pending deliveries of an endpoint, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
         /// Id of the endpoint, or the beginning of it
@@ -385,7 +386,7 @@ Examples:
     },
 }
 
-/// A delivery, by its id or by its job.
+/// A delivery, by its id or its job.
 #[derive(Args)]
 pub(crate) struct Named {
     /// Id of the delivery, the beginning of its short id, or its `webhook-id`
@@ -394,7 +395,7 @@ pub(crate) struct Named {
     /// Job of the delivery, instead of its id
     #[arg(long)]
     pub(crate) job: Option<String>,
-    /// Endpoint of the delivery, for a job with several
+    /// Endpoint of the delivery, if the job has several deliveries
     #[arg(long)]
     pub(crate) endpoint: Option<String>,
 }
@@ -464,13 +465,14 @@ pub(crate) struct Trigger {
     /// Local program instead of an endpoint: a port, as in 3000/hook, or a URL
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Option<Url>,
-    /// Endpoint, by the beginning of its id [default: the only endpoint]. With --to, its stored secret signs the event
+    /// Id of the endpoint, or the beginning of it [default: the only endpoint]. With --to, its stored secret signs the
+    /// event
     #[arg(long, value_name = "ID")]
     pub(crate) endpoint: Option<String>,
-    /// Signing secret from FANFARE_SIGNING_SECRET or standard input
+    /// Read the signing secret from FANFARE_SIGNING_SECRET or standard input
     #[arg(long, requires = "to", conflicts_with = "endpoint")]
     pub(crate) secret: bool,
-    /// Skip the check of the local program's certificate
+    /// Accept any certificate from the local program
     #[arg(long, requires = "to")]
     pub(crate) insecure: bool,
 }
@@ -480,7 +482,7 @@ pub(crate) struct Listen {
     /// Local program: a port with an optional path, such as 3000/hook, or a URL
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Url,
-    /// Skip the check of the local program's certificate
+    /// Accept any certificate from the local program
     #[arg(long)]
     pub(crate) insecure: bool,
     /// Resend deliveries that failed since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
@@ -503,17 +505,17 @@ pub(crate) struct Listen {
     pub(crate) print_body: bool,
 }
 
-/// Parses a name of a closed set, which the help lists.
+/// Parses a name of a closed set. The help lists all names.
 fn one_of<T: ClosedSet + FromStr<Err = NotAName> + std::marker::Send + Sync>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::ALL.iter().map(|name| name.as_str())).try_map(|text| text.parse::<T>())
 }
 
-/// Parses an event that producers send.
+/// Parses the name of an event that producers send.
 fn event_of_a_job() -> impl TypedValueParser<Value = EventName> {
     PossibleValuesParser::new(EventName::OF_JOBS.map(EventName::as_str)).try_map(|text| text.parse::<EventName>())
 }
 
-/// Parses JSON as it is, without the white space around its tokens.
+/// Parses JSON and keeps its exact text, except for white space between tokens.
 fn json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
     let (mut is_text, mut is_escaped) = (false, false);
     let kept = text.chars().filter(|character| {
@@ -528,7 +530,7 @@ fn json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
         is_kept
     });
     let kept: String = kept.collect();
-    // Without its white space, `1 2` would be a number.
+    // Validates the original text: without white space, `1 2` would be a number.
     serde_json::from_str::<&RawValue>(text)?;
     RawValue::from_string(kept)
 }

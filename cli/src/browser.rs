@@ -1,4 +1,4 @@
-//! Pages of the service, in the browser of the person at the terminal.
+//! Opens pages of the service in the user's browser.
 
 use std::{
     io::{self, IsTerminal},
@@ -16,7 +16,7 @@ use crate::{
     terminal::{is_for_people, tell},
 };
 
-/// The pages of the console that have a name.
+/// The names of the pages of the console.
 const PAGES: [&str; 5] = ["deliveries", "keys", "team", "settings", "account"];
 
 /// `fanfare open`: prints the address of a page, and opens it.
@@ -39,7 +39,7 @@ pub(crate) fn is_page(text: &str) -> bool {
     PAGES.contains(&text)
 }
 
-/// The page of the chosen endpoint or delivery.
+/// Returns the path of the page of an endpoint or a delivery.
 async fn path_of(api: &Api, typed: &str) -> Result<String, Failure> {
     let endpoint = |id| format!("/console/endpoints/{id}");
     let delivery = |id| format!("/console/deliveries/{id}");

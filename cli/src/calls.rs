@@ -18,12 +18,12 @@ use crate::{
     terminal::shown,
 };
 
-/// The time limit of a call. A Lambda function behind an HTTP API has 30 seconds.
+/// The time limit of a call, above the 30 seconds of API Gateway.
 const TIMEOUT: Duration = Duration::from_secs(35);
-/// The largest response, in bytes: above the limit of Lambda.
+/// The maximum size of a response, in bytes: above the limit of Lambda.
 const LARGEST: usize = 8 << 20;
 
-/// The caller's credentials. They cannot be printed.
+/// The caller's credentials, which cannot be printed.
 #[derive(Clone)]
 pub(crate) enum Caller {
     Anonymous,
@@ -46,12 +46,12 @@ impl Api {
         Self { base, caller, http }
     }
 
-    /// The same API with other credentials.
+    /// Returns the same API with other credentials.
     pub(crate) fn by(&self, caller: Caller) -> Self {
         Self { caller, ..self.clone() }
     }
 
-    /// The origin of the service: its address without a path.
+    /// Returns the origin of the service: its address without a path.
     pub(crate) fn origin(&self) -> String {
         self.base.origin().ascii_serialization()
     }
@@ -66,7 +66,7 @@ impl Api {
         matches!(self.caller, Caller::KeyOfEnvironment(_))
     }
 
-    /// The source of the credentials.
+    /// Describes the source of the credentials.
     pub(crate) fn key_source(&self) -> &'static str {
         match self.caller {
             Caller::Anonymous => "none",
@@ -76,7 +76,7 @@ impl Api {
         }
     }
 
-    /// The address of a page.
+    /// Returns the address of a page.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("{}{path}", self.origin())
     }
@@ -103,12 +103,12 @@ impl Api {
             serde_json::from_slice(&body)
         };
         answer.map_err(|_other| {
-            let message = format!("{} does not respond like this service.", self.origin());
-            Failure::unreachable(message).hint("Check --api, or update fanfare if the service is newer.")
+            let message = format!("{} does not respond like a fanfare service.", self.origin());
+            Failure::unreachable(message).hint("Check --api. If the service is newer than this client, update fanfare.")
         })
     }
 
-    /// The failure of a call whose credentials the service does not accept.
+    /// The failure of a call whose credentials the service rejected.
     fn not_signed_in(&self) -> Failure {
         let origin = self.origin();
         match self.caller {
@@ -152,7 +152,7 @@ pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure
              more."
                 .to_owned()
         }
-        (_, Some(_)) => "Check HTTPS_PROXY, and NO_PROXY for addresses without the proxy.".to_owned(),
+        (_, Some(_)) => "Check HTTPS_PROXY. NO_PROXY lists addresses to reach without the proxy.".to_owned(),
         (_, None) if is_loopback(url) => format!("Start the service with `cargo local`, or check {option}."),
         (_, None) => format!("Check the network and {option}."),
     })

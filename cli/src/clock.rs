@@ -1,4 +1,4 @@
-//! Times, in the formats of the API and in human-readable ones.
+//! Times, in the format of the API and in human-readable formats.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use humantime::{format_rfc3339_millis, format_rfc3339_seconds, parse_rfc3339};
 
 use crate::terminal::shown;
 
-/// The time at which this duration began. `None` if that is before 1970.
+/// Returns the time that was `duration` ago, or `None` if that is before 1970.
 pub(crate) fn ago(duration: Duration) -> Option<Timestamp> {
     let then = SystemTime::now().checked_sub(duration)?;
     then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -19,17 +19,17 @@ pub(crate) fn since(time: &Timestamp) -> Option<Duration> {
     parse_rfc3339(time.as_str()).ok()?.elapsed().ok()
 }
 
-/// The present time.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     format_rfc3339_millis(SystemTime::now()).to_string().into()
 }
 
-/// The present time of day, in UTC: `12:00:00`.
+/// Returns the current time of day, in UTC: `12:00:00`.
 pub(crate) fn time_of_day() -> String {
     short(&now()).split_off("2026-01-31 ".len())
 }
 
-/// An age or a wait, in its largest unit: `12m`.
+/// Formats a duration in its largest unit: `12m`.
 pub(crate) fn span(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ ..60 => format!("{seconds}s"),
@@ -39,12 +39,12 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
-/// The age of a time, for display.
+/// Formats the age of a time.
 pub(crate) fn age(time: &Timestamp) -> String {
     span(since(time).unwrap_or_default())
 }
 
-/// The duration until a time, for display.
+/// Formats the duration until a time.
 pub(crate) fn until(time: &Timestamp) -> Option<String> {
     let left = parse_rfc3339(time.as_str()).ok()?.duration_since(SystemTime::now()).unwrap_or_default();
     // Rounded up, so that a wait of 4.9 s is shown as 5s.
@@ -56,13 +56,13 @@ pub(crate) fn is_ahead(time: &Timestamp) -> bool {
     parse_rfc3339(time.as_str()).is_ok_and(|time| time > SystemTime::now())
 }
 
-/// A time for a narrow column, without its year: `01-31 12:00:00`.
+/// Formats a time for a narrow column, without the year: `01-31 12:00:00`.
 pub(crate) fn narrow(time: &Timestamp) -> String {
     let short = short(time);
     short.get("2026-".len()..).unwrap_or(&short).to_owned()
 }
 
-/// A time without its fractions: `2026-01-31 12:00:00`.
+/// Formats a time without fractions of seconds: `2026-01-31 12:00:00`.
 pub(crate) fn short(time: &Timestamp) -> String {
     shown(time.as_str().get(..19).unwrap_or(time.as_str())).replace('T', " ")
 }

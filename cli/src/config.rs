@@ -1,4 +1,4 @@
-//! The credentials file: the latest service, an API key for each service or profile, and the secrets of its endpoints.
+//! The credentials file: the latest service, and the API key and the endpoints' secrets of each service or profile.
 
 use std::{
     collections::BTreeMap,
@@ -14,16 +14,16 @@ use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
-/// The file in the platform's configuration folder. Other users of the machine cannot read it.
+/// The file, in the platform's configuration folder. Other users of the machine cannot read it.
 pub(crate) struct Config {
     folder: Option<PathBuf>,
     kept: Kept,
-    /// The chosen profile. Without one, credentials are found by the address of the service.
+    /// The selected profile. Without one, credentials are found by the address of the service.
     profile: Option<String>,
 }
 
 const FILE: &str = "credentials.json";
-/// The longest name of a lock file, in characters. Longer names that begin alike share a lock.
+/// The maximum length of a lock file's name, in characters. Longer names with the same beginning share a lock.
 const LONGEST_NAME: usize = 200;
 
 #[derive(Default, Deserialize, Serialize)]
@@ -39,7 +39,7 @@ struct Kept {
     profiles: BTreeMap<String, Profile>,
 }
 
-/// Credentials with a name: for several services, or several organizations of one service.
+/// Credentials with a name, to use several services or several organizations of one service.
 #[derive(Clone, Default, Deserialize, Serialize)]
 struct Profile {
     /// The origin of the service.
@@ -58,30 +58,30 @@ pub(crate) struct Service {
     /// The signing secrets of endpoints that `listen` created.
     #[serde(default)]
     pub(crate) secrets: BTreeMap<EndpointId, Secret>,
-    /// The login that `login --complete` completes.
+    /// The pending login, which `login --complete` completes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) waiting: Option<Waiting>,
 }
 
-/// A login that a person has to approve.
+/// A login that waits for a person's approval.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct Waiting {
     pub(crate) request_id: CliLoginId,
     pub(crate) secret: Secret,
 }
 
-/// A set of credentials, as listed.
+/// Credentials as `fanfare profiles` lists them.
 pub(crate) struct Known<'a> {
     pub(crate) profile: Option<&'a str>,
     pub(crate) api: &'a str,
     pub(crate) is_signed_in: bool,
-    /// Whether it is used without `--profile` and `--api`.
+    /// Whether these credentials are used without `--profile` and `--api`.
     pub(crate) is_default: bool,
 }
 
 impl Config {
     pub(crate) fn load(profile: Option<String>) -> Result<Self, Failure> {
-        // Scripts without a configuration folder have their key in the environment.
+        // Without a configuration folder, the key is in the environment, as in scripts.
         let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default(), profile }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
@@ -118,7 +118,7 @@ impl Config {
         false
     }
 
-    /// All credentials, with those of services first.
+    /// Returns all credentials, those without a profile first.
     pub(crate) fn known(&self) -> impl Iterator<Item = Known<'_>> {
         let services = self.kept.services.iter().map(|(api, service)| Known {
             profile: None,
@@ -134,7 +134,7 @@ impl Config {
         }))
     }
 
-    /// The folder, which only its owner can open.
+    /// Creates the folder, which only its owner can open.
     fn private_folder(&self) -> Result<&Path, Failure> {
         let missing = || Failure::local("No configuration folder was found.").hint("Set HOME.");
         let folder = self.folder.as_deref().ok_or_else(missing)?;
@@ -148,7 +148,7 @@ impl Config {
         file.map_err(|error| Failure::of_file(&path, &error))
     }
 
-    /// The service of the profile or, without one, of the latest login.
+    /// Returns the service of the profile or, without a profile, of the latest login.
     pub(crate) fn latest(&self) -> Option<Url> {
         match &self.profile {
             Some(name) => self.kept.profiles.get(name)?.api.parse().ok(),
@@ -156,12 +156,12 @@ impl Config {
         }
     }
 
-    /// Whether the chosen profile is missing.
+    /// Returns the selected profile if it does not exist.
     pub(crate) fn lacks_profile(&self) -> Option<&str> {
         self.profile.as_deref().filter(|name| !self.kept.profiles.contains_key(*name))
     }
 
-    /// The credentials for a service. A profile has some for one service only.
+    /// Returns the credentials for a service. A profile has credentials for only one.
     pub(crate) fn service(&self, origin: &str) -> Service {
         match &self.profile {
             Some(name) => self.kept.profiles.get(name).filter(|profile| profile.api == origin).map(|one| &one.service),
@@ -171,8 +171,7 @@ impl Config {
         .unwrap_or_default()
     }
 
-    /// Changes the credentials for a service. Another process may have changed the file in the meantime, so it is read
-    /// again.
+    /// Changes the credentials for a service. Reads the file again first, because another process may have changed it.
     pub(crate) fn change(&mut self, origin: &str, change: impl FnOnce(&mut Service)) -> Result<(), Failure> {
         let lock = self.lock_file("lock")?;
         lock.lock()?;
@@ -190,7 +189,7 @@ impl Config {
         self.store()
     }
 
-    /// Records whether this service is the one of the latest login. Logins of profiles do not count.
+    /// Records whether this service is that of the latest login. Logins with a profile do not count.
     pub(crate) fn prefer(&mut self, origin: &str, is_latest: bool) -> Result<(), Failure> {
         if self.profile.is_some() {
             return Ok(());
@@ -220,21 +219,22 @@ impl Config {
         write().map_err(|error| Failure::of_file(&new, &error))
     }
 
-    /// The lock that a `listen` holds while it finds or creates its endpoint. It does not block a `listen` of another endpoint.
+    /// Takes the lock that a `listen` holds while it finds or creates its endpoint. It does not block a `listen` for
+    /// another endpoint.
     pub(crate) fn alone(&self, origin: &str, wanted: &str) -> Result<fs::File, Failure> {
         let lock = self.lock_of(&format!("listen{origin}{wanted}"))?;
         lock.lock()?;
         Ok(lock)
     }
 
-    /// The lock file that a `listen` holds while it receives from an endpoint.
+    /// Opens the lock file that a `listen` locks while it receives from an endpoint.
     pub(crate) fn lock_of(&self, endpoint: &str) -> Result<fs::File, Failure> {
         let name: String = endpoint.chars().filter(char::is_ascii_alphanumeric).take(LONGEST_NAME).collect();
         self.lock_file(&format!("{name}.lock"))
     }
 }
 
-/// The configuration folder, by the rules of the platform.
+/// Returns the configuration folder, by the platform's conventions.
 fn folder() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("HOME");
@@ -258,7 +258,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// Creates a file that only its owner can read. Replaces a file left behind by a killed process.
+/// Creates a file that only its owner can read. Replaces a file that a killed process left behind.
 fn private_file(path: &Path) -> io::Result<fs::File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -79,7 +79,7 @@ pub(crate) async fn run(api: &Api, command: Deliveries, is_json: bool) -> Result
     }
 }
 
-/// The id of the chosen delivery. Fails if the job has several deliveries.
+/// Finds the id of the given delivery. Fails if the job has several deliveries.
 async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
     if let Some(id) = named.id {
         return ids::delivery(api, &id).await;
@@ -208,7 +208,7 @@ fn show_counts(Counted { total, failures, complete, .. }: &Counted) -> Result<()
         table::print(REASONS, &reasons.collect::<Vec<_>>())?;
     }
     if !complete {
-        note("There are too many deliveries to count. Only the newest were counted.");
+        note("There are too many deliveries, so only the newest were counted.");
     }
     Ok(())
 }

@@ -18,9 +18,9 @@ use crate::{
     terminal::{cell, say, say_json, shown},
 };
 
-/// A route that answers every caller.
+/// A route that responds to every caller.
 const OPEN: &str = "/api/auth/get-session";
-/// The minimum reported difference between the clocks. Receivers reject signatures that are five minutes off.
+/// The minimum difference between the clocks that is reported. Receivers reject signatures that are five minutes old.
 const NOTABLE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ impl Check {
     }
 }
 
-/// Prints all checks. Fails with the first that failed.
+/// Runs and prints all checks. Fails with the first failure.
 pub(crate) async fn run(api: &Api, config: &Config, is_json: bool) -> Result<(), Failure> {
     let mut checks = vec![Check::ok("client", user_agent()), credentials(config), certificates(), proxy(api)];
     let began = Instant::now();
@@ -78,7 +78,7 @@ pub(crate) async fn run(api: &Api, config: &Config, is_json: bool) -> Result<(),
         }
     }
     match failure {
-        // It was printed above.
+        // The failure was printed above.
         Some(failure) => Err(failure.told()),
         None => Ok(()),
     }

@@ -32,7 +32,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 const SECRET: &str = "Signing secret, shown once";
-/// The time for which the result of a test is awaited, and the time between two calls.
+/// The maximum time to wait for the result of a test, and the interval of the calls.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -88,10 +88,10 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let secret = if is_chosen { signing_secret()? } else { crate::secret::generate()? };
             let update = Update { signing_secret: Some(secret.clone()), ..Update::new(id.clone()) };
             let Done { success, message } = api.call(&update).await?;
-            // This machine stores a secret only for its own `listen`.
+            // A machine stores the secrets only of endpoints that its own `listen` created.
             if config.service(&api.origin()).secrets.contains_key(&id) {
                 let kept = config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())));
-                // The secret is printed anyway, because no copy exists elsewhere.
+                // The secret is printed anyway, because it exists nowhere else.
                 if let Err(error) = kept {
                     note(&format!("The secret could not be stored on this machine: {error}"));
                 }
@@ -107,14 +107,14 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
         Endpoints::Delete { id, yes } => {
             let endpoint = ids::whole_endpoint(api, &id).await?;
             let label = ids::label(&endpoint);
-            confirm(&format!("Delete the endpoint {label}? Its pending and held deliveries end."), yes)?;
+            confirm(&format!("Delete the endpoint {label}? Its pending and held deliveries will not be sent."), yes)?;
             let done = api.call(&Delete::new(endpoint.webhook_endpoint_id)).await?;
             Ok(tell(&done, is_json, &cell(&done.message))?)
         }
     }
 }
 
-/// Sends a test event, or a sample of another event. People get the result as well.
+/// Sends a test event, or a sample of another event. Without `--json`, waits for the result and prints it.
 pub(crate) async fn test(api: &Api, id: EndpointId, event: Option<EventName>, is_json: bool) -> Result<(), Failure> {
     let tested = api.call(&Test { event, ..Test::new(id) }).await?;
     tell(&tested, is_json, &cell(&tested.message))?;
@@ -133,7 +133,7 @@ pub(crate) async fn test(api: &Api, id: EndpointId, event: Option<EventName>, is
     Ok(())
 }
 
-/// Prints the result of an attempt. A failed one is a failure.
+/// Prints the result of an attempt. Fails if the attempt failed.
 fn tried(attempt: &Attempt) -> Result<(), Failure> {
     let result = deliveries::result(attempt);
     if deliveries::is_delivered(attempt) {
@@ -143,7 +143,7 @@ fn tried(attempt: &Attempt) -> Result<(), Failure> {
     Err(Failure::local(format!("The attempt failed with {result}{}", cause.as_deref().unwrap_or("."))))
 }
 
-/// Prints further parts of a response below its message, for display.
+/// Prints further parts of a response below its message, unless the output is JSON.
 fn details(is_json: bool, details: &[(&str, &str)]) -> Result<(), Failure> {
     for (title, value) in details.iter().filter(|(_, value)| !is_json && !value.is_empty()) {
         say(&format!("{title}: {}", cell(value)))?;
@@ -151,7 +151,7 @@ fn details(is_json: bool, details: &[(&str, &str)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The `events` field of a call. `all` is sent as null.
+/// Returns the `events` field of a call. `all` is sent as null.
 pub(crate) fn events(events: &[String]) -> Option<Option<Vec<String>>> {
     (!events.is_empty()).then(|| Some(events.to_vec()).filter(|events| events != &["all"]))
 }
@@ -199,7 +199,7 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
     let shortener = Shortener::for_ids(endpoints.iter().map(|endpoint| endpoint.webhook_endpoint_id.as_str()));
     let rows = endpoints.iter().map(|endpoint| {
         let events = endpoint.events.as_ref().map_or_else(|| "all".to_owned(), |events| cell(&events));
-        // The label of a pull endpoint is its description.
+        // The label of a pull endpoint is already its description.
         let description = endpoint.description.as_ref().filter(|_| endpoint.kind == Kind::Push);
         let id = shortener.short(endpoint.webhook_endpoint_id.as_str());
         vec![ids::label(endpoint), state(endpoint), events, cell_of(description), id]

@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 enum Cause {
     /// The service refused the call.
     Refused(Refusal),
-    /// There are no credentials, or they are no longer valid.
+    /// The credentials are missing or no longer valid.
     NotSignedIn,
     /// The response was missing or unreadable.
     Unreachable,
@@ -31,9 +31,9 @@ enum Cause {
     Local,
     /// A short id matches several objects.
     Ambiguous,
-    /// The command cannot be run as given.
+    /// The command line is not valid.
     Usage,
-    /// The reader of standard output has closed the pipe.
+    /// The program that reads standard output has closed the pipe.
     Gone,
 }
 
@@ -59,7 +59,7 @@ impl Failure {
         Self::new(Cause::Refused(refusal), message)
     }
 
-    /// The failure of a call that names an unknown object.
+    /// The failure of a call about an unknown object.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::refused(Refusal { status: 404, ..Refusal::default() }, message)
     }
@@ -84,7 +84,7 @@ impl Failure {
         Self::new(Cause::Usage, message)
     }
 
-    /// The failure of an access to a file or a folder.
+    /// The failure to access a file or a folder.
     pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
         Self::local(format!("Could not use {}: {error}.", shown(&path.display().to_string())))
     }
@@ -127,7 +127,7 @@ impl Failure {
         matches!(self.cause, Cause::NotSignedIn)
     }
 
-    /// The same failure, marked as printed.
+    /// Marks the failure as printed.
     pub(crate) fn told(self) -> Self {
         Self { is_told: true, ..self }
     }
@@ -153,7 +153,7 @@ impl Failure {
         }
     }
 
-    /// The name of the failure, for programs.
+    /// Returns the name of the failure, for programs.
     fn code(&self) -> String {
         match &self.cause {
             Cause::Refused(Refusal { reason: Some(reason), .. }) => reason.as_str().to_owned(),
@@ -168,7 +168,7 @@ impl Failure {
         }
     }
 
-    /// Prints the failure to standard error, unless it has already been printed or the reader has closed the pipe.
+    /// Prints the failure to standard error, unless it was already printed or the reader has closed the pipe.
     pub(crate) fn print(&self, is_json: bool) {
         if self.is_told || matches!(self.cause, Cause::Gone) {
             return;

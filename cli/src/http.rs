@@ -21,19 +21,19 @@ use url::Url;
 
 use crate::{address::is_loopback, failure::Failure, terminal::shown};
 
-/// The version and the platform, which the service shows to the user who approves a login.
+/// Returns the version and the platform, which the service shows to users when they approve a login.
 pub(crate) fn user_agent() -> String {
     format!("fanfare/{} ({} {})", env!("CARGO_PKG_VERSION"), env::consts::OS, env::consts::ARCH)
 }
 
-/// The largest part of a response to a POST that is read, in bytes.
+/// The maximum number of bytes of a response to a POST that are read.
 const LARGEST: usize = 64 << 10;
-/// The largest part of a failed response that the service stores, in bytes, and the time limit for it: the status
-/// matters more.
+/// The maximum number of bytes of a failed response that the service stores, and the time limit for reading them: the
+/// status matters more.
 const KEPT: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends requests over pooled connections.
+/// An HTTP client with pooled connections.
 #[derive(Clone)]
 pub(crate) struct Http(Client);
 
@@ -65,7 +65,7 @@ pub(crate) struct Posted {
     pub(crate) response: Option<String>,
 }
 
-/// The settings of the network that come from the environment and the command line.
+/// The network settings from the environment and the command line.
 #[derive(Clone, Default)]
 pub(crate) struct Network {
     /// Certificates that are trusted in addition to the system's certificates.
@@ -73,8 +73,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Reads the certificates in `cacert`. On Linux, `SSL_CERT_FILE` replaces the system's certificates; other systems
-    /// have their own store, and the variable adds to it.
+    /// Reads the certificates in `cacert`. On systems other than Linux, also reads those in `SSL_CERT_FILE`, which add
+    /// to the system's store; on Linux, the variable replaces the system's certificates.
     pub(crate) fn load(cacert: Option<&Path>) -> Result<Self, Failure> {
         let mut trusted = Vec::new();
         if let Some(file) = cacert {
@@ -86,13 +86,13 @@ impl Network {
         Ok(Self { trusted })
     }
 
-    /// A client for an address on the internet, through the proxy of the environment, or for one on this machine. Keeps idle
-    /// connections for `idle`.
+    /// Builds a client for `url`. It uses the proxy of the environment, except for addresses on this machine, and keeps
+    /// idle connections for `idle`.
     pub(crate) fn client(&self, url: &Url, idle: Duration) -> Result<Http, Failure> {
         self.built(idle, !is_loopback(url), false)
     }
 
-    /// A client for a local program: without a proxy and, if the user wants so, without a check of certificates.
+    /// Builds a client for a local program, without a proxy. If `is_insecure`, it accepts any certificate.
     pub(crate) fn client_of_program(&self, is_insecure: bool, idle: Duration) -> Result<Http, Failure> {
         self.built(idle, false, is_insecure)
     }
@@ -106,7 +106,7 @@ impl Network {
             if has_proxies { client } else { client.no_proxy() }
         };
         let built = client().tls_certs_merge(self.trusted.clone()).build();
-        // Without root certificates on the machine, plain HTTP works anyway, and TLS reports the cause.
+        // If the machine has no root certificates, plain HTTP still works, and TLS reports the cause.
         let built = built.or_else(|_no_certificates| client().tls_certs_only(self.trusted.clone()).build());
         built.map(Http).map_err(|error| {
             let cause = shown(&innermost(&error));
@@ -115,7 +115,7 @@ impl Network {
     }
 }
 
-/// The certificates in a PEM file.
+/// Reads the certificates in a PEM file.
 fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
     let text = fs::read(file).map_err(|error| Failure::of_file(file, &error))?;
     let found = Certificate::from_pem_bundle(&text).unwrap_or_default();
@@ -125,7 +125,7 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
     }
 }
 
-/// The proxy of the environment for an address, without its credentials.
+/// Returns the proxy of the environment for an address, without its credentials.
 pub(crate) fn proxy_for(url: &Url) -> Option<String> {
     let proxy = Matcher::from_system().intercept(&url.as_str().parse().ok()?).filter(|_| !is_loopback(url))?;
     Some(shown(proxy.uri().to_string().trim_end_matches('/')))
@@ -141,7 +141,7 @@ impl Http {
         self.0.execute(request).await.map_err(|error| missing(&error))
     }
 
-    /// Sends a request. A response of more than `most` bytes is a failure.
+    /// Sends a request. Fails if the response has more than `most` bytes.
     pub(crate) async fn send(&self, request: Request, most: usize, timeout: Duration) -> Result<Answer, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let mut body = Vec::new();
@@ -156,8 +156,8 @@ impl Http {
         Ok(Answer { status, retry_after: retry_after(headers), date: date(headers), body })
     }
 
-    /// Sends a request by the rules of a delivery: a 2xx counts once its body is complete or exceeds the limit. For
-    /// other responses, the beginning is kept.
+    /// Sends a request by the rules for deliveries: a 2xx counts once its body is complete or exceeds the limit, and
+    /// the beginning of other responses is kept.
     pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<Posted, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let status = response.status().as_u16();
@@ -174,7 +174,7 @@ impl Http {
     }
 }
 
-/// The first bytes of a body as text, up to those that arrive in time.
+/// Reads the first bytes of a body that arrive in time, as text.
 async fn beginning(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -188,7 +188,7 @@ async fn beginning(mut response: Response) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The seconds of a `Retry-After`. A date is ignored.
+/// Parses the seconds of a `Retry-After`. Dates are ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -197,7 +197,7 @@ fn date(headers: &HeaderMap) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()
 }
 
-/// Resolves host names. Its error type distinguishes a name without addresses from other connection failures.
+/// Resolves host names. Its error type distinguishes names without addresses from other connection failures.
 struct Resolver;
 
 #[derive(Debug)]
@@ -238,13 +238,13 @@ fn sources<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error
     std::iter::successors(error.source(), |cause: &&'a (dyn Error + 'static)| (*cause).source())
 }
 
-/// The first cause of an error, in words.
+/// Returns the innermost cause of an error, as text.
 fn innermost(error: &reqwest::Error) -> String {
     let text = sources(error).last().map_or_else(|| error.to_string(), ToString::to_string);
     text.split(" (os error").next().unwrap_or_default().trim_end_matches('.').to_owned()
 }
 
-/// The reason for a missing response.
+/// Returns the reason for a missing response.
 fn kind(error: &reqwest::Error) -> Unanswered {
     if error.is_timeout() {
         return Unanswered::Timeout;
@@ -263,9 +263,9 @@ fn kind(error: &reqwest::Error) -> Unanswered {
     Unanswered::Connect
 }
 
-/// Whether the error is one of a TLS handshake. Only an open connection can end or be reset.
+/// Whether the error occurred in a TLS handshake. Only an open connection can end or be reset.
 fn is_of_tls(error: &io::Error) -> bool {
-    // An error within an error is not its source.
+    // `source` does not return the error inside an `io::Error`, so `get_ref` is needed.
     let is_within =
         error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>() || inner.downcast_ref().is_some_and(is_of_tls));
     is_within || matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
@@ -324,7 +324,7 @@ mod tests {
         let port = |listener: &TcpListener| listener.local_addr().expect("an address").port();
         let cases = [
             (format!("http://{closed}/"), Unanswered::Connect),
-            // A label of 64 bytes has no address, and no resolver asks for it.
+            // Labels have at most 63 bytes, so resolvers fail without a query.
             (format!("http://{}/", "x".repeat(64)), Unanswered::Dns),
             (format!("https://localhost:{}/", port(&plain)), Unanswered::Tls),
             (format!("https://localhost:{}/", port(&ends)), Unanswered::Tls),

@@ -1,7 +1,7 @@
-//! Short ids: the shortest unique beginning of an id. All commands accept them, as git does for commits.
+//! Short ids: the shortest unique beginning of an id. All commands accept them, like git for commits.
 //!
-//! Ids of deliveries begin with their endpoint and their time, so their short form is the beginning of their last part,
-//! which is also that of the `webhook-id` header.
+//! The id of a delivery begins with its endpoint and time, so its short id is the beginning of the last part, which is
+//! also part of the `webhook-id`.
 
 use api::{
     DeliveryId, EndpointId,
@@ -16,20 +16,20 @@ use crate::{
     terminal::{cell, is_for_people, shown},
 };
 
-/// The shortest form of an id.
+/// The minimum length of a short id.
 const SHORTEST: usize = 8;
-/// The number of deliveries that are searched for a short id, the newest first.
+/// The number of newest deliveries that are searched for a short id.
 const SEARCHED: usize = 1_000;
-/// The largest page of the API.
+/// The maximum page size of the API.
 const PAGE: usize = 100;
 /// The maximum number of candidates that are shown for an ambiguous id.
 const CANDIDATES: usize = 10;
-/// A beginning of this length is unique in practice, so that the search can stop at the first match.
+/// The length from which a beginning is unique in practice, so that the search can stop at the first match.
 const UNIQUE: usize = 12;
 /// The prefix of a `webhook-id`.
 const WEBHOOK: &str = "msg_";
 
-/// The shortest length at which the beginnings of these ids differ. Equal ids count as one.
+/// Returns the shortest length at which the beginnings of these ids differ. Equal ids count as one.
 fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     let mut ids: Vec<_> = ids.collect();
     ids.sort_unstable();
@@ -41,7 +41,7 @@ fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     alike.max().unwrap_or_default().max(SHORTEST)
 }
 
-/// Shortens the ids of one list. A pipe gets full ids, because programs compare them.
+/// Shortens the ids of a list. A pipe gets full ids, because programs compare them.
 pub(crate) struct Shortener {
     length: usize,
 }
@@ -56,7 +56,7 @@ impl Shortener {
     }
 
     pub(crate) fn short(&self, id: &str) -> String {
-        // A dash at the end would look like a truncated word.
+        // A trailing dash would look like a truncated word.
         shown(id.chars().take(self.length).collect::<String>().trim_end_matches('-'))
     }
 
@@ -65,12 +65,12 @@ impl Shortener {
     }
 }
 
-/// The short form of one delivery's id.
+/// Returns the short id of a single delivery.
 pub(crate) fn short_delivery(id: &DeliveryId) -> String {
     shown(&hash(id).chars().take(SHORTEST).collect::<String>())
 }
 
-/// The part of a delivery's id that is its `webhook-id`, or the full id if it has another form.
+/// Returns the part of a delivery's id that is also in its `webhook-id`, or the full id if it has another format.
 fn hash(id: &DeliveryId) -> &str {
     match id.as_str().rsplit_once('.') {
         Some((_, hash)) if hash.len() == 32 && is_hex(hash) => hash,
@@ -93,7 +93,7 @@ pub(crate) fn is_delivery_id(text: &str) -> bool {
     text.matches('.').count() == 3 && hash(&text.into()) != text
 }
 
-/// The only match in `found`, the results of a search for `typed`.
+/// Returns the only element of `found`, the results of a search for `typed`.
 pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> Result<T, Failure> {
     let typed = shown(typed);
     match (found.pop(), found.is_empty()) {
@@ -103,12 +103,12 @@ pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> R
             let all: Vec<_> =
                 found.iter().chain([&last]).take(CANDIDATES).map(|(_, label)| format!("\n  {label}")).collect();
             Err(Failure::ambiguous(format!("Several ids begin with {typed}:{}", all.concat()))
-                .hint("Add characters until only one is left."))
+                .hint("Add characters until only one matches."))
         }
     }
 }
 
-/// Finds an endpoint by its id or the beginning of it.
+/// Finds the id of an endpoint by its beginning.
 pub(crate) async fn endpoint(api: &Api, typed: &str) -> Result<EndpointId, Failure> {
     if is_uuid(typed) {
         return Ok(typed.to_ascii_lowercase().into());
@@ -132,7 +132,7 @@ fn with_list(failure: Failure) -> Failure {
     }
 }
 
-/// Resolves an endpoint that the command may name.
+/// Finds the id of an endpoint if the command names one.
 pub(crate) async fn optional_endpoint(api: &Api, typed: Option<&str>) -> Result<Option<EndpointId>, Failure> {
     match typed {
         Some(typed) => endpoint(api, typed).await.map(Some),
@@ -140,7 +140,7 @@ pub(crate) async fn optional_endpoint(api: &Api, typed: Option<&str>) -> Result<
     }
 }
 
-/// The endpoints whose id begins with the typed text, each with a line that describes it.
+/// Returns the endpoints whose ids begin with the typed text, each with a line of description.
 pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(EndpointId, String)> {
     let typed = typed.to_ascii_lowercase();
     let is_meant =
@@ -152,7 +152,7 @@ pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(Endpoi
     endpoints.iter().filter(is_meant).map(line).collect()
 }
 
-/// The display name of an endpoint: its URL or, without one, its description.
+/// Returns the display name of an endpoint: its URL or, without one, its description.
 pub(crate) fn label(endpoint: &Endpoint) -> String {
     match (&endpoint.url, &endpoint.description) {
         (Some(url), _) => cell(url),
@@ -175,7 +175,8 @@ pub(crate) async fn delivery(api: &Api, typed: &str) -> Result<DeliveryId, Failu
     })
 }
 
-/// The newest deliveries whose short id begins with the typed text, each with a line that describes it.
+/// Searches the newest deliveries for short ids that begin with the typed text. Returns each with a line of
+/// description.
 pub(crate) async fn deliveries_like(api: &Api, typed: &str) -> Result<Vec<(DeliveryId, String)>, Failure> {
     let typed = typed.strip_prefix(WEBHOOK).unwrap_or(typed).to_ascii_lowercase();
     let (mut found, mut searched) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Input of the person at the terminal, or of the program that writes to standard input: secrets and confirmations.
+//! Input from the terminal or standard input: secrets and confirmations.
 
 use std::{
     env,
@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use crate::{browser::has_person, failure::Failure};
 
-/// The longest secret that is read, in bytes.
+/// The maximum length of a secret, in bytes.
 const LONGEST: u64 = 4096;
 
-/// Reads a line that must not be seen: from standard input or, on a terminal, without an echo. Empty if there is none.
+/// Reads a secret line, from standard input or, without echo, from a terminal. Empty if there is none.
 pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     if has_person() {
         return Ok(rpassword::prompt_password(prompt).map(Zeroizing::new)?);
@@ -23,8 +23,8 @@ pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     Ok(text)
 }
 
-/// The signing secret in `FANFARE_SIGNING_SECRET`, or else in standard input. Never read from an argument, which other
-/// users of the machine can see.
+/// Reads the signing secret from `FANFARE_SIGNING_SECRET` or else from standard input, but not from an argument, which
+/// other users of the machine could see.
 pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     let given = env::var("FANFARE_SIGNING_SECRET").ok().filter(|secret| !secret.is_empty()).map(Zeroizing::new);
     let text = given.map_or_else(|| hidden_line("Signing secret: "), Ok)?;
@@ -36,7 +36,7 @@ pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     }
 }
 
-/// Asks for confirmation of a destructive command. A program must pass `--yes`.
+/// Asks for confirmation of a destructive command. Programs have to pass `--yes` instead.
 pub(crate) fn confirm(question: &str, is_confirmed: bool) -> Result<(), Failure> {
     if is_confirmed {
         return Ok(());

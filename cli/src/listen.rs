@@ -1,8 +1,8 @@
 //! `fanfare listen`: forwards events to a local program.
 //!
-//! A pull endpoint collects the events. `listen` receives them with a lease, posts them, and settles them with the
+//! The events wait at a pull endpoint. `listen` receives them with a lease, posts them, and settles them with the
 //! program's response. If the process, its network or the machine fails, unsettled events are received again after
-//! their lease.
+//! their lease has ended.
 
 mod done;
 mod endpoint;
@@ -34,13 +34,14 @@ use self::{
 };
 use crate::{args::Listen, calls::Api, config::Config, failure::Failure, http::Network, terminal::note};
 
-/// The number of concurrent posts.
+/// The maximum number of concurrent posts.
 const POSTS: usize = 10;
-/// The number of leased events. Events that wait for a slot are posted well before their lease ends.
+/// The maximum number of leased events, low enough that each is posted well before its lease ends.
 const LEASED: usize = 20;
-/// The number of leased events at which more are received: one call for each event would be slower than the posts.
+/// The number of leased events at which more are received. Calls for single events would be slower than the posts.
 const FEW: usize = POSTS;
-/// The time limit for the last call of `receive` after Ctrl-C. Without it, its events would stay leased needlessly.
+/// The time limit for a call of `receive` in progress at Ctrl-C. If the call were dropped immediately, its events would
+/// stay leased needlessly.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(
@@ -69,8 +70,8 @@ pub(crate) async fn run(
     taken.and(settled.map(drop))
 }
 
-/// Receives and posts until Ctrl-C, a refusal by the service, or the end of the settler. Returns once every received event has
-/// been passed to the settler.
+/// Receives and posts until Ctrl-C, a permanent error of the service, or the end of the settler. Returns once every
+/// received event has been passed to the settler.
 async fn take(
     api: &Api,
     config: &Config,

@@ -1,4 +1,4 @@
-//! Signing in and out.
+//! `fanfare login`, `fanfare logout` and `fanfare whoami`.
 
 use std::{
     process::{Command, Stdio},
@@ -26,7 +26,7 @@ use crate::{
 
 /// The interval at which the approval is polled.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The time in which a login can be approved.
+/// The time within which a login can be approved.
 const LASTS: Duration = Duration::from_secs(10 * 60);
 
 /// Signs in, and stores an API key.
@@ -39,7 +39,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
                 .hint("Run `fanfare login --no-wait`.")
         })?;
         let issued = issued_key(api, waiting).await;
-        // A network failure leaves it waiting.
+        // After a network failure, the login stays pending.
         if !issued.as_ref().is_err_and(Failure::is_passing) {
             config.change(&api.origin(), |service| service.waiting = None)?;
         }
@@ -75,7 +75,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         issued_key(api, request.into()).await?
     };
     let signed_in = api.by(Caller::Key(key.clone()));
-    // A typed key may be wrong, but an issued one must be stored even if its check fails.
+    // A typed key may be wrong, so it must pass this check. A new key is stored even if the check fails.
     let who = identity(&signed_in).await;
     let who = if login.key { Ok(who?) } else { who };
     let before = config.service(&api.origin());
@@ -84,7 +84,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         service.key_id = id;
     })?;
     config.prefer(&api.origin(), true)?;
-    // Only after the new key is stored.
+    // The previous key is deleted only after the new one is stored.
     if let Some(old) = before.key_id {
         let _may_be_gone = signed_in.call(&DeleteKey::new(old)).await;
     }
@@ -147,7 +147,7 @@ pub(crate) async fn whoami(api: &Api, is_json: bool) -> Result<(), Failure> {
 pub(crate) struct Who {
     api: String,
     organization: Organization,
-    /// The user and their role; `None` for an organization key.
+    /// The user and their role. `None` for an organization key.
     user: Option<Profile>,
     role: Option<Open<Role>>,
 }
@@ -188,18 +188,18 @@ fn typed_key() -> Result<Secret, Failure> {
     }
 }
 
-/// A key from standard input or the environment. Files and pipes often add a line end to it.
+/// Parses a key from standard input or the environment. Files and pipes often end with a line break.
 pub(crate) fn key_of(text: &str, origin: &str) -> Result<Secret, Failure> {
     let key = text.trim();
     match key.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(key.into()),
         false => Err(Failure::local(format!(
-            "{origin} is not an API key: it contains a space or another character that no key has."
+            "{origin} is not an API key: it contains a space or another character that keys never contain."
         ))),
     }
 }
 
-/// A login that a person has to approve.
+/// A login that waits for a person's approval.
 struct Request {
     id: CliLoginId,
     secret: Secret,
@@ -212,7 +212,7 @@ impl Request {
         Ok(Self { id: created.request_id, secret: created.secret, expires_at: created.expires_at })
     }
 
-    /// The page that approves it.
+    /// Returns the page on which a person approves the login.
     fn page(&self, base: &Url) -> Url {
         let mut page = base.clone();
         page.set_path("/signin");
@@ -272,7 +272,7 @@ pub(crate) fn machine() -> String {
     if name.is_empty() { "this machine".to_owned() } else { name }
 }
 
-/// The output of `hostname`, for systems without `/etc/hostname` such as macOS.
+/// Runs `hostname`, for systems without `/etc/hostname`, such as macOS.
 fn hostname() -> Option<String> {
     let said = Command::new("hostname").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     String::from_utf8(said.stdout).ok()

@@ -59,7 +59,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Prints the help, the version or the fault of the arguments.
+/// Prints the help, the version, or the error in the arguments.
 fn misused(error: &clap::Error) -> ExitCode {
     let is_json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
     if !error.use_stderr() || !is_json {
@@ -104,7 +104,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let api = Api::new(base, caller, http);
     let needs_no_key = match &command {
         Command::Login(_) | Command::Logout | Command::Doctor => true,
-        // An operator has the queue's address and AWS credentials, and perhaps no account.
+        // Operators have the address of the queue and AWS credentials, but may have no account.
         Command::Send(send) => send.tenant.is_some(),
         Command::Trigger(trigger) => trigger.to.is_some(),
         Command::Open { what, .. } => what.as_deref().is_none_or(browser::is_page),

@@ -18,8 +18,9 @@ pub(crate) fn generate() -> Result<Secret, Failure> {
     Ok(secret.into())
 }
 
-/// The `x-webhook-signature` and the `webhook-signature` of a body. Like the service, it signs the second with the text
-/// of the secret and, if the secret is base64, with the decoded bytes, which Standard Webhooks libraries use.
+/// Returns the `x-webhook-signature` and the `webhook-signature` of a body. Like the service, computes the second with
+/// the text of the secret and, if the secret is base64, also with the decoded bytes, which Standard Webhooks libraries
+/// use.
 pub(crate) fn signatures(secret: &Secret, id: &str, timestamp: &str, body: &str) -> (String, String) {
     let text = secret.reveal();
     let decoded = base64(text.strip_prefix("whsec_").unwrap_or(text)).filter(|bytes| !bytes.is_empty());
@@ -42,7 +43,7 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Sixteen random bytes in hex.
+/// Returns sixteen random bytes in hex.
 pub(crate) fn random_hex() -> Result<String, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_the_service() {
-        // From common::webhooks::destination::signing, for the same secret and body.
+        // Equals the signature in a test of common::webhooks::destination::signing.
         let secret = generate().expect("a secret");
         let now =
             std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).expect("a time").as_secs();

@@ -22,7 +22,7 @@ use crate::{
     terminal::{cell, cell_of, tell},
 };
 
-/// A job event, as a producer sends it. Values that are passed through keep their digits, duplicates and escapes.
+/// A job event as a producer sends it. Raw values keep their digits, duplicates and escapes.
 #[derive(Serialize)]
 struct Event<'a> {
     event: EventName,
@@ -36,7 +36,7 @@ struct Event<'a> {
 
 /// The time limit of the call.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The largest response of the queue, in bytes.
+/// The maximum size of a response of the queue, in bytes.
 const LARGEST: usize = 64 << 10;
 
 pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool) -> Result<(), Failure> {
@@ -65,7 +65,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
         error: send.error.as_deref(),
     };
     let body = serde_json::to_string(&event).map_err(|error| Failure::local(format!("{error}.")))?;
-    // With a group for each tenant, a fair queue keeps one tenant's events from delaying other tenants' events.
+    // One group per tenant: fair queues keep the events of one tenant from delaying those of others.
     let message = json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(tenant.as_str()), "MessageBody": body });
     let signer = if is_loopback(&queue) { None } else { Some(Signer::of_environment(&queue)?) };
     let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
@@ -89,7 +89,7 @@ struct Sent<'a> {
     event: Event<'a>,
 }
 
-/// A response of SQS. Services that emulate it spell `message` differently.
+/// An error response of SQS. Emulators of SQS spell `message` differently.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {
@@ -101,13 +101,13 @@ struct Said {
     kind: Option<String>,
 }
 
-/// That of `cargo local`.
+/// Returns the queue of `cargo local`.
 fn local_queue() -> Result<Url, Failure> {
     let queue = Url::parse("http://127.0.0.1:9324/123456789012/job-events");
     queue.map_err(|error| Failure::local(error.to_string()))
 }
 
-/// The message group of a tenant: SQS allows these characters, at most 128.
+/// Returns the message group of a tenant: up to 128 of the characters that SQS allows.
 fn group(tenant: &str) -> String {
     tenant.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '-').take(128).collect()
 }
@@ -126,7 +126,7 @@ impl Signer {
         };
         let (key, secret) = (needed("AWS_ACCESS_KEY_ID")?, needed("AWS_SECRET_ACCESS_KEY")?);
         let region = region_of(queue).or_else(|| set("AWS_REGION")).map_or_else(|| needed("AWS_REGION"), Ok)?;
-        // The message contains the result of the job.
+        // The message contains the result of the job, so it must be encrypted.
         if queue.scheme() != "https" {
             return Err(Failure::local("--queue-url must be an https URL, unless the queue is on this machine."));
         }
@@ -135,13 +135,13 @@ impl Signer {
     }
 }
 
-/// The region in the queue's host name: `sqs.eu-central-1.amazonaws.com`.
+/// Returns the region in the queue's host name, such as `sqs.eu-central-1.amazonaws.com`.
 fn region_of(queue: &Url) -> Option<String> {
     let region = queue.host_str()?.strip_prefix("sqs.")?.split('.').next()?;
     Some(region.to_owned())
 }
 
-/// A call of SQS in its JSON protocol.
+/// Builds a call of SQS in its JSON protocol.
 fn request(queue: &Url, message: String, signer: Option<&Signer>, now: SystemTime) -> Result<Request<String>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::local(format!("The message could not be signed: {error}."));
     let address = format!("{}/", queue.origin().ascii_serialization());

@@ -1,4 +1,4 @@
-//! `fanfare settings`: the emails of the organization.
+//! `fanfare settings`: the organization's settings for emails.
 
 use api::{Email, team::ChangeSettings};
 
@@ -9,7 +9,7 @@ use crate::{
     terminal::{cell, say, say_json},
 };
 
-/// Changes the given settings, and shows all.
+/// Changes the given settings, and prints all of them.
 pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<(), Failure> {
     let change = ChangeSettings {
         debug_notification_email: settings.email.map(Email::from),

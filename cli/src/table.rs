@@ -1,5 +1,5 @@
-//! Tables that fit the terminal: columns shrink, and the least important ones are omitted. `comfy-table` only wraps the cells
-//! of columns that are too wide, which would spread a row over several lines.
+//! Tables that fit the terminal: columns shrink, and the least important ones are omitted. `comfy-table` cannot do
+//! this: it wraps wide cells, so a row would take several lines.
 
 use std::io;
 
@@ -12,18 +12,19 @@ use crate::terminal::{fit, painted, say, width, width_of};
 pub(crate) struct Column {
     title: &'static str,
     content: Content,
-    /// The width that a narrow terminal leaves it. `None` if a part of its text would be useless.
+    /// The width to which the column may shrink. `None` if a part of its text would be useless.
     least: Option<usize>,
-    /// If the terminal is too narrow for all columns, those with the lowest rank are omitted first. `None` stays.
+    /// If the terminal is too narrow for all columns, the lowest ranks are omitted first. A column with `None` is never
+    /// omitted.
     rank: Option<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Text,
-    /// Begins with a status, which decides the color.
+    /// A text that begins with a status, which determines the color.
     Status,
-    /// Its scheme is removed before its end is cut.
+    /// A URL, which loses its scheme before its end is cut.
     Url,
 }
 
@@ -48,7 +49,7 @@ impl Column {
         Self { rank: Some(rank), ..self }
     }
 
-    /// The cell, fitted to this width.
+    /// Shortens the cell to this width.
     fn fitted(&self, cell: &str, width: usize) -> String {
         let without_scheme = cell.split_once("://").map_or(cell, |(_, rest)| rest);
         let is_shortened = self.content == Content::Url && width_of(cell) > width;
@@ -65,7 +66,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// A table for rows such as these.
+    /// Lays out a table for these rows.
     pub(crate) fn for_rows(columns: &'a [Column], rows: &[Vec<String>]) -> Self {
         Self::laid_out(columns, rows, width())
     }
@@ -78,7 +79,7 @@ impl<'a> Table<'a> {
         let natural: Vec<_> = natural.collect();
         let is_empty =
             |number: usize| !rows.is_empty() && rows.iter().all(|row| row.get(number).is_none_or(String::is_empty));
-        // People need no column without content. Programs count on all of them.
+        // Empty columns are omitted on terminals. Programs rely on all columns.
         let is_kept = |number: &usize| screen == usize::MAX || !is_empty(*number);
         let mut kept: Vec<usize> = (0..columns.len()).filter(is_kept).collect();
         loop {
@@ -98,7 +99,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The line with the titles.
+    /// Returns the line with the titles.
     pub(crate) fn titles(&self) -> String {
         let titles: Vec<_> = self.columns.iter().map(|column| column.title.to_owned()).collect();
         self.laid_line(&titles, false)
@@ -113,7 +114,7 @@ impl<'a> Table<'a> {
         let (mut line, mut left) = (String::new(), self.screen);
         for ((column, cell), width) in self.columns.iter().zip(row).zip(&self.widths) {
             let Some(width) = *width else { continue };
-            // A pipe gets each cell in full, regardless of the width of the table.
+            // A pipe gets each cell in full, whatever the width of the column.
             let most = if self.screen == usize::MAX { usize::MAX } else { width.min(left) };
             let shown = column.fitted(cell, most);
             let used = width_of(&shown);
@@ -135,7 +136,7 @@ pub(crate) fn print(columns: &[Column], rows: &[Vec<String>]) -> io::Result<()> 
     rows.iter().try_for_each(|row| say(&table.line(row)))
 }
 
-/// Shrinks the widest columns until the line fits or all have their minimum width.
+/// Shrinks the widest columns until the line fits or all columns have their minimum width.
 fn shrink(columns: &[Column], widths: &mut [Option<usize>], screen: usize) {
     while sum(widths) > screen {
         let can_shrink = columns.iter().zip(&mut *widths).filter_map(|(column, width)| {
@@ -147,7 +148,7 @@ fn shrink(columns: &[Column], widths: &mut [Option<usize>], screen: usize) {
     }
 }
 
-/// The width of a line with two spaces between columns.
+/// Returns the width of a line with two spaces between columns.
 fn sum(widths: &[Option<usize>]) -> usize {
     widths.iter().flatten().map(|width| width + 2).sum::<usize>().saturating_sub(2)
 }

@@ -57,7 +57,7 @@ pub(crate) async fn run(api: &Api, command: Team, is_json: bool) -> Result<(), F
     }
 }
 
-/// Whether an email address, in any case, or an id refers to this person.
+/// Whether the typed text is this person's email address, in any letter case, or id.
 fn is(typed: &str, email: &str, id: &str) -> bool {
     typed.eq_ignore_ascii_case(email) || typed.eq_ignore_ascii_case(id)
 }
@@ -76,7 +76,7 @@ async fn pending(api: &Api) -> Result<Vec<Invitation>, Failure> {
 
 async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
     let MembersListed { members, total } = api.call(&Members::new()).await?;
-    // Only owners see invitations.
+    // Members cannot list invitations.
     let invitations = match pending(api).await {
         Err(error) if error.is_forbidden() => Vec::new(),
         invitations => invitations?,

@@ -1,4 +1,4 @@
-//! Human-readable output, without terminal control sequences, in the width of the terminal.
+//! Human-readable output that fits the terminal and contains no control sequences from outside.
 
 use std::{
     fmt::Display,
@@ -11,22 +11,22 @@ use terminal_size::{Width, terminal_size};
 use text::Untrusted;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Untrusted text on one line.
+/// Formats untrusted text on one line.
 pub(crate) fn shown(text: &str) -> String {
     Untrusted::new(text).terminal().into_owned()
 }
 
-/// A value of a response as a cell.
+/// Formats a value of a response as a cell.
 pub(crate) fn cell(value: &impl Display) -> String {
     shown(&value.to_string())
 }
 
-/// A value of a response that may be absent as a cell.
+/// Formats an optional value of a response as a cell.
 pub(crate) fn cell_of(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| cell(&value))
 }
 
-/// The number of columns of standard output; `usize::MAX` if it is not a terminal or its width is unknown.
+/// Returns the number of columns of standard output, or `usize::MAX` if it is not a terminal or its width is unknown.
 pub(crate) fn width() -> usize {
     let width = io::stdout().is_terminal().then(terminal_size).flatten().map(|(Width(width), _)| usize::from(width));
     width.filter(|width| *width > 0).unwrap_or(usize::MAX)
@@ -37,13 +37,13 @@ pub(crate) fn is_for_people() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The text in a color. Streams remove it if they are not terminals or the user disabled colors.
+/// Colors a text. Streams remove the color if they are not terminals or the user has disabled colors.
 pub(crate) fn painted(text: &str, color: AnsiColor) -> String {
     let style = color.on_default();
     format!("{style}{text}{style:#}")
 }
 
-/// The text as a link to an address, likewise.
+/// Makes a text a link. Streams remove the link like a color.
 pub(crate) fn linked(text: &str, address: &str) -> String {
     match address.is_empty() {
         true => text.to_owned(),
@@ -56,7 +56,7 @@ pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
 
-/// The text, cut to this width with an ellipsis if it is wider.
+/// Cuts a text to this width, with an ellipsis, if it is wider.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();
@@ -83,7 +83,7 @@ pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
     say(&Untrusted::new(&serde_json::to_string(value)?).terminal_json())
 }
 
-/// The same on standard error.
+/// Prints JSON like [`say_json`], to standard error.
 pub(crate) fn note_json(value: &impl Serialize) {
     note(&Untrusted::new(&serde_json::to_string(value).unwrap_or_default()).terminal_json());
 }

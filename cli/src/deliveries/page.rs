@@ -1,4 +1,4 @@
-//! Reads the list of deliveries page by page, and lays out its rows.
+//! Reads the list of deliveries page by page, and formats its rows.
 
 use std::collections::HashMap;
 
@@ -18,12 +18,12 @@ use crate::{
     terminal::{cell, is_for_people},
 };
 
-/// The largest page of the API.
+/// The maximum page size of the API.
 pub(super) const PAGE: usize = 100;
-/// The endpoint of a delivery to the callback of a job.
+/// The label for the endpoint of a delivery to a job's callback.
 pub(super) const CALLBACK: &str = "(callback)";
 
-/// The columns of the list, with this title for the last one.
+/// Returns the columns of the list. `when` is the title of the last one.
 pub(super) fn columns(when: &'static str) -> [Column; 7] {
     [
         Column::new("ID"),
@@ -36,7 +36,7 @@ pub(super) fn columns(when: &'static str) -> [Column; 7] {
     ]
 }
 
-/// The fields of `deliveries/list` for these options.
+/// Returns the fields of `deliveries/list` for these options.
 pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
     let List { endpoint, status, event, job, workflow, outcome, since, .. } = list;
     Ok(Call {
@@ -51,7 +51,7 @@ pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
     })
 }
 
-/// The newest deliveries, at most `limit`, and the cursor of the next page. A page may be empty although more follow.
+/// Reads the newest deliveries, at most `limit`, and the cursor of the next page. Continues over empty pages.
 pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut deliveries = Vec::new();
     loop {
@@ -70,19 +70,20 @@ pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Li
 pub(super) struct Labels(HashMap<EndpointId, String>);
 
 impl Labels {
-    /// The labels of all endpoints; none if they cannot be read, because a list of deliveries is useful without them.
+    /// Reads the labels of all endpoints. Returns none if they cannot be read, because a list of deliveries is useful
+    /// without them.
     pub(super) async fn load(api: &Api) -> Self {
         let Ok(listed) = api.call(&ListEndpoints::new()).await else { return Self::default() };
         let label = |endpoint: &api::webhooks::Endpoint| (endpoint.webhook_endpoint_id.clone(), ids::label(endpoint));
         Self(listed.webhook_endpoints.iter().map(label).collect())
     }
 
-    /// Whether the endpoint of the delivery is missing here, for instance because it is new.
+    /// Whether the label of the delivery's endpoint is missing, for instance because the endpoint is new.
     pub(super) fn lack(&self, delivery: &Delivery) -> bool {
         delivery.webhook_endpoint_id.as_ref().is_some_and(|id| !self.0.contains_key(id))
     }
 
-    /// The endpoint of a delivery.
+    /// Returns the label of a delivery's endpoint.
     pub(super) fn of(&self, delivery: &Delivery) -> String {
         match &delivery.webhook_endpoint_id {
             None => CALLBACK.to_owned(),
@@ -99,7 +100,7 @@ pub(crate) fn is_delivered(attempt: &Attempt) -> bool {
     attempt.outcome == DELIVERED
 }
 
-/// The result of an attempt, for people: the status or, unless it decided, the reason for the failure.
+/// Formats the result of an attempt: the HTTP status, or the reason for a failure that was not caused by the status.
 pub(crate) fn result(attempt: &Attempt) -> String {
     match attempt.status_code {
         Some(status) if is_delivered(attempt) || !(200..300).contains(&status) => format!("HTTP {status}"),
@@ -126,7 +127,7 @@ impl Rows {
         deliveries.iter().map(|delivery| self.row(delivery, age(delivery))).collect()
     }
 
-    /// The row of a delivery, with this in the last column.
+    /// Returns the row of a delivery, with `last` in the last column.
     pub(super) fn row(&self, delivery: &Delivery, last: String) -> Vec<String> {
         let result = delivery.last_attempt.as_ref().map(result);
         vec![

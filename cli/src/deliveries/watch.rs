@@ -20,12 +20,12 @@ use crate::{
 
 /// The interval between calls.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The maximum number of deliveries printed after one call: the newest ones.
+/// The maximum number of deliveries that are printed after one call, the newest ones.
 const MOST: usize = 1_000;
 
 /// The title of the last column.
 const WHEN: &str = "CREATED (UTC)";
-/// The usual widths, since later rows are unknown when the first one is printed.
+/// Typical cells, which set the widths: later rows are unknown when the first one is printed.
 const TYPICAL: [&str; 7] = [
     "a6250e60",
     "delivered",
@@ -87,7 +87,7 @@ fn when(time: &Timestamp) -> String {
     if is_for_people() { clock::narrow(time) } else { clock::short(time) }
 }
 
-/// The newest deliveries, back to one that was printed before.
+/// Reads the newest deliveries, back to one that was already printed.
 async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failure> {
     let (mut call, mut deliveries) = (call.clone(), Vec::new());
     loop {
@@ -106,7 +106,7 @@ async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failu
 struct Seen(HashMap<DeliveryId, (Open<Status>, u32)>);
 
 impl Seen {
-    /// The new and changed deliveries of a page, oldest first.
+    /// Returns the new and changed deliveries of a page, oldest first.
     fn news<'a>(&mut self, page: &'a [Delivery]) -> Vec<&'a Delivery> {
         let mut now = HashMap::new();
         let mut news = Vec::new();
@@ -117,7 +117,7 @@ impl Seen {
             }
             now.insert(delivery.delivery_id.clone(), state);
         }
-        // A delivery that has left the page does not return to it.
+        // Deliveries that have left the page can be forgotten: they do not return to it.
         self.0 = now;
         news
     }

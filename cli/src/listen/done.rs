@@ -5,7 +5,7 @@ use api::deliveries::{LeasedDelivery, Settlement};
 use super::lease::Lease;
 use crate::http::{Missing, Posted};
 
-/// An event that was posted, or is released.
+/// An event that was posted or is to be released.
 pub(super) struct Done {
     pub(super) delivery: LeasedDelivery,
     /// The result of the post. `None` releases the event.
@@ -16,12 +16,12 @@ pub(super) struct Done {
 /// The result of a post.
 pub(super) struct Tried {
     pub(super) answer: Result<Posted, Missing>,
-    /// In milliseconds.
+    /// The duration, in milliseconds.
     pub(super) took: u64,
 }
 
 impl Done {
-    /// The settlement, in the form that `deliveries/settle` accepts.
+    /// Returns the settlement, in the form that `deliveries/settle` accepts.
     pub(super) fn settlement(&self) -> Settlement {
         let release = Settlement::new(self.delivery.delivery_id.clone(), self.delivery.lease.clone());
         let Some(Tried { answer, took }) = &self.tried else { return release };
@@ -33,7 +33,7 @@ impl Done {
 }
 
 impl Tried {
-    /// The HTTP status, or the reason for a missing response.
+    /// Formats the HTTP status or the reason for a missing response.
     pub(super) fn outcome(&self) -> String {
         match &self.answer {
             Ok(posted) => posted.status.to_string(),
@@ -46,7 +46,7 @@ impl Tried {
         matches!(self.answer, Ok(Posted { response: None, .. }))
     }
 
-    /// The beginning of the body, unless the status is 2xx.
+    /// Returns the beginning of the body, unless the status is 2xx.
     pub(super) fn response(&self) -> Option<&str> {
         self.answer.as_ref().ok()?.response.as_deref()
     }

@@ -1,4 +1,4 @@
-//! The endpoint that `listen` receives from: its own, found by name, or a given one.
+//! The endpoint that `listen` receives from: its own, which is found by name, or a given one.
 
 use std::{
     fs::{File, TryLockError},
@@ -26,7 +26,8 @@ use crate::{
 
 /// The beginning of the description of every endpoint that `listen` creates.
 const PREFIX: &str = "fanfare listen: ";
-/// An endpoint without calls for this time is removed: a day, and the ten minutes by which `last_asked_at` may be late.
+/// The time without calls after which an endpoint is deleted: a day, plus the ten minutes by which `last_asked_at` may
+/// be late.
 const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 
 /// The endpoint, and its signing secret if this machine has it.
@@ -37,21 +38,22 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// A warning if the stored secret did not sign this delivery, which was signed just now. It is returned only once.
+    /// Returns a warning, only once, if the stored secret did not sign this delivery, which the service has just
+    /// signed.
     pub(super) fn outdated(&mut self, config: &Config, delivery: &LeasedDelivery) -> Option<String> {
         let signature = delivery.headers.get("x-webhook-signature")?;
         let is_current = |secret: &Secret| secret::signs(secret, &delivery.body, signature);
         if self.secret.as_ref().is_none_or(is_current) {
             return None;
         }
-        // Another process on this machine may have rotated the secret in the meantime.
+        // Another process on this machine may have rotated and stored the secret since.
         let kept = config.reloaded().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
         self.secret = kept.filter(is_current);
         let told = "The stored signing secret is no longer valid: it was rotated elsewhere. Create a new one with";
         self.secret.is_none().then(|| format!("{told} `fanfare endpoints rotate {}`.", self.id))
     }
 
-    /// Locks the endpoint for this process, and warns if another process on this machine receives from it.
+    /// Locks the endpoint for this process. Warns if another process on this machine receives from it.
     pub(super) fn share(&self, config: &Config) -> Result<File, Failure> {
         let lock = config.lock_of(self.id.as_str())?;
         match lock.try_lock() {
@@ -67,7 +69,7 @@ impl Source {
 
 /// Finds or creates the endpoint, and starts a recovery for `--since`.
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
-    // Another `listen` that starts now waits, and then finds the endpoint of this one.
+    // Makes another `listen` that starts now wait, so that it finds the endpoint of this one.
     let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
     let chosen = ids::optional_endpoint(api, listen.endpoint.as_deref()).await?;
     let _alone = config.alone(&api.origin(), chosen.as_ref().map_or(description.as_str(), EndpointId::as_str))?;
@@ -109,7 +111,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     Ok(Source { id, origin: api.origin(), secret })
 }
 
-/// The description of an endpoint; empty if it has none.
+/// Returns the description of an endpoint, or an empty text.
 fn text(endpoint: &Endpoint) -> &str {
     endpoint.description.as_ref().map_or("", Description::as_str)
 }
@@ -136,7 +138,7 @@ async fn make(api: &Api, config: &mut Config, description: String, listen: &List
     Ok(id)
 }
 
-/// Deletes endpoints of `listen` without calls for a day. Their deliveries stay in the log.
+/// Deletes the endpoints of `listen` without calls for a day. Their deliveries stay in the log.
 async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], mine: Option<&Endpoint>) {
     let mine = mine.map(|endpoint| &endpoint.webhook_endpoint_id);
     let is_unused = |endpoint: &&Endpoint| {
@@ -148,7 +150,7 @@ async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], m
         let (id, name) = (&endpoint.webhook_endpoint_id, cell(&text(endpoint)));
         match api.call(&Delete::new(id.clone())).await {
             Ok(_) => {
-                note(&format!("Deleted endpoint {name}, unused for a day. Its deliveries stay in the log."));
+                note(&format!("Deleted endpoint {name}, which was unused for a day. Its deliveries stay in the log."));
                 let forgotten = config.change(&api.origin(), |service| drop(service.secrets.remove(id)));
                 if let Err(error) = forgotten {
                     note(&error.to_string());

@@ -4,15 +4,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The duration of a lease.
 const LASTS: Duration = Duration::from_secs(60);
-/// The maximum age of a lease at which a post may begin: a post takes up to 15 seconds, and its settlement a little
-/// longer.
+/// The maximum age of a lease at which a post may begin. A post takes up to 15 seconds, and its settlement some more.
 const LATEST: Duration = Duration::from_secs(40);
 
-/// The lease of the events of one call, counted from before the call.
+/// The lease of the events of one call. It is counted from the time before the call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
     began: Instant,
-    /// The monotonic clock may stop while the machine sleeps.
+    /// In addition to `Instant`, whose clock may stop while the machine sleeps.
     began_at: SystemTime,
 }
 

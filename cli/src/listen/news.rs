@@ -1,4 +1,4 @@
-//! Changes to the service and the endpoint, each printed as one line.
+//! Changes of the service and the endpoint. Each is printed as one line.
 
 use std::{mem, time::Duration};
 
@@ -10,25 +10,25 @@ use api::{
 
 use crate::{clock, failure::Failure};
 
-/// The first and the longest pause after a failed call.
+/// The first and the maximum pause after a failed call.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// The pause while the endpoint is inactive.
 const WHILE_INACTIVE: Duration = Duration::from_secs(3);
-/// The longest `Retry-After` or pause that is respected.
+/// The maximum `Retry-After` or pause that is respected.
 const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 /// The last printed state.
 #[derive(Default)]
 pub(super) struct News {
-    /// Consecutive calls without a response.
+    /// The number of consecutive calls without a response.
     failures: u32,
     is_inactive: bool,
-    /// The end of the overlap of the latest rotation, from the latest response. `None` before the first response.
+    /// The expiry of the previous signing secret in the latest response. `None` before the first response.
     rotated: Option<Option<Timestamp>>,
 }
 
-/// The effects of a response on the listener.
+/// The consequences of a response for the listener.
 pub(super) struct Heard {
     /// The lines to print.
     pub(super) lines: Vec<String>,
@@ -36,11 +36,11 @@ pub(super) struct Heard {
 }
 
 pub(super) enum Next {
-    /// These were received; the next call is due after the pause.
+    /// Deliveries were received. The next call follows after the pause.
     Taken(Vec<LeasedDelivery>, Duration),
     /// The same call may succeed after the pause.
     Wait(Duration),
-    /// Later calls would fail, too.
+    /// Further calls would also fail.
     End(Failure),
 }
 
@@ -94,13 +94,13 @@ impl News {
     }
 }
 
-/// The pause after a failed call: it doubles with each consecutive failure, up to a bound.
+/// Returns the pause after a failed call. It doubles with each consecutive failure, up to a limit.
 pub(super) fn pause(failures: u32, error: &Failure) -> Duration {
     let longest = PAUSE.saturating_mul(2_u32.saturating_pow(failures.min(8))).min(LONGEST_PAUSE);
     jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_REQUESTED_WAIT))
 }
 
-/// A random pause between half and all of this, so that clients do not call in step.
+/// Returns a random pause between half of `pause` and all of it, so that clients do not call in step.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0; 1];
     let share = getrandom::fill(&mut random).map_or(1.0, |()| f64::from(random[0]) / 255.0);
@@ -141,7 +141,7 @@ mod tests {
             (fine(), &[back]),
             (inactive(), &[off]),
             (inactive(), &[]),
-            // Both at once, so that neither hides the other.
+            // Both at once: neither hides the other.
             (down(), &[broke]),
             (down(), &[]),
             (inactive(), &[back]),

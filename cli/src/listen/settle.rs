@@ -1,4 +1,4 @@
-//! Settles events at the service, many in one call.
+//! Settles events at the service, many per call.
 
 use api::deliveries::{Settle, Settled, Settlement};
 use tokio::sync::mpsc;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{calls::Api, failure::Failure};
 
-/// The maximum number of settlements in a call, and their length in bytes: the service accepts 64 KiB.
+/// The maximum number of settlements in a call, and their maximum length in bytes: the service accepts 64 KiB.
 const MOST: usize = 40;
 const LONGEST: usize = 60 << 10;
 
@@ -24,7 +24,7 @@ impl Settler {
         Self { api, show }
     }
 
-    /// Settles events until the channel closes. Returns the sum of their results.
+    /// Settles events until the channel closes. Returns the number of events by result.
     pub(super) async fn run(mut self, mut done: mpsc::UnboundedReceiver<Done>) -> Result<Sum, Failure> {
         let mut next = None;
         while let Some(first) = match next.take() {
@@ -52,7 +52,7 @@ impl Settler {
         Ok(self.show.sum())
     }
 
-    /// The results of the settlements. Empty if the service did not answer before the leases expired.
+    /// Returns the results of the settlements, or nothing if the service did not respond before the leases expired.
     async fn settle(&self, batch: &[Done], settlements: Vec<Settlement>) -> Result<Vec<Settled>, Failure> {
         let settle = Settle::new(settlements);
         for failures in 0.. {

@@ -20,7 +20,7 @@ use crate::{
     terminal::{cell, fit, linked, note, painted, say, say_json, width, width_of},
 };
 
-/// The shortest part of a job's id that is shown, in columns.
+/// The minimum width of a job's id, in columns.
 const LEAST: usize = 8;
 /// The indentation of a line below its event: the width of the time.
 const INDENT: &str = "          ";
@@ -31,7 +31,7 @@ pub(super) struct Show {
     /// The local program.
     to: Url,
     output: Output,
-    /// The hint that was printed last. It is repeated only after a response or another hint.
+    /// The last printed hint. It is repeated only after a response or another hint.
     hinted: Option<String>,
     sum: Sum,
 }
@@ -62,7 +62,7 @@ impl Sum {
     }
 }
 
-/// Formats the numbers that are not 0.
+/// Omits zeros.
 impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [("delivered", self.delivered), ("failed", self.failed), ("released", self.released)];
@@ -82,7 +82,7 @@ impl Show {
         self.sum
     }
 
-    /// Prints the result of an event, and the service's response to its settlement, if any.
+    /// Prints the result of an event, and the service's response to its settlement if there is one.
     pub(super) fn event(&mut self, done: &Done, settled: Option<Settled>) -> Result<(), Failure> {
         self.sum.count(done);
         if self.output.is_json { self.program(done, settled) } else { self.person(done, settled) }
@@ -145,7 +145,7 @@ impl Show {
         Ok(())
     }
 
-    /// The remedy for a missing response, if it is known.
+    /// Returns the remedy for a missing response, if it is known.
     fn hint(&self, missing: &Missing) -> Option<String> {
         let program = host_and_port(&self.to);
         match missing.why {
@@ -158,14 +158,14 @@ impl Show {
         }
     }
 
-    /// The delivery's page, if its id needs no escaping in a URL.
+    /// Returns the address of the delivery's page, if the id needs no escaping in a URL.
     fn page(&self, id: &DeliveryId) -> Option<String> {
         let is_safe = id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
         is_safe.then(|| format!("{}/console/deliveries/{id}", self.origin))
     }
 }
 
-/// The reason why the result of an event was not recorded, as the end of a sentence about its job.
+/// Returns the reason why the result of an event was not recorded, as the end of a sentence that begins with the job.
 fn fault(result: Option<&Open<Verdict>>) -> Option<String> {
     match result {
         Some(Open::Known(Verdict::Settled)) => None,
@@ -173,7 +173,7 @@ fn fault(result: Option<&Open<Verdict>>) -> Option<String> {
             Some("was not settled within its lease. It will be received again.".to_owned())
         }
         Some(Open::Known(Verdict::NotFound)) => Some("no longer exists at the service.".to_owned()),
-        // A result of a newer service, or a release that was not asked for.
+        // A result that only a newer service returns, or a release that was not requested.
         Some(other) => Some(format!("was not settled: {}.", cell(other))),
     }
 }
@@ -190,7 +190,8 @@ struct Line {
 }
 
 impl Line {
-    /// The line, no wider than the screen. On a terminal, the short id links to the page; a pipe gets the page's URL.
+    /// Lays out the line, no wider than the screen. On a terminal, the short id links to the page; a pipe gets the URL
+    /// of the page.
     fn laid_out(&self, screen: usize) -> String {
         let Self { time, event, job, outcome, took, id, .. } = self;
         let page = self.page.as_deref().unwrap_or_default();
@@ -198,7 +199,7 @@ impl Line {
         if screen == usize::MAX {
             return format!("{time}  {event}  {job}  {painted}  {took}  {page}").trim_end().to_owned();
         }
-        // The outcome has priority, then the job, then the id.
+        // The layouts in order of preference: each omits one more of the event, the duration, the id and the time.
         for (before, after, id) in [
             (format!("{time}  {event}  "), format!("  {took}"), Some(id)),
             (format!("{time}  "), format!("  {took}"), Some(id)),

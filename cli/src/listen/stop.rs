@@ -7,7 +7,7 @@ use crate::terminal::note;
 /// The conventional exit code after SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Becomes true at the first signal. A second signal exits immediately.
+/// Becomes true at the first signal. A second signal ends the process immediately.
 #[derive(Clone)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
@@ -43,7 +43,7 @@ async fn asked() {
     // The terminal sends SIGHUP when it closes.
     let all = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()));
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = all else {
-        // The default handlers remain, and end the process immediately.
+        // The default handlers stay in place. They end the process immediately.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -56,9 +56,9 @@ async fn asked() {
 #[cfg(windows)]
 async fn asked() {
     use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close};
-    // Windows sends Ctrl-Close when the terminal closes. It then waits some seconds for the process.
+    // Windows sends Ctrl-Close when the terminal closes, and then waits some seconds for the process.
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut close)) = (ctrl_c(), ctrl_break(), ctrl_close()) else {
-        // The default handlers remain, and end the process immediately.
+        // The default handlers stay in place. They end the process immediately.
         return std::future::pending().await;
     };
     tokio::select! {

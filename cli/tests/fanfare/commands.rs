@@ -247,7 +247,7 @@ async fn watch_shows_each_new_delivery_and_each_change_once() {
         format!("{} {}", tests::text(&delivery["job_id"]), tests::text(&delivery["status"]))
     };
     assert_eq!(next().await, "before failed");
-    // More events than the first page shows, all at once.
+    // More events at once than the first page shows.
     for job in ["one", "two", "three"] {
         world.deliver(event(&tenant.id, job)).await;
     }

@@ -161,7 +161,7 @@ async fn a_restart_keeps_the_secret_and_ctrl_c_settles_posted_events() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_exits_at_once_and_the_event_is_redelivered() {
     let (world, tenant, machine, receiver) = begin(&[("LEASE_TIME", "2")]).await;
-    // It accepts connections and never responds.
+    // This program accepts connections and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = format!("http://{}/", silent.local_addr().expect("an address"));
     let mut listener = Listener::start(&machine, &to, &[]);
@@ -259,7 +259,7 @@ async fn two_hundred_events_with_long_responses_are_delivered() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 200);
 }
 
-/// Starts a program that answers 200 with this body and closes the connection. Returns its address.
+/// Starts a program that responds with 200 and this body, and closes the connection. Returns its address.
 async fn program(body: Vec<u8>) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -330,7 +330,7 @@ async fn an_endpoint_unused_for_a_day_is_deleted_with_a_note() {
     assert_eq!(left, expected.map(|text| json!(text)));
 }
 
-/// The failures during a run.
+/// The failures that a run injects.
 struct Troubles {
     events: usize,
     kills: usize,
@@ -341,7 +341,7 @@ struct Troubles {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// The maximum number of events that a listener has leased: after each failure, as many may be repeated.
+/// The maximum number of events that a listener has leased, and so the maximum number that each failure repeats.
 const LEASED: usize = 20;
 
 async fn nothing_is_lost(troubles: Troubles) {

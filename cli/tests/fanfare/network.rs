@@ -31,12 +31,12 @@ impl Network {
         &self.address
     }
 
-    /// From now on, no data passes, and connections stay open without an error.
+    /// Stops all data. Connections stay open without an error.
     pub(super) fn cut(&self) {
         self.is_cut.send_replace(true);
     }
 
-    /// New connections work again. Earlier ones are closed, as after a change of address.
+    /// Lets new connections work again. Earlier ones are closed, as after a change of address.
     pub(super) fn mend(&self) {
         self.is_cut.send_replace(false);
     }

@@ -1,4 +1,4 @@
-//! The files that packages of the client contain in addition to the client.
+//! The files in packages of the client besides the client itself.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The examples of docs/listening.md run as written.
+//! Runs the examples in docs/listening.md as written.
 
 use std::{
     net::TcpListener,
@@ -12,7 +12,7 @@ use super::Machine;
 
 const PAGE: &str = include_str!("../../../docs/listening.md");
 
-/// The blocks of a text that are marked so.
+/// Returns the code blocks of a text with this language.
 fn blocks<'a>(text: &'a str, mark: &str) -> impl Iterator<Item = &'a str> {
     text.split(&format!("```{mark}\n"))
         .skip(1)
@@ -72,12 +72,12 @@ mod on_a_terminal {
         *,
     };
 
-    /// Runs a part of a dialog on another thread: the service needs those of this process.
+    /// Runs a part of a dialog on a separate thread, because the service needs the threads of this process.
     async fn apart<T: Send + 'static>(dialog: impl FnOnce() -> T + Send + 'static) -> T {
         tokio::task::spawn_blocking(dialog).await.expect("it ends")
     }
 
-    /// Approves the login whose page a terminal shows.
+    /// Approves the login on the page that a terminal shows.
     async fn approve(world: &World, tenant: &Tenant, shown: &str) {
         let page = shown.split([' ', '"', '\r', '\n']).find(|word| word.contains("/signin?")).expect("an address");
         let page: reqwest::Url = page.parse().expect("a URL");
@@ -86,7 +86,7 @@ mod on_a_terminal {
         world.rpc_by_session(&tenant.cookie, "auth/cliLoginApprove", request).await.ok();
     }
 
-    /// Does what `cargo local` does each minute.
+    /// Sweeps while `run` runs, as `cargo local` does each minute.
     async fn with_sweeps<T>(world: &World, run: impl Future<Output = T>) -> T {
         let sweeps = async {
             loop {
@@ -110,7 +110,7 @@ mod on_a_terminal {
         receiver.wait_for(1).await;
         let short =
             world.only_logged(&tenant.id).await.id.to_string().rsplit('.').next().expect("a part")[..8].to_owned();
-        // No browser opens.
+        // Replaces the browser.
         let bin = machine.home.join("bin");
         std::fs::create_dir_all(&bin).expect("a folder");
         std::fs::write(bin.join("xdg-open"), "#!/bin/sh\n").expect("a file");
@@ -163,7 +163,7 @@ mod on_a_terminal {
                 .await
             };
             let ended = with_sweeps(&world, run).await;
-            // `--watch` ends by the signal.
+            // A signal ends `--watch`.
             assert!(ended.code == 0 || (line.contains("--watch") && ended.code == -1), "{here}: {ended:?}");
         }
         let posted = receiver.received().await;
@@ -173,7 +173,7 @@ mod on_a_terminal {
         }
     }
 
-    /// A line without the values that differ from run to run.
+    /// Removes the values that differ between runs from a line.
     fn shape(line: &str) -> String {
         let words: Vec<_> = line.split_whitespace().collect();
         let shaped = words.iter().enumerate().map(|(number, word)| {
@@ -191,7 +191,7 @@ mod on_a_terminal {
         shaped.collect::<Vec<_>>().join(" ")
     }
 
-    /// A program on some port that answers one event and ends.
+    /// Starts a program that responds to one event and ends. Returns its port.
     async fn program() -> (u16, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();

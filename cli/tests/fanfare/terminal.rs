@@ -47,7 +47,7 @@ impl Terminal {
         let shown = screen.clone();
         let reader = std::thread::spawn(move || {
             let mut part = [0; 4096];
-            // The end of the last process is reported as an error.
+            // Linux reports the end of the last process on a terminal as an error.
             while let Ok(count @ 1..) = source.read(&mut part) {
                 shown.lock().unwrap_or_else(PoisonError::into_inner).extend(&part[..count]);
             }
@@ -87,7 +87,7 @@ impl Terminal {
     }
 }
 
-/// Runs a command on a terminal. Types each response once its prompt is shown.
+/// Runs a command on a terminal. Types each answer once its prompt is shown.
 async fn on(
     machine: &Machine,
     columns: u16,
@@ -173,7 +173,7 @@ async fn ten_tasks_fit_60_80_and_120_columns() {
     assert!(deleted.code == 0 && deleted.out.contains("Webhook endpoint deleted"), "{deleted:?}");
 }
 
-/// The lines of a `listen` whose program answers one event with 503.
+/// Returns the lines that `listen` prints if its program responds to an event with 503.
 async fn listened(world: &World, tenant: &str, machine: &Machine, columns: u16) -> Vec<String> {
     let program = Receiver::scripted(&[(503, &[])]).await;
     let command =
@@ -193,7 +193,7 @@ async fn listened(world: &World, tenant: &str, machine: &Machine, columns: u16) 
     });
     let output = output.await.expect("it ends");
     assert!(output.out.contains("\u{1b}]8;;"), "the id links to its page: {output:?}");
-    // Bodies are shown in full.
+    // Bodies are printed in full, whatever the width.
     lines(&output).into_iter().filter(|line| !line.contains("{\"event\"")).collect()
 }
 
