@@ -1,4 +1,4 @@
-//! The demo: the service in use over HTTP, from sign-up to a verified delivery, and a failed delivery that is resent.
+//! The demo: uses the service over HTTP, from sign-up to a verified delivery and a resent one.
 
 use std::{
     sync::{
@@ -34,13 +34,13 @@ const SIGNING_SECRET: &str = "correct-horse-battery-staple";
 /// The response of a receiver that is down.
 const DOWN: &str = "restarting, please try later";
 
-/// Speaks HTTP with the service, as any client does.
+/// The HTTP client for the service.
 type Http = Client<HttpConnector, Full<Bytes>>;
 
-/// The headers and body that reached the receiver.
+/// The headers and the body of a webhook.
 type Delivery = (HeaderMap, Bytes);
 
-/// Runs the demo, and fails at the first unexpected result.
+/// Runs the demo. Fails at the first unexpected result.
 pub(crate) async fn run(has_colors: bool) -> Result<()> {
     let story = Story { has_colors, http: Client::builder(TokioExecutor::new()).build_http() };
     say("From sign-up to a signed webhook, and a failed delivery that is resent.\n");
@@ -65,7 +65,7 @@ impl Story {
         Ok(())
     }
 
-    /// The first half: returns the tenant and its API key.
+    /// The first half, from sign-up to an API key. Returns the tenant and the key.
     async fn become_customer(&self, stack: &Stack) -> Result<(String, String)> {
         let api = stack.api();
         self.step(1, "Ada signs up and creates an organization.");
@@ -106,7 +106,7 @@ impl Story {
         Ok((tenant.to_owned(), text(&key, "/key")?.to_owned()))
     }
 
-    /// The second half: a delivery that arrives, and a delivery that is resent.
+    /// The second half: a delivery that arrives, and one that is resent.
     async fn deliver(&self, stack: &Stack, tenant: &str, key: &str) -> Result<()> {
         let call = |path: &str| Request::post(format!("{}{path}", stack.api())).header("x-api-key", key);
         self.step(4, "With the key, she creates a webhook endpoint.");
@@ -154,7 +154,7 @@ impl Story {
 
         let path = "/v1/deliveries/list";
         let pending = json!({"json": {"status": "pending"}});
-        // The log is written within a second.
+        // The delivery appears in the log within a second.
         let delivery = loop {
             let found = self.post(call(path), &pending).await?;
             if let Some(delivery) = found.pointer("/json/deliveries/0") {
@@ -216,7 +216,7 @@ impl Story {
         Ok(serde_json::from_str(&self.ask(request).await?)?)
     }
 
-    /// Sends `request`, and returns the response's body if it is a 200.
+    /// Sends `request`. Returns the body of the response if its status is 200.
     async fn ask(&self, request: Request<String>) -> Result<String> {
         let response = self.http.request(request.map(|body| Full::new(body.into()))).await?;
         let status = response.status();
@@ -240,8 +240,8 @@ async fn send_job_event(stack: &Stack, tenant: &str, job: &str) -> Result<Value>
     Ok(event)
 }
 
-/// A webhook receiver as a customer might run it. Returns its URL, the webhooks that it receives, and the switch that
-/// makes it answer 503.
+/// Starts a webhook receiver as a customer might run it. Returns its URL, the webhooks that it receives, and a switch
+/// that makes it respond with 503.
 async fn receiver() -> Result<(String, Deliveries, Arc<AtomicBool>)> {
     let (sender, deliveries) = mpsc::channel(1);
     let is_down = Arc::new(AtomicBool::new(false));
@@ -269,7 +269,7 @@ async fn receive(
     }
 }
 
-/// Verifies both signatures from their specification, without using the service's own code.
+/// Verifies both signatures by their specification, without the service's own code.
 fn verify(headers: &HeaderMap, body: &[u8]) -> Result<()> {
     let hexadecimal = hex::encode(hmac(&[body])?);
     ensure!(header(headers, "x-webhook-signature")? == hexadecimal, "x-webhook-signature is wrong");
@@ -292,7 +292,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
     Ok(headers.get(name).with_context(|| format!("the header {name} is missing"))?.to_str()?)
 }
 
-/// These members of `value`, or of the value in its envelope `json`, and an ellipsis if there are others.
+/// Formats these members of `value`, or of the value in its envelope `json`, with an ellipsis if there are others.
 fn brief(value: &Value, members: &[&str]) -> String {
     if let Some(fields) = value.get("json") {
         return format!(r#"{{"json":{}}}"#, brief(fields, members));
@@ -307,7 +307,7 @@ fn brief(value: &Value, members: &[&str]) -> String {
     format!("{{{shown}{}}}", if has_others { ", …" } else { "" })
 }
 
-/// Ids, tokens and signatures by their start and end; any other text as it is.
+/// Shortens ids, tokens and signatures to their start and end. Returns other texts unchanged.
 fn short(text: &str) -> String {
     let is_random = text.len() >= 30 && (text.starts_with("v1,") || !text.contains([' ', '/']));
     match (text.get(..8), text.get(text.len().saturating_sub(4)..)) {
@@ -316,7 +316,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The command that started this program: `cargo run` sets the variable.
+/// Returns the command that started this program: `cargo run` sets the variable.
 fn program() -> String {
     let is_cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
     let name = || std::env::args().next().unwrap_or_else(|| "local".to_owned());

@@ -1,14 +1,14 @@
 //! A demo tenant: an organization with a history, so that its pages and lists have content.
 //!
-//! Accounts, keys and endpoints are created through the API, with the clock set to their days (`common::ambient`).
-//! Deliveries are made by a separate process of `webhooks-deliver`, to which [`past`] passes job events and due
-//! attempts in the order of their times; its messages are intercepted on their way to SQS ([`catch`]). Pending ones are
-//! sent to SQS at the end, or wait in the log for the next sweep.
+//! Accounts, keys and endpoints are created through the API, with the clock set to earlier days (`common::ambient`).
+//! Deliveries are made by a separate instance of `webhooks-deliver`, to which [`past`] passes job events and due
+//! attempts in the order of their times. [`catch`] intercepts the messages that this instance sends to SQS. Messages
+//! that are still pending at the end are sent to SQS, or wait in the log for the next sweep.
 //!
-//! A process that finds the owner of the demo tenant creates nothing. The endpoints keep their URLs, so the same
-//! `--inbox` port must be used with `.local/`. If the process is killed while it creates the tenant, the tenant stays
-//! incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and refuses a browser sent
-//! there by another site. No deployed function has it.
+//! If the owner of the demo tenant already exists, nothing is created. The endpoints keep their URLs, so later runs
+//! with `.local/` must use the same `--inbox` port. If the process is killed while it creates the tenant, the tenant
+//! stays incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and refuses requests
+//! from other sites. No deployed function has this route.
 
 mod api;
 mod catch;
@@ -39,10 +39,10 @@ use crate::{
     requests::Requests,
 };
 
-/// The path at which a browser is signed in to the demo tenant.
+/// The path that signs a browser in to the demo tenant.
 pub(crate) const PATH: &str = "/demo";
 
-/// The owner of the demo tenant, who can sign in. The password is for this machine only.
+/// The sign-in data of the demo tenant's owner. The account exists only on this machine.
 #[derive(Debug, Clone)]
 pub struct DemoTenant {
     /// The link that signs a browser in.
@@ -51,7 +51,7 @@ pub struct DemoTenant {
     pub email: &'static str,
     /// The owner's password.
     pub password: &'static str,
-    /// Whether it is new. If not, an earlier run created it.
+    /// Whether this run created the tenant.
     pub is_new: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Tools<'a> {
     pub(crate) queues: &'a BTreeMap<String, String>,
 }
 
-/// Creates the demo tenant, unless it exists.
+/// Creates the demo tenant, unless it already exists.
 pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
     let api = tools.api;
     let signed_in = api.sign_in(people::OWNER, people::PASSWORD).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
         other => bail!("the owner of the demo tenant cannot sign in: {other}"),
     };
     let tenant = if is_new { Some(live(&tools).await?) } else { None };
-    // The inbox is in memory only; the tables may be in files.
+    // Repeated in each run: the inbox is in memory only, even if the tables are in files.
     endpoints::ALL.iter().try_for_each(|endpoint| endpoint.tell(tools.inbox))?;
     tools.inbox.keep(true);
     if let Some(tenant) = tenant {
@@ -88,7 +88,7 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
     Ok(DemoTenant { link, email: people::OWNER, password: people::PASSWORD, is_new })
 }
 
-/// Six days in the life of a tenant. Returns its id.
+/// Creates a tenant with a history of six days. Returns its id.
 async fn live(tools: &Tools<'_>) -> Result<String> {
     let Tools { api, inbox, .. } = tools;
     let start = Timestamp::now();
@@ -96,7 +96,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     const HOUR: u64 = 60;
     const DAY: u64 = 24 * HOUR;
 
-    // The inbox does not show webhooks of the past.
+    // The inbox shows no webhooks of the past.
     inbox.keep(false);
     let people = People { api, mail: tools.mail };
     let (owner, tenant) = clock(ago(6 * DAY)).within(people.found()).await?;
@@ -119,7 +119,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     past.until(ago(DAY + HOUR)).await?;
     clock(ago(DAY + HOUR)).within(CRM.update(api, &key, json!({"events": ["job.failed"]}))).await?;
     past.until(ago(15 * HOUR)).await?;
-    // An outage that ends.
+    // An outage of an hour.
     inbox.answer(ORDERS.path, Manner::Fail);
     past.until(ago(14 * HOUR + 10)).await?;
     inbox.answer(ORDERS.path, Manner::Take);
@@ -128,7 +128,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     past.until(ago(6 * HOUR)).await?;
     clock(ago(6 * HOUR)).within(REPORTS.update(api, &key, json!({"active": false}))).await?;
     past.until(ago(HOUR)).await?;
-    // The key has been used.
+    // The list of keys shows this use of the key.
     clock(ago(HOUR)).within(endpoints::list(api, &key)).await?;
     past.until(start).await?;
     for (at, queue, body) in past.left() {

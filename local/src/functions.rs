@@ -1,4 +1,4 @@
-//! The functions, invoked as Lambda invokes them: with JSON, a context and a deadline.
+//! The functions, which are invoked like on Lambda: with JSON, a context and a deadline.
 
 use std::{
     collections::HashMap,
@@ -29,14 +29,14 @@ pub(crate) struct Function {
     timeout: Duration,
     config: Arc<Config>,
     pub(crate) handler: Handler,
-    /// The number of its invocations.
+    /// The number of invocations.
     pub(crate) invocations: AtomicU64,
 }
 
 /// The handler of a function, from its crate.
 #[derive(Clone)]
 pub enum Handler {
-    /// Answers HTTP requests.
+    /// Handles HTTP requests.
     Http(common::http::Function),
     /// Processes records from queues.
     Deliver(webhooks_deliver::Deliver),
@@ -83,14 +83,13 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
 impl Handler {
     /// Builds the handler of the function `name`.
     ///
-    /// # Errors
-    /// There is no such crate, or a setting is missing or does not parse.
+    /// # Errors No crate has this name, or a setting is missing or does not parse.
     pub fn start(name: &str, env: &Env) -> Result<Self> {
         let (_, start) = CRATES.iter().find(|(found, _)| *found == name).context("no crate has this name")?;
         Ok(start(env)?)
     }
 
-    /// The routes, as `METHOD /path`; empty for a function that has none.
+    /// Returns the routes as `METHOD /path`. Empty for a function without routes.
     #[must_use]
     pub fn routes(&self) -> Vec<String> {
         match self {
@@ -104,10 +103,9 @@ impl Handler {
         }
     }
 
-    /// Calls it with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
+    /// Calls the handler with the JSON that Lambda would send. Returns the JSON that Lambda would receive.
     ///
-    /// # Errors
-    /// It rejects the event, or fails.
+    /// # Errors The handler rejects the event or fails.
     pub async fn call(self, event: Value, context: Context) -> Result<Value> {
         match self {
             Self::Http(function) => {
@@ -134,9 +132,9 @@ impl Handler {
 }
 
 impl Function {
-    /// The function `name` as the template describes it. It sees only the variables that the template gives it and
-    /// those in `lambda`, which Lambda itself sets. `overrides` replaces values of these, but adds none. Its requests to AWS
-    /// count in `requests`.
+    /// Builds the function `name` as the template describes it. Its environment contains only the variables from the
+    /// template and those in `lambda`, which Lambda itself sets. `overrides` replaces values of these variables, but
+    /// adds none. `requests` counts its requests to AWS.
     pub(crate) fn new(
         name: &str,
         properties: &template::Function,
@@ -146,7 +144,8 @@ impl Function {
         requests: &Arc<Requests>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
-        // Every function calls AWS with separate credentials, as in Lambda, so that the callee can identify the caller.
+        // Each function has its own credentials, as on Lambda, so that the embedded services can tell the callers
+        // apart.
         variables.insert("AWS_ACCESS_KEY_ID".to_owned(), name.to_owned());
         variables.extend(properties.variables());
         for (name, value) in &mut variables {
@@ -169,7 +168,7 @@ impl Function {
         Ok(Self { variables, arn, timeout, config: Arc::new(config), handler, invocations })
     }
 
-    /// The same function in a separate process, which calls AWS through `client`.
+    /// Returns a separate instance of the same function, which calls AWS through `client`.
     pub(crate) fn over(&self, client: SharedHttpClient) -> Result<Self> {
         let handler = Handler::start(&self.config.function_name, &self.env().over(client))?;
         Ok(Self {
@@ -182,16 +181,16 @@ impl Function {
         })
     }
 
-    /// Its variables, and no others.
+    /// Returns the function's variables, and no others.
     pub(crate) fn env(&self) -> Env {
         let variables = self.variables.clone();
         Env::new(move |name| variables.get(name).cloned())
     }
 
-    /// Invokes the function with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
+    /// Invokes the function with the JSON that Lambda would send. Returns the JSON that Lambda would receive.
     ///
-    /// It runs to completion or its timeout even if the caller disconnects, which Lambda does not notice either. It has
-    /// the clock of the caller.
+    /// The function runs on the caller's clock, to completion or its timeout, even if the caller disconnects: Lambda
+    /// does not notice that, either.
     pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
         self.invocations.fetch_add(1, Ordering::Relaxed);
         let handler = self.handler.clone();

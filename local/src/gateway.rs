@@ -1,5 +1,5 @@
-//! API Gateway's HTTP API: turns HTTP requests into events of payload version 2.0 for the function that the path is
-//! mapped to, and the function's responses back into HTTP.
+//! API Gateway's HTTP API: converts HTTP requests to events of payload version 2.0, invokes the function of the route,
+//! and converts its response to HTTP.
 
 mod cors;
 
@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 pub(crate) use self::cors::Cors;
 use crate::{functions::Function, template::Route};
 
-/// API Gateway's own limit.
+/// The limit of API Gateway.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 
-/// The routes of the API with their functions, and the other origins that may call them.
+/// The routes of the API with their functions, and the settings for other origins.
 pub(crate) struct Gateway {
     pub(crate) account: String,
     pub(crate) routes: Vec<(Route, Arc<Function>)>,
@@ -36,7 +36,7 @@ pub(crate) struct Gateway {
 /// The route of a request, its function, and the values of the path's variables.
 type Found<'a> = (&'a Route, &'a Function, BTreeMap<&'a str, &'a str>);
 
-/// A request, ready to be turned into an event.
+/// A request to convert to an event.
 struct Incoming<'a> {
     id: String,
     method: &'a Method,
@@ -46,13 +46,13 @@ struct Incoming<'a> {
 }
 
 impl Gateway {
-    /// The API as an axum router.
+    /// Returns the API as an axum router.
     pub(crate) fn router(self) -> Router {
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
 
-    /// The most specific of the routes that match a request. `path` is canonical. API Gateway compares the path as it
-    /// was sent, so a base URL that ends in `/` may get 404 there: docs/reference.md tells users.
+    /// Finds the most specific route that matches a request. `path` is canonical. API Gateway compares the path as it
+    /// was sent, so a base URL that ends in `/` may get a 404 there, as docs/reference.md explains.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
         let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {
@@ -65,7 +65,7 @@ impl Gateway {
     async fn answer(&self, parts: &Parts, body: Body) -> Response {
         let path = canonical(parts.uri.path());
         let Some((route, function, variables)) = self.find(&parts.method, &path) else {
-            // With CORS enabled, the gateway itself answers an OPTIONS request that no route accepts.
+            // With CORS enabled, the gateway itself responds to an OPTIONS request that no route accepts.
             let ours = self.cors.is_some() && parts.method == Method::OPTIONS;
             return if ours {
                 StatusCode::NO_CONTENT.into_response()
@@ -80,13 +80,13 @@ impl Gateway {
         let incoming = Incoming { id, method: &parts.method, uri: &parts.uri, headers: &parts.headers, body: &body };
         let event = incoming.event(&self.account, route, &variables);
         match function.invoke(event).await.and_then(response) {
-            // A body of known length would get a `content-length: 0`, which a `HEAD` may only have if its `GET` does.
+            // A stream, because an empty body would get a `content-length: 0`, which differs from that of the `GET`.
             Ok(response) if parts.method == Method::HEAD => {
                 response.map(|_empty| Body::from_stream(stream::empty::<Result<Bytes, Infallible>>()))
             }
             Ok(response) => response,
             Err(error) => {
-                // The path is not logged: a mangled link may contain a token.
+                // The path is not logged, because a mangled link may contain a token.
                 tracing::error!(route = route.path, error = format!("{error:#}"), "function.failed");
                 message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
             }
@@ -103,12 +103,12 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
     response
 }
 
-/// The order of preference between two routes that match a request: API Gateway chooses the greater one.
+/// The precedence of a route: of the routes that match a request, API Gateway chooses the one with the greatest.
 fn specificity(route: &Route) -> (bool, usize, bool) {
     (!route.path.contains('{'), route.path.len(), route.method != "ANY")
 }
 
-/// The values of the variables in `pattern`, if `path` matches it. Only a variable at the end is supported.
+/// Returns the values of the variables in `pattern`, if `path` matches it. Only a variable at the end is supported.
 fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &'a str>> {
     match pattern.split_once('{') {
         None => (pattern == path).then(BTreeMap::new),
@@ -122,13 +122,12 @@ fn match_path<'a>(pattern: &'a str, path: &'a str) -> Option<BTreeMap<&'a str, &
 }
 
 impl Incoming<'_> {
-    /// The event that API Gateway would send. Members without a value are omitted.
+    /// Returns the event that API Gateway would send. Members without a value are omitted.
     fn event(&self, account: &str, route: &Route, variables: &BTreeMap<&str, &str>) -> Value {
         let now = chrono::Utc::now();
         let route_key = format!("{} {}", route.method, route.path);
         let path = decoded(self.uri.path());
-        // A value that is not a host and port cannot be a domain of the API either. The header itself is passed on
-        // unchanged.
+        // Only the derived members need a valid host and port. The header itself is passed on unchanged.
         let authority = self.headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let domain = authority.as_ref().map_or("127.0.0.1", Authority::host);
         let port = authority.as_ref().and_then(Authority::port_u16).unwrap_or(80);
@@ -176,7 +175,8 @@ impl Incoming<'_> {
         event
     }
 
-    /// Header names in lower case and repeated headers joined with commas. Cookies have a separate list.
+    /// Returns the headers with names in lower case, and repeated headers joined by commas. Cookies have a separate
+    /// list.
     fn event_headers(&self, port: u16) -> BTreeMap<String, String> {
         let received = self.headers.iter().filter(|(name, _)| *name != header::COOKIE);
         let mut headers = joined(received.map(|(name, value)| (name.as_str(), text(value))));
@@ -189,7 +189,7 @@ impl Incoming<'_> {
     }
 }
 
-/// Turns the function's response into HTTP.
+/// Converts the function's response to HTTP.
 fn response(answer: Value) -> Result<Response> {
     let answer: ApiGatewayV2httpResponse = serde_json::from_value(answer)?;
     let body = answer.body.as_deref().unwrap_or_default();
@@ -206,12 +206,12 @@ fn response(answer: Value) -> Result<Response> {
     Ok(response)
 }
 
-/// A response of API Gateway itself.
+/// Returns a response of API Gateway itself.
 fn message(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({ "message": message }))).into_response()
 }
 
-/// A path with its escapes decoded, as HTTP APIs pass it on, even in `rawPath`.
+/// Decodes the escapes of a path, as HTTP APIs do even for `rawPath`.
 fn decoded(path: &str) -> Cow<'_, str> {
     percent_decode_str(path).decode_utf8_lossy()
 }

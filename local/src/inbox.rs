@@ -1,9 +1,9 @@
-//! The inbox: a receiver for webhooks on this machine. It accepts every `POST`, shows the requests, and sends the
-//! response that a developer chose for each path.
+//! The inbox: a webhook receiver on this machine. It accepts every `POST`, shows the requests, and returns the response
+//! that a developer selected for the path.
 //!
-//! The requests (the last 200, 16 MiB at most), each path's response and the secrets are in memory only. The page has
-//! no script and escapes everything. Its forms need the page's own `Origin`, webhooks must have none, and the page is
-//! shown only under the names of this machine.
+//! Requests (the last 200, up to 16 MiB), responses and secrets are kept in memory only. The page has no script and
+//! escapes everything. Its forms require the page's own `Origin`, webhooks must have none, and the page is shown only
+//! under the names of this machine.
 
 mod kept;
 mod page;
@@ -29,16 +29,15 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::kept::Manner;
 use self::kept::{Kept, Shelf};
 
-/// The largest accepted body: larger than any event.
+/// The maximum size of a body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
-/// The delay of a path that answers slowly: longer than first attempts wait, and shorter than the timeout of an
-/// attempt.
+/// The delay of a slow response: longer than first attempts wait, and shorter than the timeout of an attempt.
 const SLOWLY: Duration = Duration::from_secs(8);
 
-/// The inbox. Cloning is cheap.
+/// The inbox. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Inbox {
-    /// Its address, with both names of this machine. Only its own pages may change anything.
+    /// The origins of the inbox, under both names of this machine. Only its own pages may change settings.
     origins: [String; 2],
     shelf: Arc<Mutex<Shelf>>,
     /// Ends requests that never get a response.
@@ -46,13 +45,13 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// The inbox at `address`, until `stop`.
+    /// Returns the inbox at `address`, which runs until `stop`.
     pub(crate) fn new(address: &str, stop: CancellationToken) -> Self {
         let origins = [address.to_owned(), address.replace("127.0.0.1", "localhost")];
         Self { origins, shelf: Arc::default(), stop }
     }
 
-    /// The page at `/`, its forms, and a receiver at every other path.
+    /// Returns the routes: the page at `/`, its forms, and a receiver at every other path.
     pub(crate) fn router(&self) -> Router {
         Router::new()
             .route("/", get(show))
@@ -73,12 +72,12 @@ impl Inbox {
         self.shelf().path(path).manner = manner;
     }
 
-    /// Verifies the requests to `path`, earlier ones included, with this secret.
+    /// Verifies the requests to `path`, including earlier ones, with this secret.
     pub(crate) fn verify(&self, path: &str, secret: SigningSecret) {
         self.shelf().path(path).secret = Some(secret);
     }
 
-    /// Whether to show requests from now on. They get responses either way.
+    /// Sets whether further requests are kept and shown. They get responses in any case.
     pub(crate) fn keep(&self, is_keeping: bool) {
         self.shelf().is_keeping = is_keeping;
     }
@@ -93,19 +92,18 @@ impl Inbox {
         origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
     }
 
-    /// Whether a request names this machine as its host. Another name may belong to a site that tries to read the
-    /// requests.
+    /// Whether the host of a request is this machine. Another host may be a site that tries to read the requests.
     fn is_asked_for(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
     }
 
-    /// The fields of a form, if a page of the inbox sent it.
+    /// Returns the fields of a form, if a page of the inbox sent it.
     fn form(&self, headers: &HeaderMap, body: &Bytes) -> Option<HashMap<String, String>> {
         self.is_own(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
     }
 
-    /// Applies a form. The browser then gets the page again, so that reloading it repeats nothing.
+    /// Applies a form and redirects to the page, so that a reload does not repeat the change.
     fn change(&self, path: Option<&String>, change: impl FnOnce(&mut kept::Settings)) -> Response {
         let mut shelf = self.shelf();
         match path.filter(|path| path.starts_with('/') && shelf.has_room_for(path)) {
@@ -136,11 +134,11 @@ async fn set_answer(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
     let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
     match fields.get("answer").and_then(|name| Manner::parse(name)) {
         Some(manner) => inbox.change(fields.get("path"), |settings| settings.manner = manner),
-        None => refused("The answer is unknown. Choose one on the page of the inbox."),
+        None => refused("Unknown response. Select one on the page of the inbox."),
     }
 }
 
-/// An empty secret means none.
+/// An empty secret removes it.
 async fn set_secret(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
     let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
     let secret = match fields.get("secret").map(String::as_str) {
@@ -167,7 +165,7 @@ async fn receive(
         )
             .into_response();
     }
-    // A webhook comes from a server; a request from a page has the origin of the page.
+    // Webhooks are sent by servers. Only requests from pages have an origin.
     if headers.contains_key(header::ORIGIN) && !inbox.is_own(&headers) {
         return (StatusCode::FORBIDDEN, "A webhook must not have an `origin` header.").into_response();
     }

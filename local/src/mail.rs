@@ -1,4 +1,4 @@
-//! The sent emails, as a page and as JSON, newest first.
+//! Shows the sent emails, as a page and as JSON, newest first.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     main{max-width:50rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}\
     iframe{width:100%;height:28rem;border:1px solid #888}pre{white-space:pre-wrap}";
 
-/// `GET /` returns a page; `GET /messages` returns its content as JSON.
+/// Returns the routes: `GET /` for the page, and `GET /messages` for its content as JSON.
 pub(crate) fn router(mail: Arc<EmailStore>) -> Router {
     Router::new().route("/", get(page)).route("/messages", get(messages)).with_state(mail)
 }
@@ -60,8 +60,7 @@ async fn page(State(mail): State<Arc<EmailStore>>) -> impl IntoResponse {
     Html(page.into_string())
 }
 
-/// The HTML part is shown in a frame that can open links but not run scripts: it is untrusted content, as in an email
-/// program.
+/// Shows the HTML part in a frame that can open links but not run scripts, because it is untrusted content.
 fn email(mail: &SentEmail) -> Markup {
     let subject = mail.subject.as_deref().unwrap_or_default();
     let body = mail.body.as_ref();
@@ -78,7 +77,7 @@ fn email(mail: &SentEmail) -> Markup {
     }
 }
 
-/// The time of an email, without the fractions of the second.
+/// Formats the time of an email without fractions of seconds.
 fn readable(at: &str) -> String {
     DateTime::parse_from_rfc3339(at).map_or(at.to_owned(), |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }

@@ -13,12 +13,12 @@ use local::{Data, DemoTenant, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// The service and everything below it allocate in one process, from several threads, and spend a sixth of their CPU
-/// time in the system's allocator.
+/// The service and the embedded AWS services allocate from several threads of one process. With the system's allocator,
+/// that takes a sixth of their CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The embedded services log each call, and each condition of a write that is not met as a warning.
+/// The embedded services log each call, and log unmet conditions of writes as warnings.
 const QUIET: &str = "dynoxide=error,rustack_sqs_core=warn,rustack_ses_core=warn";
 
 /// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.
@@ -44,11 +44,11 @@ struct Arguments {
     /// Port of the inbox: a receiver for webhooks that shows its requests at /.
     #[arg(long, default_value_t = 9110)]
     inbox: u16,
-    /// Create a demo organization with some days of deliveries, and print a link that signs a browser in to it.
+    /// Create a demo organization with several days of deliveries, and print a link that signs a browser in to it.
     #[arg(long)]
     demo_data: bool,
-    /// Print all addresses as one line of JSON, and at the end a line with counts: AWS requests, and invocations of
-    /// each function.
+    /// Print all addresses as one line of JSON and, when stopped, a line with the numbers of AWS requests and of
+    /// invocations of each function.
     #[arg(long)]
     json: bool,
     /// Keep tables and queues in memory instead of in .local/.
@@ -61,7 +61,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show the service in use, from sign-up to a signed delivery that is sent again, and exit.
+    /// Show the service in use, from sign-up to a signed webhook and a resent one, and exit.
     Demo,
     /// Print the OpenAPI 3.1 description of the API.
     Openapi,
@@ -97,9 +97,10 @@ async fn serve(arguments: Arguments) -> Result<()> {
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    // The caller's AWS variables are dropped: a developer's credentials and endpoints must never reach these services.
+    // The AWS variables of the environment are dropped, because a developer's credentials and endpoints must never
+    // reach the functions.
     let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
-    // Installed before any server answers, so that an early signal is not lost.
+    // Installed before the service starts, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let options = Options { data, ports, env, poll: true, limits: Limits::default(), demo_data };
@@ -113,7 +114,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    // Before the stop, which waits for running work: the counts are those at the time of the signal.
+    // Before `stop`, which waits for running work: the line shows the numbers at the time of the signal.
     if json {
         say(&stack.work_line().to_string());
     }
@@ -143,13 +144,13 @@ fn banner(stack: &Stack, verbose: bool) -> String {
     lines.join("\n")
 }
 
-/// Prints the program's name, after the compiler's last line and before any slow step.
+/// Prints the first line immediately, before any slow step.
 fn announce(text: &str) {
-    // The macros panic if the output is a closed pipe or a file on a full disk. The service continues.
+    // Unlike `eprintln!`, does not panic if the output is a closed pipe or a full disk.
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
-/// Standard output is for the addresses, and standard error for the log.
+/// Prints to standard output, which is for the addresses. The log goes to standard error.
 fn say(text: &str) {
     writeln!(std::io::stdout(), "{text}").ok();
 }
@@ -159,7 +160,7 @@ fn log(default_level: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // It would report a line that cannot be written on standard error, and panic in the middle of a request.
+        // Reporting a line that cannot be written would itself fail, and panic in the middle of a request.
         .log_internal_errors(false)
         .with_ansi(has_colors(&std::io::stderr()))
         .compact()

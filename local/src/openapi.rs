@@ -1,4 +1,4 @@
-//! The OpenAPI description of the API, from the routes of the functions in the template.
+//! Builds the OpenAPI description of the API from the routes of the functions in the template.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }
 
-/// The members of an event that describe a job. A test event has none of them.
+/// The members of an event that describe a job. They are null in test events.
 const JOB_MEMBERS: [(&str, &str); 7] = [
     ("nonce", "A text from the producer that distinguishes runs of the job."),
     ("workflow", "The workflow that the job belongs to."),
@@ -29,14 +29,14 @@ const JOB_MEMBERS: [(&str, &str); 7] = [
 
 /// The headers of every request to a receiver.
 const HEADERS: [(&str, &str); 6] = [
-    ("x-event-type", "The event."),
-    ("x-event-time", "When the event entered its queue, in RFC 3339 with milliseconds: the same for every attempt."),
-    ("webhook-id", "Identifies the event for this destination: the same for every attempt and for a duplicate."),
-    ("webhook-timestamp", "Unix seconds of this attempt."),
+    ("x-event-type", "The name of the event."),
+    ("x-event-time", "When the event entered its queue, in RFC 3339 with milliseconds. The same for all attempts."),
+    ("webhook-id", "Identifies the event for this destination. The same for all attempts and duplicates."),
+    ("webhook-timestamp", "The time of this attempt, in Unix seconds."),
     (
         "webhook-signature",
-        "`v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, for each key, with spaces \
-         between them.",
+        "For each key, `v1,` and the base64 HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, separated by \
+         spaces.",
     ),
     ("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
 ];
@@ -53,29 +53,30 @@ fn webhooks() -> Value {
     })
 }
 
-/// The responses to an event that is retried.
+/// The responses to an event that is retried after failures.
 fn responses() -> Value {
     json!({
         "2XX": { "description": "Delivered." },
-        "410": { "description": "Not delivered, with no further attempt. An endpoint is made inactive." },
-        "default": { "description": "The attempt failed; the next one follows by the retry schedule." },
+        "410": { "description": "Not delivered, and not attempted again. The service disables the endpoint." },
+        "default": { "description": "The attempt failed. The next one follows the retry schedule." },
     })
 }
 
-/// A notice about an endpoint, for endpoints that ask for it by name.
+/// The request with a notice about an endpoint, for endpoints that select this notice.
 fn notice(name: &str, summary: &str) -> Value {
     let text = |about: &str| json!({ "description": about, "type": "string" });
     let properties = json!({
         "event": { "description": "The name of the event.", "const": name },
         "webhook_endpoint_id": text("The id of the endpoint that the notice is about."),
-        "url": { "description": "Its URL without the query; null for a pull endpoint.", "type": ["string", "null"] },
-        "since": text("The time since which its deliveries have been, or had been, failing."),
+        "url": { "description": "The URL of that endpoint, without the query; null for a pull endpoint.", "type": ["string", "null"] },
+        "since": text("The start of the period in which its deliveries fail or failed."),
         "reason": {
-            "description": "The outcome of its latest failed delivery, such as `status_5xx`; if it was disabled, `failing` \
-                            or `gone`; null if it works again.",
+            "description":
+                "The outcome of the endpoint's latest failed delivery, such as `status_5xx`; `failing` or `gone` if \
+                 the service disabled it; null if it works again.",
             "type": ["string", "null"],
         },
-        "failed": { "description": "The number of deliveries that have failed since then.", "type": "integer" },
+        "failed": { "description": "The number of deliveries that have failed since `since`.", "type": "integer" },
         "at": text("The time of the change."),
     });
     let required = ["event", "webhook_endpoint_id", "url", "since", "reason", "failed", "at"];
@@ -83,16 +84,15 @@ fn notice(name: &str, summary: &str) -> Value {
 }
 
 fn job(name: &str, summary: &str) -> Value {
-    let job_id =
-        json!({ "description": "The id of the job that the event is about; `test` for a sample.", "type": "string" });
-    let member = |about| json!({ "description": format!("{about} As the producer sent it, or null.") });
+    let job_id = json!({ "description": "The id of the job; `test` in a sample.", "type": "string" });
+    let member = |about| json!({ "description": format!("{about} As sent by the producer, or null.") });
     event(name, summary, job_id, member, responses())
 }
 
 fn test() -> Value {
     let responses = json!({
         "2XX": { "description": "Delivered." },
-        "default": { "description": "Not delivered. There is one attempt." },
+        "default": { "description": "Not delivered. Tests are attempted only once." },
     });
     let summary = "A test of the endpoint, requested by its owner.";
     let job_id = json!({ "description": "Always `test`.", "const": "test" });
@@ -100,7 +100,7 @@ fn test() -> Value {
     event("webhook.test", summary, job_id, member, responses)
 }
 
-/// The request with an event. `member` describes a member of the job, given its purpose.
+/// Builds the request with an event. `member` returns the schema of a member that describes the job, given its purpose.
 fn event(name: &str, summary: &str, job_id: Value, member: impl Fn(&'static str) -> Value, responses: Value) -> Value {
     let described = JOB_MEMBERS.map(|(name, about)| (name.to_owned(), member(about)));
     let mut properties: Map<String, Value> = described.into_iter().collect();
@@ -110,7 +110,7 @@ fn event(name: &str, summary: &str, job_id: Value, member: impl Fn(&'static str)
     request(name, summary, &properties.into(), &required, &responses)
 }
 
-/// The request with a body of these properties.
+/// Builds the request with a body of these properties.
 fn request(name: &str, summary: &str, properties: &Value, required: &[&str], responses: &Value) -> Value {
     let headers = HEADERS.map(|(name, description)| {
         json!({
@@ -121,7 +121,7 @@ fn request(name: &str, summary: &str, properties: &Value, required: &[&str], res
     json!({ "post": {
         "operationId": name,
         "summary": summary,
-        // Receivers check the signatures.
+        // Receivers verify the signatures instead.
         "security": [],
         "parameters": headers,
         "requestBody": { "required": true, "content": { "application/json": { "schema": {

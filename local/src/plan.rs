@@ -1,4 +1,4 @@
-//! The contents of the template, for programs that run the functions in a different way than [`Stack`](crate::Stack).
+//! The contents of the template, for programs that run the functions without a [`Stack`](crate::Stack).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,15 +25,15 @@ pub struct Plan {
 
 /// A function.
 pub struct Planned {
-    /// Its environment: the variables from the template, and those that Lambda itself sets.
+    /// The environment: the variables from the template, and those that Lambda itself sets.
     pub variables: HashMap<String, String>,
-    /// After this time Lambda ends an invocation.
+    /// The time after which Lambda ends an invocation.
     pub timeout: Duration,
-    /// How Lambda polls each queue that it reads, by name.
+    /// The settings with which Lambda polls each queue for the function, by name.
     pub queues: BTreeMap<String, Polled>,
 }
 
-/// How Lambda polls a queue for a function.
+/// The settings with which Lambda polls a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Polled {
     /// The maximum number of records in a batch.
@@ -43,7 +43,7 @@ pub struct Polled {
 }
 
 impl Plan {
-    /// The template, as if deployed where DynamoDB, SQS and SES have the addresses `http://dynamodb`, `http://sqs` and
+    /// Reads the template as if it were deployed with DynamoDB, SQS and SES at `http://dynamodb`, `http://sqs` and
     /// `http://ses`.
     ///
     /// # Errors

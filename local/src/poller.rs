@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{functions::Function, template::Mapping};
 
-/// The maximum number of concurrent invocations on one machine, regardless of the template's limits.
+/// The maximum number of concurrent invocations on one machine, whatever the limits in the template.
 const MAX_CONCURRENCY: usize = 32;
 
-/// The time for which a receive call waits for a first message.
+/// The time that a receive waits for a first message.
 const WAIT_SECONDS: i32 = 1;
 
 /// A queue and the function that processes its messages.
@@ -28,7 +28,7 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// Polls until `stop` is canceled, then waits for running invocations.
+    /// Polls until `stop` is canceled, and then waits for running invocations.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let concurrency = self.mapping.scaling_config.maximum_concurrency.min(MAX_CONCURRENCY);
         let permits = Arc::new(Semaphore::new(concurrency));
@@ -52,7 +52,7 @@ impl Poller {
                 }
             }
         }
-        // All permits are back once nothing is running. This cannot fail: the semaphore is never closed.
+        // All permits are back once no invocation is running. The semaphore is never closed.
         drop(permits.acquire_many(u32::try_from(concurrency).unwrap_or(u32::MAX)).await);
     }
 
@@ -84,7 +84,7 @@ impl Poller {
         Ok(received.messages.unwrap_or_default())
     }
 
-    /// If the function itself fails, no record is deleted, and all become visible again after the visibility timeout.
+    /// If the function itself fails, deletes no record: all become visible again after the visibility timeout.
     async fn process_logged(&self, messages: &[Message]) {
         if let Err(error) = self.process(messages).await {
             tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "batch.failed");
@@ -132,8 +132,8 @@ impl Poller {
     }
 }
 
-/// The ids of the records that the function reports as failed. Lambda keeps the whole batch if it contains an unknown
-/// id.
+/// Returns the ids of the records that the function reports as failed. If the report contains an unknown id, the whole
+/// batch fails, as on Lambda.
 fn failures(answer: Value, messages: &[Message]) -> Result<Vec<String>> {
     let answer: SqsBatchResponse = serde_json::from_value(answer).context("not a batch response")?;
     let failed: Vec<_> = answer.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();

@@ -1,5 +1,5 @@
-//! The embedded SQS, extended with features that clients expect of the real one: limits, message groups, and the error
-//! names that the SDKs know. docs/architecture.md lists the remaining differences.
+//! The embedded SQS, with added features of the real one: limits, message groups, and the names of errors that the SDKs
+//! expect. docs/architecture.md lists the remaining differences.
 
 mod journal;
 mod limits;
@@ -42,29 +42,30 @@ use self::{
     refusal::{Refusal, Response},
 };
 
-/// The number of seconds for which a message that is about to be deleted stays in flight: longer than deleting takes.
+/// The time for which a message that is about to be deleted is kept in flight, in seconds. Deleting takes less.
 const HOLD: i32 = 30;
 
-/// The attribute of a received message with its receive count.
+/// The attribute with the receive count of a message.
 const RECEIVES: &str = "ApproximateReceiveCount";
 
-/// The queues. Cloning is cheap.
+/// The queues. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Queues {
     sqs: Arc<RustackSqs>,
-    /// Handles the operations of SQS that need no extension.
+    /// Handles all operations without extensions.
     rest: Arc<RustackSqsHandler>,
     messages: Arc<RwLock<Messages>>,
 }
 
-/// The name of a queue's dead-letter queue, and the number of receives before a message moves there.
+/// A queue's dead-letter queue, and the number of receives after which a message moves there.
 struct Redrive {
     target: String,
     after: u32,
 }
 
-/// The HTTP service, for queues whose URLs start with `http://127.0.0.1:port/account`, and the journal at `path`, if
-/// messages are to outlive the process. Once the journal is dropped, messages are no longer accepted.
+/// Returns the HTTP service for queues with URLs below `http://127.0.0.1:port/account`. With a `path`, messages outlive
+/// the process, in a journal at that path, which is also returned. Once the journal is dropped, no more messages are
+/// accepted.
 ///
 /// # Errors
 /// The journal cannot be opened.
@@ -123,7 +124,7 @@ impl Queues {
             SqsOperation::GetQueueAttributes => answer(&self.attributes(read(&body)?).await?),
             SqsOperation::ListDeadLetterSourceQueues => {
                 let sources = self.sqs.list_dead_letter_source_queues(read(&body)?).await?;
-                // The only name in the protocol that starts with a lower-case letter.
+                // Written by hand: the only name in the protocol that starts with a lower-case letter.
                 answer(&json!({ "queueUrls": sources.queue_urls }))
             }
             other => Ok(self.rest.handle_operation(other, body).await?),
@@ -227,8 +228,8 @@ impl Queues {
                 message.attributes.remove(RECEIVES);
             }
             if let Some(key) = messages.complete(message, wants_group) {
-                // If this receive is the last and fails, the message becomes a dead letter. The embedded SQS does not
-                // report that.
+                // If the last permitted receive fails, the message becomes a dead letter. The embedded SQS does not
+                // report this move, so it is recorded in advance.
                 let last = redrive.as_ref().filter(|redrive| receives >= redrive.after);
                 let (queue, receives) =
                     last.map_or((queue_name(&queue_url), receives), |redrive| (redrive.target.as_str(), 0));
@@ -239,14 +240,14 @@ impl Queues {
         Ok(output)
     }
 
-    /// The destination of messages that were received too often, if messages are kept.
+    /// Returns the redrive policy of a queue, if messages are kept.
     async fn redrive(&self, queue_url: &str) -> Option<Redrive> {
         if !self.messages.read().await.are_kept() {
             return None;
         }
         let attribute_names = vec!["RedrivePolicy".to_owned()];
         let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
-        // Without a response, the queue has just been deleted.
+        // An error means that the queue has just been deleted.
         let attributes = self.sqs.get_queue_attributes(input).await.ok()?.attributes;
         let policy: RedrivePolicy = serde_json::from_str(attributes.get("RedrivePolicy")?).ok()?;
         let target = policy.dead_letter_target_arn.rsplit(':').next()?.to_owned();
@@ -282,8 +283,8 @@ impl Queues {
         Ok(output)
     }
 
-    /// Keeps messages in flight until they are deleted. An expired receipt handle deletes nothing, but the embedded SQS
-    /// reports a success. Returns the ids of the valid handles.
+    /// Keeps messages in flight until they are deleted. Returns the ids of the valid handles: the embedded SQS reports
+    /// success even for an expired handle, which deletes nothing.
     async fn hold(&self, queue_url: &str, handles: Vec<(String, String)>) -> Result<Vec<String>, Refusal> {
         let entries = handles.into_iter().map(|(id, receipt_handle)| ChangeMessageVisibilityBatchRequestEntry {
             id,
@@ -332,12 +333,12 @@ impl Queues {
     }
 }
 
-/// The embedded SQS handles messages of FIFO queues, which end with the process.
+/// Messages of FIFO queues are left to the embedded SQS, and lost when the process ends.
 fn is_fifo(queue_url: &str) -> bool {
     queue_url.ends_with(".fifo")
 }
 
-/// The id of the message that a receipt handle belongs to: the handle starts with it, in base64.
+/// Returns the id of the message that a receipt handle belongs to. The base64 text of the handle starts with the id.
 fn message_id(receipt_handle: &str) -> Result<String, Refusal> {
     let text = BASE64_STANDARD.decode(receipt_handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let id = text.as_deref().and_then(|text| text.split_once(':')).map(|(id, _)| id.to_owned());

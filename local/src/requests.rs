@@ -1,5 +1,5 @@
-//! Counts the requests that the functions and the pollers make to DynamoDB and SQS, as an AWS bill does. It counts them
-//! at the sender, which leaves out other programs' requests to the embedded services.
+//! Counts the requests of the functions and the pollers to DynamoDB and SQS, as an AWS bill would. They are counted at
+//! the sender, which excludes the requests of other programs.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use aws_smithy_runtime_api::client::{
 };
 use common::aws::clients::plain_http;
 
-/// The requests so far, including retried and failed ones.
+/// The numbers of requests so far, including failed ones and retries.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pub(crate) dynamodb: AtomicU64,
@@ -20,7 +20,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// An HTTP client whose requests are counted. It has separate connections.
+    /// Returns an HTTP client with separate connections whose requests are counted.
     pub(crate) fn client(self: &Arc<Self>) -> SharedHttpClient {
         let (requests, client) = (Arc::clone(self), plain_http());
         http_client_fn(move |settings, components| {

@@ -1,4 +1,4 @@
-//! Serves HTTP on loopback. A connection that sends nothing, or half of a request, is closed after a while.
+//! Serves HTTP on loopback. Connections that send nothing, or an incomplete request, are closed after a time limit.
 
 use std::{convert::Infallible, error::Error, pin::pin, time::Duration};
 
@@ -20,25 +20,26 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The time limits of a client.
+/// The time limits for clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The time until the head of a request has arrived, from the connection's start or from the previous response. It
-    /// also limits the idle time of a connection.
+    /// The maximum time until the head of a request has arrived, from the start of the connection or the previous
+    /// response. This also limits the idle time.
     pub head: Duration,
-    /// The time limit from then to the response. It has to cover a slowly arriving body, a function's timeout, and a
+    /// The maximum time from then to the response. It includes a slowly arriving body, the timeout of a function, and a
     /// long poll.
     pub answer: Duration,
 }
 
-/// API Gateway waits 30 seconds for a function, SQS 20 for a message. Their time limits for clients are not documented.
+/// API Gateway waits up to 30 seconds for a function, and SQS up to 20 for a message. AWS does not document the limits
+/// for clients.
 impl Default for Limits {
     fn default() -> Self {
         Self { head: Duration::from_secs(30), answer: Duration::from_secs(60) }
     }
 }
 
-/// The number of connections that may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Listens on loopback only. Port 0 picks a free port.
@@ -46,7 +47,8 @@ pub(crate) fn listen(port: u16, flag: &str) -> Result<TcpListener> {
     let listen = || {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        // Accepted connections inherit this. Without it, small responses wait for the client's delayed acknowledgement.
+        // Inherited by accepted connections. Otherwise, small responses would wait for the client's delayed
+        // acknowledgment.
         socket.set_nodelay(true)?;
         socket.bind(([127, 0, 0, 1], port).into())?;
         socket.listen(BACKLOG)
@@ -54,12 +56,12 @@ pub(crate) fn listen(port: u16, flag: &str) -> Result<TcpListener> {
     listen().with_context(|| format!("cannot listen on 127.0.0.1:{port}; choose another port with {flag} (0 = any)"))
 }
 
-/// `http://127.0.0.1:PORT` of `listener`.
+/// Returns the address of `listener`: `http://127.0.0.1:PORT`.
 pub(crate) fn address(listener: &TcpListener) -> Result<String> {
     Ok(format!("http://{}", listener.local_addr()?))
 }
 
-/// Serves `service` to every connection on `listener` until `stop`. Requests in progress are still completed.
+/// Serves every connection on `listener` with `service` until `stop`, and then completes the requests in progress.
 pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
@@ -73,7 +75,7 @@ where
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually the process has run out of file descriptors: the next connection that closes frees one.
+                // Usually, the process has run out of file descriptors. The next connection that closes frees one.
                 tracing::warn!(%error, "connection.refused");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -105,7 +107,7 @@ where
     connections.wait().await;
 }
 
-/// The response to a request whose body does not arrive in time. The connection does not wait for the rest.
+/// Returns the response to a request whose body did not arrive in time. The connection is closed.
 fn too_slow() -> Response<Body> {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::REQUEST_TIMEOUT;

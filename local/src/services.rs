@@ -1,4 +1,4 @@
-//! The AWS services that the functions use, embedded: DynamoDB and SQS, with data in files or in memory, and SES.
+//! The embedded AWS services: DynamoDB and SQS, with data in files or in memory, and SES.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     template::text,
 };
 
-/// The interval at which expired items are removed. DynamoDB itself takes days.
+/// The interval at which expired items are deleted. On AWS, DynamoDB takes up to days.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Opens the tables, in the file at `path` or in memory.
@@ -33,22 +33,21 @@ pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
     let Some(path) = path else { return Ok(Database::memory()?) };
     let path = path.to_str().context("the data directory's name is not UTF-8")?;
     let database = Database::new(path).with_context(|| format!("cannot open {path}"))?;
-    // Sets `synchronous = NORMAL`, as in the file of the queues: written data survives the death of the process, and a
-    // write does not wait for the disk. SQLite's default waits for it after each item of a batch.
+    // Sets `synchronous = NORMAL`, as for the queues: written data survives the death of the process, but writes do not
+    // wait for the disk. By default, SQLite waits after each item of a batch.
     database.disable_bulk_loading()?;
     Ok(database)
 }
 
 /// Creates missing tables, from their properties in the template.
 ///
-/// # Errors
-/// The properties are not those of a table.
+/// # Errors The properties do not describe a table.
 pub fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> Result<()> {
     for (name, properties) in tables {
         let mut request = properties.clone();
         if let Some(members) = request.as_object_mut() {
             members.insert("TableName".to_owned(), json!(name));
-            // These tables may be deleted freely.
+            // Local tables need no protection.
             members.remove("DeletionProtectionEnabled");
         }
         // The properties have the names and structure of a CreateTable request.
@@ -72,7 +71,7 @@ pub(crate) async fn create_queues(
     client: &aws_sdk_sqs::Client,
     queues: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>> {
-    // All messages of an earlier process are back once the queue exists.
+    // Without a timeout: creating a queue restores all messages of an earlier process.
     let patient = aws_sdk_sqs::config::Config::builder().timeout_config(TimeoutConfig::disabled());
     let mut urls = BTreeMap::new();
     for (name, properties) in queues {
@@ -91,14 +90,15 @@ pub(crate) async fn create_queues(
 pub(crate) struct Services {
     /// All emails sent so far.
     pub(crate) mail: Arc<EmailStore>,
-    /// Once this is dropped, nothing more is written, even if a connection outlives the tasks.
+    /// Held until the end: once it is dropped, nothing more is written, even if a connection outlives the tasks.
     _journal: Option<Arc<Journal>>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,
 }
 
 impl Services {
-    /// Serves DynamoDB, SQS and SES. The messages of the queues are kept in the file `queues`, or in memory only.
+    /// Starts DynamoDB, SQS and SES. The messages of the queues are kept in the file `queues` or, without one, in
+    /// memory.
     pub(crate) fn start(
         region: &str,
         account: &str,
@@ -113,7 +113,7 @@ impl Services {
         tasks.spawn(sweep(database.clone()));
         tasks.spawn(serve(sqs, queues, limits, stop.clone()));
 
-        // It accepts any sender: verification is done in AWS, not in this project.
+        // The embedded SES accepts any sender: identities are verified only in AWS.
         let config = SesConfig { default_region: region.to_owned(), ..Default::default() };
         let outbox = Arc::new(RustackSes::new(config));
         let mail = outbox.email_store().clone();

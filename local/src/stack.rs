@@ -34,10 +34,10 @@ use crate::{
 const REGION: &str = "eu-central-1";
 const ACCOUNT: &str = "123456789012";
 
-/// The path of the description of the API. Deployments do not have it.
+/// The path of the OpenAPI description. Deployments do not serve it.
 const DESCRIPTION: &str = "/openapi.json";
 
-/// The time for which a stop waits for running work: longer than any delivery.
+/// The time for which `stop` waits for running work: longer than any delivery takes.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The options of a stack.
@@ -47,15 +47,15 @@ pub struct Options {
     pub data: Data,
     /// The ports to listen on.
     pub ports: Ports,
-    /// Environment variables that override the values from the template and from Lambda. A function does not get a
-    /// variable that neither sets for it. `TRUSTED_ORIGINS` adds to the origins trusted here by default.
+    /// Environment variables that override values from the template and from Lambda. A function gets only variables
+    /// that one of the two sets for it. `TRUSTED_ORIGINS` adds to the origins that the stack trusts by default.
     pub env: HashMap<String, String>,
-    /// Whether to poll the queues and to run the schedules. If not, messages stay in a queue until [`Stack::poll`] is
-    /// called, and scheduled functions run only when they are invoked.
+    /// Whether to poll the queues and run the schedules. If not, messages stay in their queue until [`Stack::poll`] is
+    /// called, and scheduled functions run only when invoked.
     pub poll: bool,
-    /// The time limits of clients. The server of DynamoDB has none.
+    /// The time limits for clients, except those of DynamoDB.
     pub limits: Limits,
-    /// Whether to create a demo tenant, and to serve the link that signs in to it.
+    /// Whether to create a demo tenant and serve the link that signs in to it.
     pub demo_data: bool,
 }
 
@@ -68,7 +68,7 @@ pub enum Data {
     Directory(PathBuf),
 }
 
-/// The loopback ports to listen on; 0 picks a free one.
+/// The loopback ports to listen on. 0 selects a free port.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ports {
     /// The HTTP API.
@@ -82,7 +82,7 @@ pub struct Ports {
     pub inbox: u16,
 }
 
-/// In memory, on free ports, polling, with the template's values.
+/// In memory, on free ports, with polling and the values from the template.
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -113,7 +113,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything. When it returns, everything is ready for requests.
+    /// Starts the service. Once this returns, all parts are ready for requests.
     ///
     /// # Errors
     /// A port is in use, the data cannot be opened, or the template and the functions do not match.
@@ -165,7 +165,7 @@ impl Stack {
             }
             None => None,
         };
-        // The demo tenant's past ends before polling begins.
+        // Polling begins after the demo tenant's past has been created.
         if poll {
             start_polling(&template, &functions, &pollers, &tasks, &stop)?;
         }
@@ -185,62 +185,62 @@ impl Stack {
         })
     }
 
-    /// The URL of the HTTP API: `http://127.0.0.1:PORT`.
+    /// Returns the URL of the HTTP API: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn api(&self) -> &str {
         &self.addresses.api
     }
 
-    /// The endpoint of DynamoDB.
+    /// Returns the endpoint of DynamoDB.
     #[must_use]
     pub fn dynamodb(&self) -> &str {
         &self.addresses.dynamodb
     }
 
-    /// The endpoint of SQS.
+    /// Returns the endpoint of SQS.
     #[must_use]
     pub fn sqs(&self) -> &str {
         &self.addresses.sqs
     }
 
-    /// The URL of the page with the sent emails.
+    /// Returns the URL of the page with the sent emails.
     #[must_use]
     pub fn mail(&self) -> &str {
         &self.addresses.mail
     }
 
-    /// The URL of the inbox, which accepts webhooks at any path.
+    /// Returns the URL of the inbox, which accepts webhooks at any path.
     #[must_use]
     pub fn inbox(&self) -> &str {
         &self.addresses.inbox
     }
 
-    /// The demo tenant, if requested.
+    /// Returns the demo tenant, if it was requested.
     #[must_use]
     pub fn demo_tenant(&self) -> Option<&DemoTenant> {
         self.demo_tenant.as_ref()
     }
 
-    /// The URL of each queue, by name.
+    /// Returns the URL of each queue, by name.
     #[must_use]
     pub fn queues(&self) -> &BTreeMap<String, String> {
         &self.queues
     }
 
-    /// Table names, keyed by their names in the template.
+    /// Returns the names of the tables, by their names in the template.
     #[must_use]
     pub fn tables(&self) -> &BTreeMap<String, String> {
         &self.tables
     }
 
-    /// The environment of a function: the variables from the template and those that Lambda itself sets. With these,
-    /// the function's binary can run against this stack.
+    /// Returns the environment of a function: the variables from the template and those that Lambda itself sets. With
+    /// it, the function's binary can run against this stack.
     #[must_use]
     pub fn environment(&self, function: &str) -> Option<&HashMap<String, String>> {
         Some(&self.functions.get(function)?.variables)
     }
 
-    /// A DynamoDB client for this stack.
+    /// Returns a DynamoDB client for this stack.
     #[must_use]
     pub fn dynamodb_client(&self) -> aws_sdk_dynamodb::Client {
         self.dynamodb_client.clone()
@@ -251,25 +251,24 @@ impl Stack {
         self.sqs_client.clone()
     }
 
-    /// Invokes a function with the JSON that Lambda would send, and returns the JSON that Lambda would receive.
+    /// Invokes a function with the JSON that Lambda would send. Returns the JSON that Lambda would receive.
     ///
-    /// # Errors
-    /// There is no such function, it rejects the event, it fails, or it times out.
+    /// # Errors There is no such function, or it rejects the event, fails or times out.
     pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
         self.functions.get(function).with_context(|| format!("there is no function {function}"))?.invoke(event).await
     }
 
     /// Polls a queue once: receives a batch, passes it to the queue's function, and deletes the records that succeeded.
-    /// Waits up to a second for a first record. Returns the number of records received.
+    /// Waits up to a second for a first record. Returns the number of received records.
     ///
     /// # Errors
-    /// No function reads this queue, or the queue cannot be read. The failure of a function is not an error of
-    /// this call: as with Lambda, its records stay in the queue.
+    /// No function reads this queue, or the queue cannot be read. A failure of the function is not an error of this
+    /// call: as with Lambda, its records stay in the queue.
     pub async fn poll(&self, queue: &str) -> Result<usize> {
         self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
     }
 
-    /// All addresses, as one line for programs.
+    /// Returns all addresses, as one line for programs.
     #[must_use]
     pub fn ready_line(&self) -> Value {
         let mut line = json!({
@@ -287,8 +286,8 @@ impl Stack {
         line
     }
 
-    /// The work so far, as one line for programs: the requests of the functions and the pollers to DynamoDB
-    /// and SQS, and the invocations of each function.
+    /// Returns the work so far, as one line for programs: the number of requests of the functions and pollers to
+    /// DynamoDB and SQS, and of invocations of each function.
     #[must_use]
     pub fn work_line(&self) -> Value {
         let invocations = self.functions.iter();
@@ -302,18 +301,19 @@ impl Stack {
         })
     }
 
-    /// Stops accepting work, waits for running work, and shuts down.
+    /// Stops accepting work, waits for running work and shuts down.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
-            // The messages of this work return to their queues.
+            // The messages of unfinished work return to their queues.
             tracing::warn!("shutdown.incomplete");
         }
     }
 }
 
-/// The listening sockets. All are open before the first service starts, since the services need each other's addresses.
+/// The listening sockets. All are opened before the first service starts, because the services need each other's
+/// addresses.
 struct Listeners {
     api: TcpListener,
     dynamodb: TcpListener,
@@ -323,7 +323,7 @@ struct Listeners {
     inbox: TcpListener,
 }
 
-/// The addresses that users need. SES has one, too, which only the functions need.
+/// The addresses for users. Only the functions need that of SES.
 struct Addresses {
     api: String,
     dynamodb: String,
@@ -355,20 +355,20 @@ impl Listeners {
     }
 }
 
-/// Dropping a stack without [`Stack::stop`] also ends it, but not gracefully.
+/// Ends the stack without waiting for running work, unless [`Stack::stop`] was called.
 impl Drop for Stack {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-/// The functions that read queues, and their pollers, over the tables and queues of another process.
+/// The functions that read queues, with their pollers, for the tables and queues of another process.
 pub struct Worker {
     pollers: BTreeMap<String, Arc<Poller>>,
 }
 
 impl Worker {
-    /// A worker for the stack at these addresses. `env` is as in [`Options`].
+    /// Builds a worker for the stack at these addresses. `env` is as in [`Options`].
     ///
     /// # Errors
     /// The template and the functions do not match.
@@ -390,7 +390,7 @@ impl Worker {
         self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
     }
 
-    /// Polls until the future is dropped.
+    /// Polls all queues until the future is dropped.
     pub async fn run(self) {
         let mut polling = JoinSet::new();
         for poller in self.pollers.into_values() {
@@ -400,8 +400,8 @@ impl Worker {
     }
 }
 
-/// The parameters of a deployment on this machine. Plain http and loopback destinations are allowed, because that is
-/// where a developer's receiver is.
+/// The template parameters for this machine. Plain http and loopback destinations are allowed, because developers run
+/// receivers there.
 pub(crate) fn parameters<'a>(api: &'a str, trusted_origins: &'a str) -> [(&'static str, &'a str); 6] {
     [
         ("BaseUrl", api),
@@ -418,7 +418,7 @@ pub(crate) fn place(api: &str, sqs: &str) -> Place {
     Place { region: REGION.to_owned(), account: ACCOUNT.to_owned(), api: api.to_owned(), sqs: sqs.to_owned() }
 }
 
-/// The origin of the API under its other name, and the developer's `TRUSTED_ORIGINS`. They are passed as a template
+/// Returns the origin of the API under its other name, and the developer's `TRUSTED_ORIGINS`. They are a template
 /// parameter, so that functions and CORS agree on them.
 fn trusted_origins(api: &str, more: String) -> Result<String> {
     let localhost = api.replace("127.0.0.1", "localhost");
@@ -427,7 +427,7 @@ fn trusted_origins(api: &str, more: String) -> Result<String> {
     Ok(origins.collect::<Vec<_>>().join(","))
 }
 
-/// The variables that Lambda itself sets, with the addresses of the services on this machine.
+/// Returns the variables that Lambda itself sets, with the addresses of the embedded services.
 pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<String, String> {
     let variables = [
         ("AWS_REGION", REGION),
@@ -440,7 +440,8 @@ pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// The files of the tables and of the queues. Creates them, since SQLite gives no reason if it cannot open a file.
+/// Returns the files of the tables and the queues. Creates them first, because SQLite does not report why it cannot
+/// open a file.
 fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
     let Data::Directory(directory) = data else { return Ok([None, None]) };
     let unusable = |path: &Path| format!("cannot write to {}: make it writable, or add --memory", path.display());
@@ -461,18 +462,18 @@ fn clients(
     Ok((aws.dynamodb(), aws.sqs()))
 }
 
-/// The routes of the API, and its description.
+/// Returns the routes of the API and of its description.
 fn api_router(template: &Template, functions: &BTreeMap<String, Arc<Function>>) -> Result<Router> {
     let cors = template.cors.as_ref().map(Cors::new).transpose()?;
     let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(template, functions), cors };
-    // Created for the first request, as bytes that all requests share.
+    // Built at the first request, and shared by all further ones.
     let described = functions.clone();
     let description = Arc::new(LazyLock::new(move || Bytes::from(document(&described).to_string())));
     let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));
     Ok(gateway.router().route(DESCRIPTION, describe))
 }
 
-/// The description of the API in OpenAPI 3.1, also stored in `docs/openapi.json`. No service has to be running.
+/// Returns the description of the API in OpenAPI 3.1, as in `docs/openapi.json`. No service has to be running.
 ///
 /// # Errors
 /// The template and the functions do not match.
@@ -550,7 +551,7 @@ fn start_polling(
     Ok(())
 }
 
-/// Invokes a function on its schedule: at once, and then after each period.
+/// Invokes a function on its schedule: immediately, and then after each period.
 async fn tick(schedule: Schedule, period: Duration, function: Arc<Function>, stop: CancellationToken) {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -1,4 +1,4 @@
-//! `template.yaml`, read as CloudFormation reads it.
+//! Reads `template.yaml` as CloudFormation does.
 
 mod evaluate;
 mod place;
@@ -15,15 +15,15 @@ use evaluate::Scope;
 pub(crate) use evaluate::text;
 pub(crate) use place::{Place, local_name};
 
-/// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed once for all stacks in a
-/// process: a test run starts hundreds.
+/// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed once per process, because
+/// a test run starts hundreds of stacks.
 static SOURCE: LazyLock<Result<Value>> = LazyLock::new(|| yaml::parse(include_str!("../../template.yaml")));
 
 /// The contents of the template, with all references resolved.
 pub(crate) struct Template {
-    /// By name.
+    /// The functions, by name.
     pub(crate) functions: BTreeMap<String, Function>,
-    /// The configuration of the HTTP API, if it has one.
+    /// The CORS configuration of the HTTP API, if it has one.
     pub(crate) cors: Option<CorsConfiguration>,
     /// The properties of each table, by name.
     pub(crate) tables: BTreeMap<String, Value>,
@@ -36,7 +36,7 @@ pub(crate) struct Template {
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Function {
     pub(crate) memory_size: i32,
-    /// In seconds.
+    /// The time in seconds.
     timeout: u64,
     environment: Environment,
     #[serde(default)]
@@ -63,7 +63,7 @@ enum Event {
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Schedule {
     schedule: String,
-    /// The event, if it differs from EventBridge's default.
+    /// The event, unless it is EventBridge's default.
     input: Option<String>,
 }
 
@@ -71,9 +71,9 @@ pub(crate) struct Schedule {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Route {
-    /// `ANY` for all methods.
+    /// The method, or `ANY` for all methods.
     pub(crate) method: String,
-    /// May end in a greedy variable, such as `{proxy+}`.
+    /// The path, which may end in a greedy variable such as `{proxy+}`.
     pub(crate) path: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct CorsConfiguration {
     pub(crate) allow_methods: Vec<String>,
     pub(crate) allow_headers: Vec<String>,
     pub(crate) expose_headers: Vec<String>,
-    /// In seconds.
+    /// The time in seconds.
     pub(crate) max_age: u32,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct CorsConfiguration {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Mapping {
-    /// The ARN.
+    /// The ARN of the queue.
     pub(crate) queue: String,
     pub(crate) batch_size: i32,
     #[serde(default)]
@@ -102,7 +102,7 @@ pub(crate) struct Mapping {
     pub(crate) scaling_config: ScalingConfig,
 }
 
-/// The limits of polling.
+/// The limits of a mapping.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct ScalingConfig {
@@ -142,7 +142,7 @@ impl Template {
                 "AWS::SQS::Queue" => {
                     template.queues.insert(name, scope.evaluate(&properties).with_context(|| logical.clone())?);
                 }
-                // Other kinds of resources do not exist on this machine.
+                // Other kinds of resources have no local counterpart.
                 _ => {}
             }
         }
@@ -150,11 +150,10 @@ impl Template {
     }
 }
 
-/// The template with all references resolved, as if deployed with `parameters`, and without the resources and outputs
-/// whose condition is false.
+/// Returns the template with all references resolved, as if it were deployed with `parameters`, without the resources
+/// and outputs whose condition is false.
 ///
-/// # Errors
-/// The template cannot be read, or refers to something that does not exist.
+/// # Errors The template cannot be read, or contains a reference that cannot be resolved.
 pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
     let mut root = source()?.clone();
     let scope = Scope::new(source()?, parameters, Place::example());
@@ -173,12 +172,12 @@ pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
 }
 
 impl Function {
-    /// The time after which Lambda ends the invocation.
+    /// Returns the time after which Lambda ends an invocation.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
 
-    /// The environment variables that the template gives it.
+    /// Returns the environment variables from the template.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> {
         self.environment.variables.iter().map(|(name, value)| (name.clone(), text(value)))
     }
@@ -199,15 +198,15 @@ impl Function {
 }
 
 impl Schedule {
-    /// The time between two invocations.
+    /// Returns the time between two invocations.
     pub(crate) fn period(&self) -> Result<Duration> {
-        // The template has no other schedules.
+        // The template contains no other kind of schedule.
         let minutes = self.schedule.strip_prefix("rate(").and_then(|rest| rest.split_once(" minute")?.0.parse().ok());
         let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not understood", self.schedule))?;
         Ok(Duration::from_secs(minutes * 60))
     }
 
-    /// The event with which it invokes the function now.
+    /// Returns the event for an invocation now.
     pub(crate) fn event(&self) -> Result<Value> {
         match &self.input {
             Some(input) => serde_json::from_str(input).context("the input of a schedule is not JSON"),
@@ -217,18 +216,18 @@ impl Schedule {
 }
 
 impl Mapping {
-    /// The name of the queue: the last part of its ARN.
+    /// Returns the name of the queue: the last part of its ARN.
     pub(crate) fn queue_name(&self) -> &str {
         self.queue.rsplit(':').next().unwrap_or_default()
     }
 
-    /// Whether the function reports the records that failed. If not, Lambda ignores its response.
+    /// Whether the function reports failed records. If not, Lambda ignores its response.
     pub(crate) fn reports_item_failures(&self) -> bool {
         self.function_response_types.iter().any(|kind| kind == "ReportBatchItemFailures")
     }
 }
 
-/// A function's properties, merged with those in SAM's `Globals` section.
+/// Merges the properties of a function with those in SAM's `Globals` section.
 fn with_globals(root: &Value, properties: Value) -> Value {
     let mut merged = root.pointer("/Globals/Function").cloned().unwrap_or_default();
     match (&mut merged, properties) {

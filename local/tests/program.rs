@@ -1,4 +1,4 @@
-//! The program: its human-readable output, its JSON, and its memory.
+//! Tests the program: its human-readable output, its JSON, and its memory.
 
 #![expect(clippy::expect_used, reason = "a program that does not start should fail the test")]
 
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// A running program. Dropping it kills it.
+/// A running program. Dropping it kills the process.
 struct Program(Child);
 
 impl Program {
@@ -21,7 +21,7 @@ impl Program {
         Self(command.spawn().expect("it starts"))
     }
 
-    /// The service, with its first line.
+    /// Starts the service. Also returns its output and the first line.
     fn serve(arguments: &[&str]) -> (Self, BufReader<ChildStdout>, String) {
         let mut program = Self::start(&[&["--memory"], arguments, &FREE_PORTS[..]].concat());
         let mut output = BufReader::new(program.0.stdout.take().expect("a pipe"));
@@ -59,13 +59,13 @@ fn json_prints_all_addresses_as_one_line() {
     assert_eq!(program.first_error_line(), "Starting fanfare on this machine, with its data in memory.\n");
     let addresses: Value = serde_json::from_str(&line).expect("JSON");
     assert!(addresses.get("api").is_some(), "{line}");
-    // It ends without further output.
+    // The program ends without further output.
     let rest = thread::spawn(move || output.bytes().count());
     drop(program);
     assert_eq!(rest.join().expect("it is read"), 0);
 }
 
-/// A log in a file on a full disk.
+/// The log is a file on a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_log_that_cannot_be_written_does_not_fail_requests() {
@@ -101,7 +101,7 @@ fn a_signal_prints_the_work_so_far_as_one_line_of_json() {
     assert_ne!(work.pointer("/requests/sqs"), Some(&Value::from(0)), "it has made its queues");
 }
 
-/// The addresses that the service prints.
+/// Returns the addresses that the service prints.
 fn addresses(arguments: &[&str]) -> Vec<String> {
     let (_program, output, first) = Program::serve(arguments);
     let rest = output.lines().map(|line| line.expect("UTF-8")).take_while(|line| line != "Press Ctrl-C to stop.");
@@ -137,8 +137,8 @@ fn the_demo_prints_the_story_that_the_readme_shows() {
     assert_eq!(constant(&story), constant(shown), "README.md shows another story: paste the new one");
 }
 
-/// The story without the port and the random parts, which differ in each run: an id is shortened to its start, `…` and
-/// its end.
+/// Removes the port and the random parts from the story, which differ in each run. Ids are printed as their start, `…`
+/// and their end.
 fn constant(story: &str) -> String {
     let is_random = |c: char| c.is_ascii_alphanumeric() || "_-+/=".contains(c);
     let words = story.split_inclusive(|c: char| !is_random(c) && c != '…');
@@ -157,7 +157,7 @@ fn openapi_prints_only_the_description() {
     assert_eq!(description.get("openapi"), Some(&Value::from("3.1.0")));
 }
 
-/// The state that connections share is not copied for each.
+/// Connections share their state instead of copying it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thousand_idle_connections_take_little_memory() {

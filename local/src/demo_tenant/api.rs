@@ -1,4 +1,4 @@
-//! Calls to the API, through its routes and functions, at any time.
+//! Calls to the API, through its routes and functions, at any simulated time.
 
 use std::{
     sync::Arc,
@@ -17,13 +17,13 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
-/// A running clock that starts at `at`.
+/// Returns a running clock that starts at `at`.
 pub(super) fn clock(at: Timestamp) -> Ambient {
     let (at, begun) = (SystemTime::from(at), Instant::now());
     Ambient::at(Arc::new(move || at + begun.elapsed()))
 }
 
-/// The API. It has the clock of its caller. Cloning is cheap.
+/// The API, on the clock of its caller. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Api {
     router: TowerToHyperService<Router>,
@@ -41,7 +41,7 @@ pub(super) enum Credential {
 }
 
 impl Api {
-    /// The API with these routes, at `origin`.
+    /// Returns the API with these routes, at `origin`.
     pub(crate) fn new(router: Router, origin: &str) -> Self {
         Self { router: TowerToHyperService::new(router), origin: origin.to_owned() }
     }

@@ -1,4 +1,4 @@
-//! Intercepts the messages that a function sends in the past: they are due then, and not after a delay from now.
+//! Intercepts the messages that a function sends in the simulated past: SQS would count their delays from now.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -30,12 +30,12 @@ pub(super) struct Sent {
 pub(super) struct Caught(Arc<Mutex<Vec<Sent>>>);
 
 impl Caught {
-    /// The messages intercepted since the last call.
+    /// Returns the messages intercepted since the last call.
     pub(super) fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A client like `client`, whose messages are intercepted.
+    /// Wraps `client` so that its messages are intercepted.
     pub(super) fn over(&self, client: SharedHttpClient) -> SharedHttpClient {
         let caught = self.clone();
         http_client_fn(move |settings, components| {

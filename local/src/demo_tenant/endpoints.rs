@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::api::{Api, Credential};
 use crate::inbox::{Inbox, Manner};
 
-/// An endpoint, and the final response of its receiver.
+/// An endpoint with the current response of its receiver.
 pub(super) struct Endpoint {
     pub(super) path: &'static str,
     description: &'static str,
@@ -20,10 +20,10 @@ pub(super) struct Endpoint {
 const PLAIN: Endpoint =
     Endpoint { path: "", description: "", secret: "", events: None, headers: &[], manner: Manner::Take };
 
-/// Healthy, after an outage yesterday.
+/// Healthy, after an outage within the last day.
 pub(super) const ORDERS: Endpoint =
     Endpoint { path: "/orders", description: "Order service", secret: "northwind-orders-secret", ..PLAIN };
-/// Failing for days. It received all events at first.
+/// Failing for days. At first, it received all events.
 pub(super) const CRM: Endpoint = Endpoint {
     path: "/crm",
     description: "CRM sync (old)",
@@ -31,7 +31,7 @@ pub(super) const CRM: Endpoint = Endpoint {
     manner: Manner::Fail,
     ..PLAIN
 };
-/// Disabled, since its receiver answered 410.
+/// Disabled because its receiver responded with 410.
 pub(super) const BILLING: Endpoint = Endpoint {
     path: "/billing",
     description: "Billing, until the move to the new ledger",
@@ -55,7 +55,7 @@ const ALERTS: Endpoint = Endpoint {
     headers: &[("authorization", "Bearer northwind-gateway-token"), ("x-team", "platform")],
     ..PLAIN
 };
-/// Its secret has just changed.
+/// The secret has just been rotated.
 pub(super) const WAREHOUSE: Endpoint = Endpoint {
     path: "/warehouse",
     description: "Warehouse, secret being rotated",
@@ -91,7 +91,7 @@ impl Endpoint {
         api.call(key, "webhooks/update", &fields).await.map(drop)
     }
 
-    /// Gives the inbox the response of the receiver, and the secret.
+    /// Configures the receiver's response and the secret in the inbox.
     pub(super) fn tell(&self, inbox: &Inbox) -> Result<()> {
         let secret = if self.path == WAREHOUSE.path { NEW_WAREHOUSE_SECRET } else { self.secret };
         let secret = SigningSecret::parse(secret).map_err(|problems| anyhow!("{problems:?}"))?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const JOBS_BY_HOUR: [u64; 24] = [1, 0, 1, 2, 1, 1, 2, 4, 6, 7, 5, 4, 3, 5, 6, 6, 5, 4, 3, 2, 2, 2, 2, 2];
 /// The ages in minutes of the jobs whose deliveries to an endpoint failed in all ten attempts.
 const DAYS_AGO: [u64; 4] = [89 * 60, 87 * 60 + 20, 84 * 60 + 5, 81 * 60 + 40];
-/// One job in this many fails.
+/// The number of jobs of which one fails.
 const ONE_FAILS_OF: u64 = 5;
 
 /// A finished job.
@@ -39,7 +39,7 @@ fn job(number: u64) -> Job {
 }
 
 impl Job {
-    /// Its event.
+    /// Returns the job's event.
     pub(super) fn of(&self, tenant: &str) -> Value {
         let Self { number, failed } = *self;
         let (workflow, result, error) = outcome(number);
@@ -57,7 +57,7 @@ impl Job {
     }
 }
 
-/// The workflow of a job, its result and its error.
+/// Returns the workflow of a job, its result and its error.
 fn outcome(number: u64) -> (&'static str, Value, Value) {
     let seconds = 4 + number * 17 % 90;
     match number % 4 {

@@ -1,5 +1,5 @@
-//! The past: the function that delivers handles messages at the time at which they were due, on a clock that shows that
-//! time. It posts to real receivers and writes to the real tables; only its messages are kept here instead of in SQS.
+//! The past: `webhooks-deliver` handles messages on a clock that shows the times at which they were due. It posts to
+//! real receivers and writes to the real tables, but its messages are kept here instead of in SQS.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::{functions::Function, requests::Requests};
 /// The queue of job events.
 pub(super) const JOB_EVENTS: &str = "job-events";
 
-/// The number of messages that Lambda passes at once, and the time for which it may collect them.
+/// The maximum batch size of Lambda, and the time for which it may collect a batch.
 const BATCH: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// The delay of a message that could not be handled, and the maximum number of receives.
+/// The delay until a message that could not be handled is received again, and the maximum number of receives.
 const BACK_AFTER: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
@@ -46,7 +46,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// A past without messages, for a function like `deliver`.
+    /// Returns a past without messages, with a separate instance of `deliver`.
     pub(super) fn new(deliver: &Function, requests: &Arc<Requests>) -> Result<Self> {
         let caught = Caught::default();
         let env = deliver.env().over(requests.client());
@@ -55,7 +55,7 @@ impl Past {
         Ok(Self { deliver, log, caught, waiting: BTreeMap::new(), sent: 0 })
     }
 
-    /// Sends a message that is received at `at`.
+    /// Adds a message that is received at `at`.
     pub(super) fn send(&mut self, at: Timestamp, queue: &str, body: String) {
         self.put(at, Waiting { queue: queue.to_owned(), body, receives: 1 });
     }
@@ -65,7 +65,7 @@ impl Past {
         self.waiting.insert((at.as_millisecond(), self.sent), waiting);
     }
 
-    /// Handles all messages up to `end`, and those that they cause.
+    /// Handles all messages up to `end`, including those that are sent meanwhile.
     pub(super) async fn until(&mut self, end: Timestamp) -> Result<()> {
         while let Some((at, batch)) = self.next(end) {
             clock(at).within(self.handle(at, batch)).await?;
@@ -73,14 +73,16 @@ impl Past {
         Ok(())
     }
 
-    /// The messages that are due within 15 minutes of the end. The log has the longer waits, and `deliveries-wake` finds them there.
+    /// Returns the messages that are due within 15 minutes of the end. For longer waits, `deliveries-wake` finds the
+    /// deliveries in the log.
     pub(super) fn left(self) -> impl Iterator<Item = (Timestamp, String, String)> {
         let left = self.waiting.into_iter().map(|((at, _), left)| (Timestamp::from_millisecond(at), left));
         let left = left.filter(|(at, _)| at.since(Timestamp::now()) <= MAX_DELAY);
         left.map(|(at, Waiting { queue, body, .. })| (at, queue, body))
     }
 
-    /// The next batch, and the time at which it is handled. A job event has a batch to itself: it must not have waited.
+    /// Returns the next batch, and the time at which it is handled. A job event is a batch of its own, so that it never
+    /// waits.
     fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<Waiting>)> {
         let (mut at, mut batch) = (None, Vec::<Waiting>::new());
         while let Some(next) = self.waiting.first_entry() {
@@ -123,8 +125,8 @@ impl Past {
         Ok(())
     }
 
-    /// Wakes a delivery that waits longer than the longest delay of a message, as `deliveries-wake` does. A sweep for
-    /// each minute of several days would take minutes.
+    /// Wakes a delivery that waits longer than the maximum delay of a message. Replaces `deliveries-wake`, whose sweeps
+    /// over several days would take minutes.
     async fn wake(&mut self, waiting: Waiting) -> Result<()> {
         let Ok(DueAttempt { tenant, id, .. }) = parse_message(&waiting.body) else { return Ok(()) };
         let known = self.log.known(&tenant, &[id]).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
@@ -137,7 +139,7 @@ impl Past {
     }
 }
 
-/// A record in Lambda's format.
+/// Returns a record in Lambda's format.
 fn record(index: usize, waiting: &Waiting, at: Timestamp) -> Value {
     json!({
         "messageId": index.to_string(),

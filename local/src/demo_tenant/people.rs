@@ -16,7 +16,7 @@ const MEMBER: &str = "jonas@northwind.example.com";
 pub(super) const INVITED: &str = "priya@northwind.example.com";
 const SLUG: &str = "northwind-automations";
 
-/// The actions of people, and the emails that they read.
+/// The actions of people, with access to their emails.
 pub(super) struct People<'a> {
     pub(super) api: &'a Api,
     pub(super) mail: &'a EmailStore,
@@ -59,7 +59,7 @@ impl People<'_> {
         self.verify(MEMBER).await
     }
 
-    /// Presses the button of the page that the link in the email opens.
+    /// Verifies an address: presses the button of the page that the link in the email opens.
     async fn verify(&self, email: &str) -> Result<()> {
         let mut emails = self.mail.query(None, None);
         emails.retain(|mail| mail.destination.to_addresses.iter().any(|address| address == email));

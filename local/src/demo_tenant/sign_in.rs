@@ -1,4 +1,4 @@
-//! The link that signs a browser in to the demo tenant. No deployment has it.
+//! The link that signs a browser in to the demo tenant. Deployments do not have it.
 
 use anyhow::Result;
 use axum::{
@@ -10,10 +10,11 @@ use axum::{
 
 use super::{api::Api, people};
 
-/// The page that it always leads to.
+/// The page after the sign-in.
 const CONSOLE: &str = "/console";
 
-/// `GET`: signs in as the owner of the demo tenant, through the API's own route, and redirects to the console.
+/// Returns the `GET` handler, which signs in as the owner of the demo tenant through the API's own route, and redirects
+/// to the console.
 pub(crate) fn sign_in(api: Api) -> MethodRouter {
     get(async move |headers: HeaderMap| {
         if !is_asked_for(&api, &headers) {
@@ -27,8 +28,8 @@ pub(crate) fn sign_in(api: Api) -> MethodRouter {
     })
 }
 
-/// Whether a person opened the link, at an address of this machine. No other site may sign a browser in, or out of another
-/// account. Only browsers send the origin of a request.
+/// Whether a person opened the link, at an address of this machine. Other sites must not sign a browser in or replace
+/// its session. Only browsers send `sec-fetch-site`.
 fn is_asked_for(api: &Api, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let own = api.origin().trim_start_matches("http://");
@@ -39,7 +40,7 @@ fn is_asked_for(api: &Api, headers: &HeaderMap) -> bool {
 
 async fn answer(api: &Api) -> Result<Response<Body>> {
     let mut answer = api.sign_in(people::OWNER, people::PASSWORD).await?;
-    // Otherwise the response has the reason: too many sign-ins, or a changed password.
+    // Other responses contain the reason, such as too many sign-ins or a changed password.
     if answer.status() == StatusCode::OK {
         *answer.status_mut() = StatusCode::SEE_OTHER;
         *answer.body_mut() = Body::empty();

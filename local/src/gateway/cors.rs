@@ -1,6 +1,6 @@
 //! Cross-origin resource sharing, as in an HTTP API with a `CorsConfiguration`
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html>): the gateway sets the headers,
-//! regardless of the function's response. It refuses nothing, because browsers enforce the policy.
+//! whatever the function returns. It refuses no request, because browsers enforce the policy.
 
 use anyhow::Result;
 use axum::http::{
@@ -24,7 +24,7 @@ const RESERVED: [HeaderName; 6] = [
     ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// The origins that may call the API, and the headers for their browsers.
+/// The origins that may call the API, and the CORS headers.
 pub(crate) struct Cors {
     origins: Vec<HeaderValue>,
     on_preflights: HeaderMap,
@@ -48,7 +48,7 @@ impl Cors {
         Ok(Self { origins, on_preflights, on_others })
     }
 
-    /// Sets the CORS headers of `answer`, for a request with this method and these headers.
+    /// Sets the CORS headers of the response to a request with this method and these headers.
     pub(super) fn apply(&self, method: &Method, request: &HeaderMap, answer: &mut HeaderMap) {
         for name in RESERVED {
             answer.remove(name);
@@ -56,7 +56,7 @@ impl Cors {
         let Some(origin) = request.get(ORIGIN).filter(|origin| self.origins.contains(origin)) else { return };
         let headers = match (method == Method::OPTIONS, request.contains_key(ACCESS_CONTROL_REQUEST_METHOD)) {
             (true, true) => &self.on_preflights,
-            // This is not a preflight, and browsers send no other OPTIONS.
+            // Not a preflight: browsers send no other OPTIONS requests.
             (true, false) => return,
             (false, _) => &self.on_others,
         };

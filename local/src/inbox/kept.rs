@@ -1,4 +1,4 @@
-//! The requests to the inbox, and the response of each path. All of it is in memory, and bounded.
+//! The requests to the inbox and the settings of each path, in a bounded amount of memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -8,11 +8,11 @@ use std::{
 use axum::{body::Bytes, http::HeaderMap};
 use common::webhooks::destination::SigningSecret;
 
-/// The number of requests that are kept.
+/// The maximum number of requests that are kept.
 const MAX_KEPT: usize = 200;
-/// The total size of their bodies, in bytes.
+/// The maximum total size of their bodies, in bytes.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// The number of paths that may have settings.
+/// The maximum number of paths with settings.
 const MAX_PATHS: usize = 100;
 
 /// How the inbox responds on a path.
@@ -25,16 +25,16 @@ pub(crate) enum Manner {
     Fail,
     /// With 410.
     Gone,
-    /// 204, after a while.
+    /// With 204, after a delay.
     Slowly,
-    /// No response.
+    /// Not at all.
     Hang,
 }
 
 impl Manner {
     pub(crate) const ALL: [Self; 5] = [Self::Take, Self::Fail, Self::Gone, Self::Slowly, Self::Hang];
 
-    /// Its name in forms.
+    /// Returns the name in forms.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Take => "204",
@@ -45,7 +45,7 @@ impl Manner {
         }
     }
 
-    /// The human-readable text.
+    /// Returns the human-readable text.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Take => "HTTP 204",
@@ -67,12 +67,12 @@ pub(crate) struct Kept {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Its response.
+    /// The response that the request got.
     pub(crate) manner: Manner,
 }
 
 impl Kept {
-    /// The header `name`, empty if it is missing.
+    /// Returns the header `name`, or an empty text.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl Default for Shelf {
 }
 
 impl Shelf {
-    /// Keeps a request. The oldest are dropped.
+    /// Keeps a request, and drops the oldest ones if necessary.
     pub(crate) fn add(&mut self, kept: Kept) {
         if !self.is_keeping {
             return;
@@ -113,12 +113,12 @@ impl Shelf {
         }
     }
 
-    /// The requests, newest first.
+    /// Returns the requests, newest first.
     pub(crate) fn requests(&self) -> impl ExactSizeIterator<Item = &Kept> {
         self.requests.iter()
     }
 
-    /// The paths that have settings or have received a request.
+    /// Returns the paths that have settings or have received a request.
     pub(crate) fn paths(&self) -> BTreeSet<&str> {
         let seen = self.requests.iter().map(|kept| kept.path.as_str());
         self.paths.keys().map(String::as_str).chain(seen).collect()
@@ -137,7 +137,7 @@ impl Shelf {
         self.paths.len() < MAX_PATHS || self.paths.contains_key(path)
     }
 
-    /// The settings of a path, to be changed.
+    /// Returns the settings of a path, to change them.
     pub(crate) fn path(&mut self, path: &str) -> &mut Settings {
         self.paths.entry(path.to_owned()).or_default()
     }

@@ -1,4 +1,4 @@
-//! The inbox's page. It has no script, and loads nothing. The requests are untrusted content: `maud` escapes them.
+//! The page of the inbox. It has no script and loads nothing. The requests are untrusted content, which `maud` escapes.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{
     verify::verdicts,
 };
 
-/// The number of bytes of a body that are shown.
+/// The maximum number of bytes of a body that are shown.
 const SHOWN: usize = 64 * 1024;
 
 const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\
@@ -23,7 +23,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     @media (max-width:44rem){thead{position:absolute;left:-100rem}table,tbody,tr,td{display:block}\
     tr{padding:.5rem 0;border-top:1px solid #888}td{padding:.125rem 0}}";
 
-/// The headers of the console's pages, except that the style has no hash here. Browsers cache nothing.
+/// The same headers as for the console's pages, but without a hash of the style. Browsers cache nothing.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::CACHE_CONTROL, "no-store"),
@@ -32,7 +32,7 @@ pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
     ),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    // With `no-referrer`, a browser would send no origin with the forms.
+    // With `no-referrer`, browsers would send no origin with the forms.
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
@@ -161,7 +161,7 @@ fn verified(kept: &Kept, shelf: &Shelf) -> Markup {
     }
 }
 
-/// A body, indented if it is JSON, and cut if it is long.
+/// Formats a body: JSON is indented, and long bodies are cut.
 fn body(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {

@@ -1,4 +1,4 @@
-//! Verifies both signatures of a webhook from their specification, without using the service's own code.
+//! Verifies both signatures of a webhook by their specification, without the service's own code.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,18 +13,18 @@ const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 /// The verdict on a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is valid.
+    /// The signature is valid.
     Right,
-    /// It signs another body, or was made with another secret.
+    /// The signature belongs to another body or another secret.
     Wrong,
-    /// It is valid, but its time is too far from now.
+    /// The signature is valid, but its timestamp is too far from now.
     Stale,
-    /// There is none.
+    /// The signature is missing.
     Missing,
 }
 
 impl Verdict {
-    /// The human-readable text.
+    /// Returns the human-readable text.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Right => "valid",
@@ -38,9 +38,9 @@ impl Verdict {
 /// The verdicts on the signatures of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdicts {
-    /// Of `webhook-signature`.
+    /// The verdict on `webhook-signature`.
     pub(crate) standard: Verdict,
-    /// Of `x-webhook-signature`.
+    /// The verdict on `x-webhook-signature`.
     pub(crate) simple: Verdict,
 }
 
@@ -101,7 +101,7 @@ mod tests {
 
     const BODY: &[u8] = b"{}";
 
-    /// The headers of a webhook at the time 1000, signed with the bytes of `key`.
+    /// Returns the headers of a webhook at the time 1000, signed with the bytes of `key`.
     fn signed(key: &[u8]) -> HeaderMap {
         let tag = |parts: &[&[u8]]| {
             let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key");

@@ -1,12 +1,13 @@
-//! The messages of the queues in a database file, so that they outlive the process.
+//! A journal of the messages in the queues, in a database file, so that they outlive the process.
 //!
-//! `.local/sqs.sqlite` has each message of the embedded SQS with its id, group, time of sending and count of receives.
-//! A send is acknowledged once the message is written, and fails if it cannot be. A newly created queue recovers its
-//! messages: a delayed one keeps its remaining delay, and one that was being handled becomes visible at once, or a dead
-//! letter if that was its tenth receive. Receipt handles of an earlier process delete nothing. Messages are forgotten
-//! after 14 days, at the next start. Changes by `SetQueueAttributes` and FIFO queues are not kept.
+//! `.local/sqs.sqlite` contains each message with its id, group, time of sending and receive count. A send succeeds
+//! only once the message is written. A newly created queue gets its messages back: delayed messages keep their
+//! remaining delay, and messages in flight become visible immediately, or dead letters if that was their last permitted
+//! receive. Receipt handles of an earlier process delete nothing. Each start deletes messages that are older than 14
+//! days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
 //!
-//! One thread writes. All changes that wait when it begins a transaction share it, so that a message costs less under load.
+//! A single thread writes. All changes that are waiting when it begins a transaction share that transaction, which
+//! makes messages cheaper under load.
 
 use std::{collections::HashMap, path::Path, thread, time::Duration};
 
@@ -21,13 +22,13 @@ use super::refusal::Refusal;
 /// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
 
-/// The time for which opening waits for another process that is about to end.
+/// The time for which `open` waits for another process that is about to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of changes that share a transaction.
 const GROUP: usize = 1000;
 
-/// `receives` is the second column because it changes: a column after a long body would be on another page.
+/// `receives` comes before the body because it changes: after a long body, it would be on another page of the file.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS messages (
         key INTEGER PRIMARY KEY,
@@ -43,27 +44,28 @@ const SCHEMA: &str = "
 
 /// A message of a queue.
 pub(super) struct Message {
-    /// Its position in the file.
+    /// The key of the message in the file, which sets the order.
     pub(super) key: i64,
-    /// The number of times it was received from its queue.
+    /// The number of times that the message was received from its queue.
     pub(super) receives: u32,
-    /// The name of its queue.
+    /// The name of the queue.
     pub(super) queue: String,
-    /// The id that its sender was given.
+    /// The id that the sender got.
     pub(super) id: String,
-    /// The time at which it was sent, in Unix milliseconds.
+    /// The time of sending, in Unix milliseconds.
     pub(super) sent: i64,
-    /// In seconds; `None` means the queue's own delay.
+    /// The delay in seconds. `None` means the delay of the queue.
     pub(super) delay: Option<i32>,
     pub(super) group: Option<String>,
     pub(super) attributes: HashMap<String, MessageAttributeValue>,
     pub(super) body: String,
 }
 
-/// Changes of messages, which are named by their keys.
+/// A change to messages, which are identified by their keys.
 pub(super) enum Change {
     Accepted(Vec<Message>),
-    /// A message was received this many times, and a newly started process would put it into this queue.
+    /// Messages were received: the key, the queue into which the next process puts the message, and its receive count
+    /// there.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
     /// All messages of a queue are deleted.
@@ -78,15 +80,15 @@ struct Entry {
 /// The open journal. Dropping it closes the file once everything is written.
 pub(crate) struct Journal(mpsc::UnboundedSender<Entry>);
 
-/// A change on its way to the file; `None` if nothing is kept.
+/// A change on its way to the file. `None` if messages are not kept.
 #[must_use]
 pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
 
 impl Journal {
-    /// Opens the file at `path` or creates it. Returns the messages in it, too, in the order in which they were sent.
+    /// Opens or creates the file at `path`. Also returns its messages, in the order in which they were sent.
     ///
-    /// # Errors
-    /// The file cannot be opened, or another process has it open: two would hand out each message twice.
+    /// # Errors The file cannot be opened, or another process has it open: two processes would deliver each message
+    /// twice.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Message>)> {
         let (connection, messages) = open(path)
             .with_context(|| format!("cannot open {}: only one process at a time can use it", path.display()))?;
@@ -95,10 +97,10 @@ impl Journal {
         Ok((Self(sender), messages))
     }
 
-    /// Changes are written in the order of these calls.
+    /// Writes a change, after those of all earlier calls.
     pub(super) fn write(&self, change: Change) -> Written {
         let (written, receiver) = oneshot::channel();
-        // Once the writer has ended, the entry is dropped, and the caller that waits for it gets an error.
+        // If the writer has ended, the entry is dropped, and a caller that waits for it gets an error.
         drop(self.0.send(Entry { change, written }));
         Written(Some(receiver))
     }
@@ -115,10 +117,9 @@ impl Written {
         Self(Some(oneshot::channel().1))
     }
 
-    /// Waits until the change survives the death of the process.
+    /// Waits until the change is written, so that it survives the death of the process.
     ///
-    /// # Errors
-    /// It could not be written.
+    /// # Errors The change could not be written.
     pub(super) async fn wait(self) -> Result<(), Refusal> {
         let Some(receiver) = self.0 else { return Ok(()) };
         let written = receiver.await.unwrap_or_else(|_| Err("the queues are closed".to_owned()));
@@ -126,7 +127,7 @@ impl Written {
     }
 }
 
-/// In Unix milliseconds.
+/// Returns the current time in Unix milliseconds.
 pub(super) fn now() -> i64 {
     i64::try_from(now_epoch_millis()).unwrap_or(i64::MAX)
 }
@@ -136,7 +137,7 @@ fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Written data survives the death of the process without this; a power failure loses only the last moments.
+    // Even so, written data survives the death of the process. A power failure may lose the last moments.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.execute_batch(SCHEMA)?;
     connection.execute("DELETE FROM messages WHERE sent < ?1", [now() - RETENTION])?;
@@ -174,7 +175,7 @@ fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<Entry>
             tracing::error!(error, "journal.write_failed");
         }
         for entry in group.drain(..) {
-            // Some callers do not wait.
+            // Fails if the caller does not wait.
             drop(entry.written.send(result.clone()));
         }
     }
@@ -241,7 +242,7 @@ mod tests {
         Entry { change: Change::Accepted(vec![message]), written: oneshot::channel().0 }
     }
 
-    /// A disk with space for 20 pages, and later for more.
+    /// The disk has space for 20 pages, and later for more.
     #[test]
     fn a_full_disk_does_not_lose_accepted_messages() {
         let path = std::env::temp_dir().join(format!("{}.sqlite", uuid::Uuid::new_v4()));
@@ -249,7 +250,7 @@ mod tests {
         connection.pragma_update(None, "max_page_count", 20).expect("a limit");
         let before: Vec<_> = (0..20).filter(|key| commit(&mut connection, &[accepted(*key)]).is_ok()).collect();
         assert!((1..10).contains(&before.len()), "the disk is full soon: {before:?}");
-        // A group succeeds or fails as a whole.
+        // Changes that share a transaction succeed or fail together.
         assert!(commit(&mut connection, &[accepted(20), accepted(21)]).is_err());
         connection.pragma_update(None, "max_page_count", 1_000).expect("a limit");
         commit(&mut connection, &[accepted(22), accepted(23)]).expect("room");

@@ -1,4 +1,4 @@
-//! Requests that SQS refuses and the embedded one accepts
+//! Rejects requests that SQS rejects but the embedded SQS accepts
 //! (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_Operations.html>).
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,8 @@ use super::refusal::Refusal;
 
 type Attributes = HashMap<String, MessageAttributeValue>;
 
-/// The largest message or batch, in bytes. The embedded queues accept no more; SQS accepts four times as much.
+/// The maximum size of a message or batch, in bytes: the limit of the embedded SQS. The real limit is four times as
+/// high.
 const MAX_SIZE: usize = 256 * 1024;
 const MAX_ENTRIES: usize = 10;
 const MAX_DELAY: i32 = 900;
@@ -20,7 +21,7 @@ pub(super) const MAX_VISIBILITY: i32 = 12 * 60 * 60;
 const MAX_WAIT: i32 = 20;
 const MAX_RECEIVED: i32 = 10;
 
-/// Checks a message to be sent.
+/// Checks a message before it is sent.
 pub(super) fn message(
     body: &str,
     delay: Option<i32>,
@@ -48,8 +49,8 @@ pub(super) fn message(
     delay.map_or(Ok(()), |delay| range("DelaySeconds", delay, 0, MAX_DELAY))
 }
 
-/// Checks the entries of a batch, as a whole and one by one. Keeps the valid ones, and returns the responses to the
-/// others.
+/// Checks the entries of a batch, as a whole and individually. Keeps the valid entries, and returns the responses to
+/// the others.
 pub(super) fn batch<E>(
     entries: &mut Vec<E>,
     id: impl Fn(&E) -> &str,

@@ -1,4 +1,5 @@
-//! The properties of messages that the embedded SQS cannot hold: the group of each, and those from an earlier process.
+//! Properties of messages that the embedded SQS does not store: their groups, and ids and times from an earlier
+//! process.
 
 use std::{
     collections::HashMap,
@@ -16,20 +17,20 @@ use super::journal::{self, Change, Journal, Message, Written};
 
 /// All messages of standard queues.
 ///
-/// A message may be received before the response to its send arrives with the id. So a send holds a shared lock until
-/// the message is recorded, and a receive or a purge takes an exclusive one.
+/// A message may be received before the response with its id arrives at the sender. Therefore a send holds a shared
+/// lock until the message is recorded, and a receive or a purge takes an exclusive one.
 pub(super) struct Messages {
-    /// Keyed by the id that the embedded SQS has given to the message, which is in its receipt handles: the inner id.
+    /// Keyed by the inner id: the one that the embedded SQS gave the message, which is part of its receipt handles.
     notes: Mutex<HashMap<String, Note>>,
     next_key: AtomicI64,
-    /// None if nothing is kept.
+    /// `None` if messages are not kept.
     journal: Option<Weak<Journal>>,
     /// The messages of an earlier process, by queue, until their queue is created.
     earlier: HashMap<String, Vec<Message>>,
 }
 
-/// On a standard queue, SQS uses the group to share the queue fairly and returns it on receive; the embedded SQS rejects
-/// it. (The order in which groups are served is not part of a queue's contract.)
+/// The properties of a message. The embedded SQS rejects groups on standard queues, where SQS uses them to share the
+/// queue fairly and returns them on receive. (The order in which SQS serves groups is unspecified.)
 struct Note {
     key: i64,
     id: String,
@@ -52,7 +53,7 @@ impl Messages {
         self.journal.is_some()
     }
 
-    /// A message that is about to be sent to a standard queue.
+    /// Builds the record of a message that is about to be sent to a standard queue.
     pub(super) fn prepare(
         &self,
         queue_url: &str,
@@ -74,20 +75,20 @@ impl Messages {
         }
     }
 
-    /// Keeps messages that the embedded SQS has accepted.
+    /// Writes messages that the embedded SQS has accepted to the journal.
     pub(super) fn accepted(&self, messages: Vec<Message>) -> Written {
         if messages.is_empty() { Written::nothing() } else { self.write(Change::Accepted(messages)) }
     }
 
-    /// Records a message whose send the embedded SQS has answered with `answered_id`, and puts the message's own id
-    /// there.
+    /// Records a message to which the embedded SQS has given the id `answered_id`, and replaces that with the message's
+    /// own id.
     pub(super) fn note(&self, answered_id: &mut String, message: &Message) {
         let Message { key, sent, .. } = *message;
         let inner_id = mem::replace(answered_id, message.id.clone());
         self.notes().insert(inner_id, Note { key, sent, id: message.id.clone(), group: message.group.clone() });
     }
 
-    /// Restores the properties that a received message had when it was sent. Returns its key.
+    /// Restores the properties of a received message. Returns its key.
     pub(super) fn complete(&self, message: &mut types::Message, wants_group: bool) -> Option<i64> {
         let notes = self.notes();
         let note = notes.get(message.message_id.as_ref()?)?;
@@ -100,8 +101,8 @@ impl Messages {
         Some(note.key)
     }
 
-    /// Keeps a [`Change::Received`]. No caller waits for it: if it is lost, the message's last receive has failed
-    /// anyway.
+    /// Writes a [`Change::Received`] to the journal. Callers do not wait for it: if it is lost, the process has died,
+    /// and the receive has failed anyway.
     pub(super) fn received(&self, messages: Vec<(i64, String, u32)>) {
         drop(self.write(Change::Received(messages)));
     }
@@ -127,7 +128,7 @@ impl Messages {
         self.write(Change::Purged(queue.to_owned()))
     }
 
-    /// The messages that a queue had in an earlier process, the first time that this is called.
+    /// Returns the messages that a queue had in an earlier process, when called for the first time.
     pub(super) fn take_earlier(&mut self, queue: &str) -> Vec<Message> {
         self.earlier.remove(queue).unwrap_or_default()
     }

@@ -10,9 +10,9 @@ use serde_json::json;
 
 pub(super) type Response = axum::http::Response<SqsResponseBody>;
 
-/// The refusal of a request or of one entry of a batch.
+/// An error for a request or one entry of a batch.
 pub(super) struct Refusal {
-    /// The code in the query protocol, which the SDKs still use.
+    /// The code of the query protocol, which the SDKs still use.
     code: &'static str,
     message: String,
     status: StatusCode,
@@ -27,8 +27,8 @@ impl Refusal {
         Self::new("InvalidParameterValue", message)
     }
 
-    /// The response to a request. Old SDKs read the header, and new ones the body, where the error has the name from
-    /// the API's model.
+    /// Returns the response to a request. Old SDKs read the error from a header, and new ones from the body, by its
+    /// name in the API's model.
     pub(super) fn response(self) -> Response {
         let name = match self.code {
             "AWS.SimpleQueueService.NonExistentQueue" => "QueueDoesNotExist",
@@ -45,7 +45,7 @@ impl Refusal {
         response
     }
 
-    /// The response to the entry `id` of a batch.
+    /// Returns the response to the entry `id` of a batch.
     pub(super) fn of_entry(self, id: &str) -> BatchResultErrorEntry {
         BatchResultErrorEntry {
             id: id.to_owned(),

@@ -1,4 +1,4 @@
-//! A queue that is created gets its messages of an earlier process back.
+//! Restores the messages of an earlier process when their queue is created.
 
 use std::mem;
 
@@ -32,11 +32,12 @@ impl Queues {
         Ok(output)
     }
 
-    /// Puts messages back into their queue. Messages in flight when the process ended are visible at once,
-    /// since their consumers have ended, too.
+    /// Puts messages back into their queue. Messages in flight when the process ended become visible immediately,
+    /// because their consumers have ended, too.
     async fn restore(&self, messages: &Messages, queue_url: &str, earlier: Vec<Message>) -> Result<(), SqsError> {
         let delay = self.delay(queue_url).await?;
-        // Until all of these have been received as often as before, the queue has no other or visible message.
+        // First, one by one, the messages that were received before: to repeat their receives, each must be the only
+        // visible message in the queue.
         let (received, others): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|message| message.receives > 0);
         let mut handles = Vec::new();
         for message in received {
@@ -58,7 +59,7 @@ impl Queues {
         Ok(())
     }
 
-    /// The delay in seconds of messages without their own.
+    /// Returns the default delay of a queue's messages, in seconds.
     async fn delay(&self, queue_url: &str) -> Result<i32, SqsError> {
         let attribute_names = vec!["DelaySeconds".to_owned()];
         let input = GetQueueAttributesInput { queue_url: queue_url.to_owned(), attribute_names };
@@ -66,7 +67,8 @@ impl Queues {
         Ok(attributes.get("DelaySeconds").and_then(|delay| delay.parse().ok()).unwrap_or(0))
     }
 
-    /// Whether the queue accepted the message. If not, it stays in the journal, and the next process tries again.
+    /// Puts a message back. Returns whether the queue accepted it. If not, the message stays in the journal, and the
+    /// next process tries again.
     async fn put_back(&self, messages: &Messages, queue_url: &str, mut message: Message, delay: i32) -> bool {
         let input = SendMessageInput {
             queue_url: queue_url.to_owned(),
@@ -86,8 +88,8 @@ impl Queues {
         true
     }
 
-    /// Receives the only visible message of the queue this many times, since its count cannot be set. Returns its last receipt
-    /// handle, with which it stays invisible.
+    /// Receives the only visible message of the queue this many times, because its receive count cannot be set. The
+    /// message then stays invisible. Returns its last receipt handle.
     async fn receive_again(&self, queue_url: &str, receives: u32) -> Result<Option<String>, SqsError> {
         let mut handle = None;
         for left in (0..receives).rev() {

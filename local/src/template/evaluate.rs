@@ -1,4 +1,4 @@
-//! Evaluates CloudFormation's intrinsic functions: `Ref`, `Fn::Sub` and the like.
+//! Evaluates CloudFormation's intrinsic functions, such as `Ref` and `Fn::Sub`.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::place::{Place, local_name};
 
-/// The names that the intrinsic functions of a template can refer to.
+/// The names to which a template's intrinsic functions can refer.
 pub(crate) struct Scope {
     resources: HashMap<String, String>,
     parameters: HashMap<String, String>,
@@ -16,7 +16,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The scope of the template `root`; `overrides` replace the defaults of its parameters.
+    /// Returns the scope of the template `root`. `overrides` replace the defaults of its parameters.
     pub(crate) fn new(root: &Value, overrides: &[(&str, &str)], place: Place) -> Self {
         let section = |name: &str| root.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
         let mut parameters: HashMap<_, _> = section("Parameters")
@@ -40,7 +40,7 @@ impl Scope {
                 }
                 _ => {
                     let evaluated = members.iter().map(|(name, value)| Ok((name.clone(), self.evaluate(value)?)));
-                    // Null represents AWS::NoValue, which removes the member; CloudFormation has no other null.
+                    // Null stands for `AWS::NoValue`, which removes the member. CloudFormation has no other null.
                     let kept = evaluated.filter(|member| !matches!(member, Ok((_, Value::Null))));
                     Ok(Value::Object(kept.collect::<Result<_>>()?))
                 }
@@ -180,7 +180,7 @@ impl Scope {
     }
 }
 
-/// `value` as CloudFormation writes it in a string.
+/// Formats `value` as CloudFormation does inside a string.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -188,7 +188,8 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// `Condition` is also an ordinary member of policy statements, where its value is not a name.
+/// Whether a member is an intrinsic function. `Condition` is also an ordinary member of policy statements, with a value
+/// that is not a name.
 fn is_intrinsic(name: &str, argument: &Value) -> bool {
     name == "Ref" || name.starts_with("Fn::") || name == "Condition" && argument.is_string()
 }

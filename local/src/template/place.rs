@@ -1,6 +1,6 @@
-//! The addresses and names of the template's resources on this machine.
+//! The local addresses and names of the template's resources.
 
-/// The addresses of the template's resources on this machine.
+/// The local addresses of the template's resources.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) region: String,
@@ -20,7 +20,8 @@ impl Place {
     }
 }
 
-/// The local name of a resource without an explicit one: its logical id without the suffix for its kind, in kebab case.
+/// Returns the local name of a resource without an explicit name: its logical id in kebab case, without the suffix for
+/// its kind.
 pub(crate) fn local_name(logical: &str) -> String {
     let stem = ["Function", "Table", "Queue"].iter().find_map(|kind| logical.strip_suffix(kind)).unwrap_or(logical);
     let mut name = String::new();
