@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks executables for macOS, which cannot run here: python3 .ci/check-macho.py arm64|x86_64 FILE
 
-The executable is for that processor and for the versions of macOS that its wheel promises, loads only libraries that every Mac
-has, and has an ad hoc signature that is right for each of its pages: macOS kills arm64 programs without one.
+Fails unless the executable is for that processor, runs on the versions of macOS in the name of its wheel, loads only libraries that
+every Mac has, and has an ad hoc signature that covers each of its pages: macOS kills arm64 programs without one.
 """
 
 import hashlib, pathlib, re, struct, sys
@@ -17,7 +17,7 @@ AD_HOC, SHA256 = 0x2, 2
 
 
 def commands(binary):
-    """The load commands, as (number, bytes)."""
+    """Yields the load commands, as (number, bytes)."""
     count, at = struct.unpack_from("<I", binary, 16)[0], 32
     for _ in range(count):
         number, size = struct.unpack_from("<II", binary, at)
@@ -38,12 +38,12 @@ def check_signature(binary, command):
     start, size = struct.unpack_from("<II", command, 8)
     blob = binary[start : start + size]
     magic, _, count = struct.unpack_from(">III", blob, 0)
-    assert magic == EMBEDDED_SIGNATURE, "the signature is not one"
+    assert magic == EMBEDDED_SIGNATURE, "the signature has another format"
     offsets = [struct.unpack_from(">II", blob, 12 + 8 * index)[1] for index in range(count)]
     [directory] = [blob[at:] for at in offsets if struct.unpack_from(">I", blob, at)[0] == CODE_DIRECTORY]
     flags, hashes, _, _, pages, limit = struct.unpack_from(">IIIIII", directory, 12)
     length, kind, _, page = struct.unpack_from("BBBB", directory, 36)
-    assert flags & AD_HOC and kind == SHA256, "the signature is not ad hoc, or not by SHA-256"
+    assert flags & AD_HOC and kind == SHA256, "the signature is not ad hoc, or does not use SHA-256"
     assert limit == start and start + size == len(binary), "the signature does not cover the file"
     assert pages == -(-limit >> page), "the signature does not have a hash for each page"
     for index in range(pages):
@@ -68,10 +68,10 @@ def check(processor, binary):
             versions.append(version(minimum))
         elif number == CODE_SIGNATURE:
             signatures.append(command)
-        assert number != RPATH, "it looks for libraries in folders of this machine"
+        assert number != RPATH, "it searches folders of this machine for libraries"
     foreign = [name for name in libraries if not re.fullmatch(LIBRARIES, name)]
     assert libraries and not foreign, f"it loads {foreign}"
-    assert len(versions) == 1 and versions[0] <= lowest, f"it needs macOS {versions}, and its wheel promises {lowest}"
+    assert len(versions) == 1 and versions[0] <= lowest, f"it requires macOS {versions}, but its wheel names {lowest}"
     assert len(signatures) == 1, "it is not signed"
     check_signature(binary, signatures[0])
     return libraries

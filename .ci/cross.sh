@@ -1,6 +1,5 @@
-# shellcheck shell=bash disable=SC2034,SC2054
-# The environment of release builds, and `cross`, which builds for one target. .ci/release and .ci/release-client source this in
-# the root of the repository.
+# shellcheck shell=bash disable=SC2034,SC2054 Sets the environment of release builds and defines `cross`, which builds
+# for one target. .ci/release and .ci/release-client source this file in the root of the repository.
 
 step() { printf '\n== %s\n' "$*"; "$@"; }
 
@@ -15,7 +14,7 @@ sysroot=$(rustc --print sysroot)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH CARGO_INCREMENTAL=0
 
-# Zig links against an old glibc on any machine, and includes a C compiler and the system libraries of all targets.
+# Zig can link against an old glibc on any machine, and includes a C compiler and the system libraries of all targets.
 pins=(cargo-zigbuild==0.24.1 ziglang==0.17.1)
 tools=$target/tools/$(cksum <<< "${pins[*]}" | cut -d ' ' -f 1)
 if [ ! -e "$tools/complete" ]; then
@@ -26,8 +25,8 @@ fi
 zig=$(echo "$tools"/lib/python3*/site-packages/ziglang)
 export PATH=$tools/bin:$PATH CARGO_ZIGBUILD_CACHE_DIR=$target/zigbuild ZIG_GLOBAL_CACHE_DIR=$target/zig
 
-# No path of this machine ends up in a binary. Paths of the standard library's sources, if they are installed, are
-# mapped to those in Rust's own builds of it. Debian installs them behind a symbolic link.
+# Keeps the paths of this machine out of the binaries. If the sources of the standard library are installed, maps their
+# paths to those in Rust's own builds. Debian installs the sources behind a symbolic link.
 sources=$sysroot/lib/rustlib/src/rust
 name=/rustc/$(rustc --verbose --version | sed -n 's/^commit-hash: //p')
 RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sources=$name"
@@ -35,35 +34,35 @@ RUSTFLAGS+=" --remap-path-prefix=$(readlink --canonicalize "$sources")=$name --r
 CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$root=."
 export RUSTFLAGS CFLAGS
 
-# Builds for a target: cross TARGET ARGUMENT... The target may end with a glibc version.
+# Builds for a target: cross TARGET ARGUMENT... The target may end with a version of glibc.
 cross() {
   local rust=${1%.2.*} flags=$RUSTFLAGS
   local build=(cargo zigbuild --locked --release --target-dir "$target" --target "$1")
   if [ ! -d "$sysroot/lib/rustlib/$rust/lib" ]; then
     if [ ! -d "$sources/library/std" ]; then
-      echo "There is no standard library for $rust. Take it with 'rustup target add $rust'," >&2
-      echo "or its source with 'rustup component add rust-src'." >&2
+      echo "There is no standard library for $rust. Install it with 'rustup target add $rust'," >&2
+      echo "or install its source with 'rustup component add rust-src'." >&2
       exit 1
     fi
-    # Unstable options have to be allowed.
+    # Allows the unstable option.
     build=(env RUSTC_BOOTSTRAP=1 "${build[@]}" -Zbuild-std=std,panic_unwind)
-    # The component with musl's objects is missing, too. Zig has them.
+    # The target's musl objects are missing, too, so those of Zig are used.
     if [[ $rust == *-musl ]]; then flags+=" -Clink-self-contained=no"; fi
   fi
   RUSTFLAGS=$flags step "${build[@]}" "${@:2}"
 }
 
-# Fails if a path of this machine is in one of these files.
+# Fails if one of these files contains a path of this machine.
 check_paths() {
   local leaks
   leaks=$(grep -laF -e "$root/" -e "$HOME/" -e "$cargo_home/" -e "$sysroot/lib/rustlib/" "$@") || [ $? = 1 ]
   if [ -n "$leaks" ]; then
-    echo "These have paths of this machine in them:" "$leaks" >&2
+    echo "These files contain paths of this machine:" "$leaks" >&2
     exit 1
   fi
 }
 
-# Copies the license of the standard library, wherever this toolchain has it.
+# Copies the license of the standard library, whose location depends on the toolchain.
 copy_library_licence() {
   local file
   for file in "$sysroot"/share/doc/rust/COPYRIGHT-library.html "$sysroot"/share/doc/libstd-rust-*/copyright; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Starts the executable of the npm package for this platform, and ends as it ends.
+// Starts the executable in the npm package for this platform, and exits with the same code or signal.
 "use strict";
 
 const { spawn } = require("node:child_process");
@@ -17,7 +17,7 @@ try {
 }
 
 const child = spawn(executable, process.argv.slice(2), { stdio: "inherit" });
-// A terminal sends Ctrl-C to both processes. A signal to this process alone is passed on.
+// A terminal sends Ctrl-C to both processes. Other signals are forwarded.
 process.on("SIGINT", () => {});
 for (const signal of ["SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {

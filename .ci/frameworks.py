@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes stubs of macOS's frameworks: python3 .ci/frameworks.py TARGET FOLDER
 
-To link against a framework, a linker needs the names of its functions. Apple's list comes with Xcode, and Zig brings only that of
-libSystem. These stubs have the names that the client's crates declare.
+To link against a framework, a linker needs the names of its functions. Apple's lists are part of Xcode, and Zig contains only that of
+libSystem. These stubs contain the names that the client's crates declare.
 """
 
 import pathlib, re, sys
@@ -32,7 +32,7 @@ def main():
         if not names:
             continue
         if len(names) > 1:
-            sys.exit(f"{label(package)} links {names}: which of its functions are in which?")
+            sys.exit(f"{label(package)} links several frameworks, {names}: it is unknown which of its functions belong to which")
         symbols.setdefault(names[0], set()).update(name for source in sources for name in DECLARED.findall(source))
     for name, declared in symbols.items():
         if not declared:

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Packs the client: python3 .ci/package-client.py BINARIES EXTRAS FOLDER
+"""Packages the client: python3 .ci/package-client.py BINARIES EXTRAS FOLDER
 
-BINARIES has a folder for each target, with the executable; EXTRAS has the folders `completions`, `man` and `licences`. FOLDER
-receives an archive, a wheel and an npm package for each target, and the npm package that chooses among these. The same
-executables of the same commit make the same bytes.
+BINARIES contains a folder with the executable for each target, and EXTRAS the folders `completions`, `man` and `licences`. FOLDER
+receives an archive, a wheel and an npm package for each target, and the npm package that selects among these. The same
+executables and commit produce the same bytes.
 """
 
 import base64, gzip, hashlib, io, json, os, pathlib, sys, tarfile, time, tomllib, zipfile
 
 from package import ROOT, licence_texts, shipped
 
-# The name on PyPI and npm. On PyPI, `fanfare` is another project.
+# The name on PyPI and npm. `fanfare` is another project on PyPI.
 NAME = "fanfare-cli"
 SUMMARY = "Manage webhooks from a terminal, and forward their events to a local program"
-# For each target: the tags of its wheel, and its operating system and processor as npm names them. The versions of macOS are
-# Rust's minimum. The Linux executables are static: they run with glibc and musl.
+# For each target, the tags of its wheel, and npm's names of its operating system and processor. The versions of macOS
+# are Rust's minimum. The Linux executables are static, so they run on systems with glibc and with musl.
 TARGETS = {
     "aarch64-apple-darwin": ("macosx_11_0_arm64", "darwin", "arm64"),
     "x86_64-apple-darwin": ("macosx_10_12_x86_64", "darwin", "x64"),
@@ -31,7 +31,7 @@ README = f"""# fanfare
 
 
 def tar_gz(path, files):
-    """Writes files, given as (name, content, is executable), in a form that is the same everywhere."""
+    """Writes files, given as (name, content, is executable), as a reproducible archive."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data, is_executable in files:
@@ -42,7 +42,7 @@ def tar_gz(path, files):
 
 
 def zipped(path, files):
-    """The same as a zip."""
+    """Writes files like tar_gz, as a zip."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, data, is_executable in files:
             entry = zipfile.ZipInfo(name, date_time=time.gmtime(RELEASED)[:6])
@@ -53,7 +53,7 @@ def zipped(path, files):
 
 
 def below(folder):
-    """The files below a folder, as (name, content, False)."""
+    """Returns the files below a folder, as (name, content, False)."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return [(path.relative_to(folder).as_posix(), path.read_bytes(), False) for path in paths]
 
@@ -63,7 +63,7 @@ def moved(prefix, files):
 
 
 def archive(target, executable, extras, licences, folder):
-    """The archive for people and for installers."""
+    """Writes the archive for people and installers."""
     name = f"fanfare-{VERSION}-{target}"
     files = moved(f"{name}/", [executable, *extras, *licences])
     if "windows" in target:
@@ -73,7 +73,7 @@ def archive(target, executable, extras, licences, folder):
 
 
 def wheel(target, executable, extras, licences, folder):
-    """The wheel: pip and uv put its executable where those of Python programs are."""
+    """Writes the wheel. pip and uv install its executable next to those of Python programs."""
     tags = TARGETS[target][0]
     stem = f"{NAME.replace('-', '_')}-{VERSION}"
     metadata = [
@@ -115,16 +115,16 @@ def npm_package(manifest, files, folder):
 
 
 def npm_platform(target, executable, licences, folder):
-    """The npm package with the executable. npm installs it only on its own platform, where npx can run it alone."""
+    """Writes the npm package with the executable. npm installs it only on its own platform, where npx can also run it directly."""
     _, system, processor = TARGETS[target]
     manifest = {"name": of_platform(target), "os": [system], "cpu": [processor], "preferUnplugged": True}
-    # With the name of the other package's command, npm would refuse to install both.
+    # Not `fanfare`, the command of the other package: npm would refuse to install both.
     manifest["bin"] = {of_platform(target): f"bin/{executable[0]}"}
     npm_package(manifest, moved("bin/", [executable]) + licences, folder)
 
 
 def npm_chooser(extras, licences, folder):
-    """The npm package that people install. Its script starts the executable of the platform's package."""
+    """Writes the npm package that people install. Its script starts the executable in the platform's package."""
     launcher = (ROOT / ".ci" / "fanfare.cjs").read_bytes()
     manual = [file for file in extras if file[0].startswith("man/")]
     manifest = {

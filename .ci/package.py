@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Packs binaries into a folder that deploys without a build: python3 .ci/package.py ARCHITECTURE BINARIES FOLDER
+"""Packages binaries in a folder that deploys without a build: python3 .ci/package.py ARCHITECTURE BINARIES FOLDER
 
-ARCHITECTURE is arm64 or x86_64, as the template calls it; BINARIES has the functions' binaries; FOLDER is made anew. The same
-binaries of the same commit make the same bytes.
+ARCHITECTURE is arm64 or x86_64, as in the template; BINARIES contains the functions' binaries; FOLDER is replaced. The same
+binaries and commit produce the same bytes.
 """
 
 import datetime, hashlib, json, pathlib, re, shutil, subprocess, sys, tomllib, uuid, zipfile
@@ -17,9 +17,9 @@ def output(*command):
 
 
 def pack_functions(architecture, binaries, folder):
-    """Each function's zip, and the template that names it.
+    """Writes the functions' zips, and the template that refers to them.
 
-    The text is changed, and not what a parser makes of it, so that the comments stay.
+    Changes the template as text instead of parsed YAML, to keep its comments.
     """
     source = (ROOT / "template.yaml").read_text()
 
@@ -27,7 +27,7 @@ def pack_functions(architecture, binaries, folder):
         nonlocal source
         source, found = re.subn(old, new, source, flags=re.MULTILINE)
         if found != times:
-            sys.exit(f"template.yaml has {found} times what {times} were expected of: {old}")
+            sys.exit(f"template.yaml contains {old} {found} times instead of {times}")
 
     names = sorted(path.name for path in (ROOT / "functions").iterdir())
     replace(
@@ -36,7 +36,7 @@ def pack_functions(architecture, binaries, folder):
         len(names),
     )
     replace(r"^    CodeUri: \.\n", "")
-    # Only this value: an update keeps the stack's value, which may be that of another package.
+    # The only permitted value, because an update would keep the stack's value, which may be that of another package.
     replace(
         r"^    Default: arm64\n    AllowedValues: \[arm64, x86_64\]\n",
         f"    Default: {architecture}\n    AllowedValues: [{architecture}]\n",
@@ -45,7 +45,7 @@ def pack_functions(architecture, binaries, folder):
 
     (folder / "functions").mkdir()
     for name in names:
-        # Without the time of this release, so that unchanged functions are not deployed again.
+        # With a constant time, so that unchanged functions are not deployed again.
         bootstrap = zipfile.ZipInfo("bootstrap", date_time=(1980, 1, 1, 0, 0, 0))
         bootstrap.create_system = 3  # Unix, for the permissions below.
         bootstrap.external_attr = 0o100755 << 16
@@ -55,9 +55,9 @@ def pack_functions(architecture, binaries, folder):
 
 
 def shipped(target, programs):
-    """The crates that these members of the workspace are made of, with what each depends on.
+    """Returns the crates in these members of the workspace, each with its dependencies.
 
-    These are a few more than are linked: those of macros, and those of features that only the tests ask for.
+    A few of them are not linked: crates of macros, and of features that only the tests enable.
     """
     metadata = json.loads(
         output("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target)
@@ -90,7 +90,7 @@ def licence(package):
 
 
 def licence_texts(crates):
-    """The license texts of third-party crates, each text once."""
+    """Returns the license texts of third-party crates, each text once."""
     users = {}
     for package in crates:
         crate = pathlib.Path(package["manifest_path"]).parent
@@ -102,7 +102,7 @@ def licence_texts(crates):
             and path.suffix not in (".rs", ".py")
             and path.is_file()
         ]
-        # Some crates name their license, but do not contain its text.
+        # Some crates name their license but do not contain its text.
         if not texts and "Apache-2.0" in package["license"]:
             texts = [(ROOT / "LICENSE-APACHE").read_text()]
         elif not texts and package["license"] == "MIT":
@@ -120,12 +120,12 @@ def licence_texts(crates):
 
 
 def write_sbom(architecture, crates, folder):
-    """The software bill of materials, in the form of CycloneDX."""
+    """Writes the software bill of materials, in the format of CycloneDX."""
     locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     checksums = {label(package): package.get("checksum") for package in locked}
 
     def reference(package):
-        # The project's crates are not in a registry, which has other crates with these names.
+        # The project's crates are not published: the registry contains other crates with these names.
         return f"pkg:cargo/{package['name']}@{package['version']}" if package["source"] else f"fanfare/{package['name']}"
 
     def component(package):
@@ -189,7 +189,7 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "licences").mkdir(parents=True)
     pack_functions(architecture, binaries, folder)
-    # `local` has every function in it.
+    # `local` contains all functions.
     crates = shipped(RUST[architecture], ["cli", "local"])
     texts = licence_texts([package for package, _ in crates if package["source"]])
     (folder / "licences" / "crates.txt").write_text(texts)

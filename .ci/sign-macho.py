@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Signs an executable for macOS ad hoc, as linkers do: python3 .ci/sign-macho.py IDENTIFIER FILE
+"""Adds an ad hoc signature to an executable for macOS, as linkers do: python3 .ci/sign-macho.py IDENTIFIER FILE
 
-Zig signs only those for arm64, without which macOS would not run them. .ci/check-macho.py checks the result.
+Zig signs only executables for arm64, which macOS would not run otherwise. .ci/check-macho.py checks the result.
 """
 
 import hashlib, pathlib, struct, sys
@@ -9,20 +9,20 @@ import hashlib, pathlib, struct, sys
 SEGMENT, CODE_SIGNATURE = 0x19, 0x1D
 EMBEDDED_SIGNATURE, CODE_DIRECTORY = 0xFADE0CC0, 0xFADE0C02
 AD_HOC_BY_LINKER, MAIN_EXECUTABLE, SHA256 = 0x20002, 0x1, 2
-# Both as powers of two.
+# The sizes of pages, as powers of two.
 HASHED_PAGE, MEMORY_PAGE = 12, 14
-# The length of a directory in its version, 0x20400, before the identifier and the hashes.
+# The version of the code directory, and its length in that version before the identifier and the hashes.
 VERSION, LENGTH = 0x20400, 88
 
 
 def segments(binary):
-    """The offsets of the commands that load segments, by the segments' names, and the end of all commands."""
+    """Returns the offsets of the commands that load segments, by the names of the segments, and the end of all commands."""
     count, at = struct.unpack_from("<I", binary, 16)[0], 32
     found = {}
     for _ in range(count):
         number, size = struct.unpack_from("<II", binary, at)
         if number == CODE_SIGNATURE:
-            sys.exit("it is signed")
+            sys.exit("the executable is already signed")
         if number == SEGMENT:
             found[bytes(binary[at + 8 : at + 24]).rstrip(b"\0")] = at
         at += size
@@ -30,7 +30,7 @@ def segments(binary):
 
 
 def directory(code, identifier, text):
-    """The hashes of all pages of the code."""
+    """Returns the code directory, with the hashes of all pages of the code."""
     pages = [code[at : at + (1 << HASHED_PAGE)] for at in range(0, len(code), 1 << HASHED_PAGE)]
     hashes = b"".join(hashlib.sha256(page).digest() for page in pages)
     start = LENGTH + len(identifier)
@@ -45,7 +45,7 @@ def sign(binary, identifier):
     text, linkedit = found[b"__TEXT"], found[b"__LINKEDIT"]
     count, size = struct.unpack_from("<II", binary, 16)
     if any(binary[end : end + 16]):
-        sys.exit("there is no space for one more command")
+        sys.exit("there is no space for another load command")
     binary += b"\0" * (-len(binary) % 16)
     start = len(binary)
     # The length does not depend on the content, which changes below.

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Uses the client as a person would, against the local service: python3 .ci/use-client.py LOCAL COMMAND...
+"""Uses the client like a person, against the local service: python3 .ci/use-client.py LOCAL COMMAND...
 
-LOCAL is the local runner, and COMMAND starts the client, perhaps in an emulator. Fails unless an event reaches a program by way
-of `listen`.
+LOCAL is the local runner. COMMAND starts the client, possibly in an emulator. Fails unless an event reaches a program through
+`listen`.
 """
 
 import http.client, http.server, json, os, queue, re, shutil, subprocess, sys, tempfile, threading, urllib.parse
 
 LOCAL, *COMMAND = sys.argv[1:]
-# An emulator starts slowly.
+# The time limit, which allows for slow emulators.
 PATIENCE = 120
 
 
@@ -28,7 +28,7 @@ class Program(http.server.BaseHTTPRequestHandler):
 
 
 def call(service, path, body, form=False, headers={}):
-    """Posts to the service, and returns the answer and its cookies."""
+    """Posts to the service. Returns the response and its cookies."""
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(service).netloc, timeout=PATIENCE)
     body = urllib.parse.urlencode(body) if form else json.dumps(body)
     kind = "application/x-www-form-urlencoded" if form else "application/json"
@@ -81,7 +81,7 @@ def use(stack):
     expect(fanfare("completions", "powershell"), "Register-ArgumentCompleter")
     key = key_of_a_new_organization(service, stack["mail"])
     expect(fanfare("login", "--key", input=key), "ada@example.com, owner of Analytical Engines")
-    # From the file that `login` has written.
+    # Uses the key that `login` has stored.
     assert json.loads(fanfare("--json", "whoami"))["user"]["email"] == "ada@example.com"
 
     fanfare("endpoints", "create", "--pull", "--description", "fanfare listen: try")

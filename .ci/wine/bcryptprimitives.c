@@ -1,4 +1,4 @@
-// Rust's standard library takes random numbers from this library, which Wine 8 does not have.
+// Rust's standard library gets random numbers from this library, which Wine 8 does not provide.
 #include <stddef.h>
 
 __declspec(dllimport) unsigned char SystemFunction036(void *buffer, unsigned long size);
