@@ -83,7 +83,8 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
 impl Handler {
     /// Builds the handler of the function `name`.
     ///
-    /// # Errors No crate has this name, or a setting is missing or does not parse.
+    /// # Errors
+    /// No crate has this name, or a setting is missing or does not parse.
     pub fn start(name: &str, env: &Env) -> Result<Self> {
         let (_, start) = CRATES.iter().find(|(found, _)| *found == name).context("no crate has this name")?;
         Ok(start(env)?)
@@ -105,7 +106,8 @@ impl Handler {
 
     /// Calls the handler with the JSON that Lambda would send. Returns the JSON that Lambda would receive.
     ///
-    /// # Errors The handler rejects the event or fails.
+    /// # Errors
+    /// The handler rejects the event or fails.
     pub async fn call(self, event: Value, context: Context) -> Result<Value> {
         match self {
             Self::Http(function) => {

@@ -41,7 +41,8 @@ pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
 
 /// Creates missing tables, from their properties in the template.
 ///
-/// # Errors The properties do not describe a table.
+/// # Errors
+/// The properties do not describe a table.
 pub fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> Result<()> {
     for (name, properties) in tables {
         let mut request = properties.clone();

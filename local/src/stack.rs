@@ -253,7 +253,8 @@ impl Stack {
 
     /// Invokes a function with the JSON that Lambda would send. Returns the JSON that Lambda would receive.
     ///
-    /// # Errors There is no such function, or it rejects the event, fails or times out.
+    /// # Errors
+    /// There is no such function, or it rejects the event, fails or times out.
     pub async fn invoke(&self, function: &str, event: Value) -> Result<Value> {
         self.functions.get(function).with_context(|| format!("there is no function {function}"))?.invoke(event).await
     }

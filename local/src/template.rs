@@ -153,7 +153,8 @@ impl Template {
 /// Returns the template with all references resolved, as if it were deployed with `parameters`, without the resources
 /// and outputs whose condition is false.
 ///
-/// # Errors The template cannot be read, or contains a reference that cannot be resolved.
+/// # Errors
+/// The template cannot be read, or contains a reference that cannot be resolved.
 pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
     let mut root = source()?.clone();
     let scope = Scope::new(source()?, parameters, Place::example());

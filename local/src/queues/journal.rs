@@ -87,8 +87,8 @@ pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
 impl Journal {
     /// Opens or creates the file at `path`. Also returns its messages, in the order in which they were sent.
     ///
-    /// # Errors The file cannot be opened, or another process has it open: two processes would deliver each message
-    /// twice.
+    /// # Errors
+    /// The file cannot be opened, or another process has it open: two processes would deliver each message twice.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Message>)> {
         let (connection, messages) = open(path)
             .with_context(|| format!("cannot open {}: only one process at a time can use it", path.display()))?;
@@ -119,7 +119,8 @@ impl Written {
 
     /// Waits until the change is written, so that it survives the death of the process.
     ///
-    /// # Errors The change could not be written.
+    /// # Errors
+    /// The change could not be written.
     pub(super) async fn wait(self) -> Result<(), Refusal> {
         let Some(receiver) = self.0 else { return Ok(()) };
         let written = receiver.await.unwrap_or_else(|_| Err("the queues are closed".to_owned()));
