@@ -1,5 +1,6 @@
-# shellcheck shell=bash disable=SC2034,SC2054 Sets the environment of release builds and defines `cross`, which builds
-# for one target. .ci/release and .ci/release-client source this file in the root of the repository.
+# shellcheck shell=bash disable=SC2034,SC2054
+# Sets the environment of release builds and defines `cross`, which builds for one target. .ci/release and
+# .ci/release-client source this file in the root of the repository.
 
 step() { printf '\n== %s\n' "$*"; "$@"; }
 

@@ -36,7 +36,7 @@ def pack_functions(architecture, binaries, folder):
         len(names),
     )
     replace(r"^    CodeUri: \.\n", "")
-    # The only permitted value, because an update would keep the stack's value, which may be that of another package.
+    # Permits only this value, because an update keeps the stack's current value, which may belong to another package.
     replace(
         r"^    Default: arm64\n    AllowedValues: \[arm64, x86_64\]\n",
         f"    Default: {architecture}\n    AllowedValues: [{architecture}]\n",

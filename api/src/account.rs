@@ -35,7 +35,7 @@ names! {
     KeyKind {
         /// It acts for the user who created it, until their account is deleted or they reset their password.
         Personal = "personal",
-        /// It acts for the organization, until the key expires or the key or organization is deleted.
+        /// It acts for the organization, until it expires or is deleted, or the organization is deleted.
         Organization = "organization",
     }
 

@@ -241,7 +241,7 @@ pub struct Erased {
     pub next_cursor: Option<Cursor>,
 }
 
-/// The recovery: a new one, or one that had not started and that the call joined.
+/// The new recovery, or the waiting one that the call joined.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Recovering {
@@ -297,7 +297,7 @@ pub struct Counted {
     pub failures: Vec<FailureReason>,
     /// All deliveries that are currently undelivered, regardless of when they were created.
     pub open: OpenDeliveries,
-    /// The latest failed attempt at an existing endpoint, within a minute; absent if there was none.
+    /// The latest failed attempt at an existing endpoint, accurate to within a minute; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LastError")]
     pub last_error: Option<LastError>,

@@ -268,12 +268,13 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DisabledReason")]
     pub disabled_reason: Option<Open<DisabledReason>>,
-    /// When a program last called `receive` for the pull endpoint, within ten minutes; absent before the first call.
+    /// When a program last called `receive` for the pull endpoint, accurate to within ten minutes; absent before the
+    /// first call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub last_asked_at: Option<Timestamp>,
-    /// When a program last received a delivery from the pull endpoint, within a minute; absent before the first
-    /// delivery.
+    /// When a program last received a delivery from the pull endpoint, accurate to within a minute; absent before the
+    /// first delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub last_taken_at: Option<Timestamp>,

@@ -26,7 +26,7 @@ pub(crate) fn service(text: &str) -> Result<Url, String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must not have a query or a fragment".to_owned());
     }
-    // `cargo local` uses the name 127.0.0.1 for cookies and for the keys of its logins.
+    // `cargo local` uses the name 127.0.0.1, so cookies and stored logins belong to that name.
     if url.scheme() == "http" && url.host_str() == Some("localhost") {
         url.set_host(Some("127.0.0.1")).map_err(|error| error.to_string())?;
     }

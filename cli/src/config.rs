@@ -1,4 +1,5 @@
-//! The credentials file: the latest service, and the API key and the endpoints' secrets of each service or profile.
+//! The credentials file: the service of the latest login and, for each service or profile, its API key and the secrets
+//! of endpoints.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The functions, which are invoked like on Lambda: with JSON, a context and a deadline.
+//! The functions, which are invoked as on Lambda: with JSON, a context and a deadline.
 
 use std::{
     collections::HashMap,

@@ -103,7 +103,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
     response
 }
 
-/// The precedence of a route: of the routes that match a request, API Gateway chooses the one with the greatest.
+/// The precedence of a route: of the routes that match a request, API Gateway uses the one with the highest.
 fn specificity(route: &Route) -> (bool, usize, bool) {
     (!route.path.contains('{'), route.path.len(), route.method != "ANY")
 }

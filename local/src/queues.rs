@@ -63,9 +63,9 @@ struct Redrive {
     after: u32,
 }
 
-/// Returns the HTTP service for queues with URLs below `http://127.0.0.1:port/account`. With a `path`, messages outlive
-/// the process, in a journal at that path, which is also returned. Once the journal is dropped, no more messages are
-/// accepted.
+/// Returns the HTTP service for queues with URLs below `http://127.0.0.1:port/account`. If `path` is given, also
+/// returns the journal at that path, with which messages outlive the process. Once the journal is dropped, no more
+/// messages are accepted.
 ///
 /// # Errors
 /// The journal cannot be opened.

@@ -100,7 +100,7 @@ pub(crate) fn is_delivered(attempt: &Attempt) -> bool {
     attempt.outcome == DELIVERED
 }
 
-/// Formats the result of an attempt: the HTTP status, or the reason for a failure that was not caused by the status.
+/// Formats the result of an attempt: the HTTP status, or the reason if the attempt failed for another reason.
 pub(crate) fn result(attempt: &Attempt) -> String {
     match attempt.status_code {
         Some(status) if is_delivered(attempt) || !(200..300).contains(&status) => format!("HTTP {status}"),

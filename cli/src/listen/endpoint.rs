@@ -69,7 +69,7 @@ impl Source {
 
 /// Finds or creates the endpoint, and starts a recovery for `--since`.
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
-    // Makes another `listen` that starts now wait, so that it finds the endpoint of this one.
+    // Another `listen` that starts at the same time waits here, and then finds the endpoint of this one.
     let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
     let chosen = ids::optional_endpoint(api, listen.endpoint.as_deref()).await?;
     let _alone = config.alone(&api.origin(), chosen.as_ref().map_or(description.as_str(), EndpointId::as_str))?;

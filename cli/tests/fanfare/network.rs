@@ -13,7 +13,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The network to `api`, a URL without a path.
+    /// Starts a relay to `api`, a URL without a path.
     pub(super) async fn to(api: &str) -> Self {
         let service = api.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

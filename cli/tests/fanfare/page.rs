@@ -77,7 +77,7 @@ mod on_a_terminal {
         tokio::task::spawn_blocking(dialog).await.expect("it ends")
     }
 
-    /// Approves the login on the page that a terminal shows.
+    /// Approves the login whose address is on the terminal.
     async fn approve(world: &World, tenant: &Tenant, shown: &str) {
         let page = shown.split([' ', '"', '\r', '\n']).find(|word| word.contains("/signin?")).expect("an address");
         let page: reqwest::Url = page.parse().expect("a URL");

@@ -43,7 +43,7 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     unhurried(send).await.map(|()| Status::DONE)
 }
 
-/// Counts the email for the address that it is sent to, if that is not the requested one. Returns `false` if that
+/// Counts the email toward the limit of its recipient, if that is not the requested address. Returns `false` if that
 /// address has reached its limit.
 async fn counts(app: &App, user: &User, requested: &Email, now: Timestamp) -> Result<bool> {
     let to = user.email_to_verify();

@@ -27,9 +27,10 @@ pub(crate) fn change_email() -> Route<App> {
         )
         .description(
             "The link works once, within 24 hours, while the session of this call lasts. Opening it ends all other \
-             sessions and sends an email to the old address. For 24 hours, a link in that email undoes the change and \
-             ends all sessions and keys, and no other account can use the old address. If the caller's address is not \
-             verified yet, the new one replaces it immediately, as on the welcome page. `callbackURL` has no effect.",
+             sessions and sends an email to the old address. For 24 hours, a link in that email can undo the change, \
+             which also ends all sessions and keys. Until then, no other account can use the old address. If the \
+             caller's address is not verified yet, the new one replaces it immediately, as on the welcome page. \
+             `callbackURL` has no effect.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::TooMany])
 }

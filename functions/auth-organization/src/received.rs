@@ -38,7 +38,7 @@ pub(crate) fn get() -> Route<App> {
 pub(crate) fn list() -> Route<App> {
     Route::get("/api/auth/organization/list-user-invitations", Session, |_, fields| fields.refuse(&["email"]), received)
         .summary("Lists the invitations to the caller's address that can be accepted, newest first.")
-        .description("A request with `email` is refused with a 400: the address is the caller's.")
+        .description("A request with `email` is refused with a 400, because the address is always the caller's.")
         .faults(&[Fault::EmailNotVerified])
 }
 

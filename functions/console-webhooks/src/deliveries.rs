@@ -46,7 +46,7 @@ pub(crate) fn submit() -> Route<App, People> {
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
-    // Links in emails and of version 0.1.0 have the job in a separate field.
+    // Links in emails, and links from version 0.1.0, have the job in a separate field.
     let link = link.or("q", "job_id");
     if !link.get(IDS).is_empty() {
         return Ok(resend::chosen(&app, tenant, &link, now).await?.into());
@@ -70,7 +70,8 @@ async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Res
         Some(Wanted { endpoint, filter, cursor }) => {
             let shards = app.endpoints.shards(tenant, *endpoint).await?;
             let open = async {
-                // Only filters by status and time can be counted from the index, without reading the deliveries.
+                // The index can count deliveries only by status and time. Other filters would have to read the
+                // deliveries.
                 if filter.is_beyond_the_index() {
                     return Ok(None);
                 }

@@ -1,4 +1,4 @@
-//! Live pages: if the visitor has enabled it, a page reloads as long as something on it is changing.
+//! Live updates: a page reloads while something on it is changing, if the visitor has enabled this.
 
 use common::http::{Typed, page::LIVE_SECONDS};
 use maud::{Markup, html};

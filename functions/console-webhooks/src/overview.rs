@@ -203,7 +203,7 @@ async fn recovering(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<BTre
     Ok(recoveries.into_iter().filter(|recovery| !recovery.done).map(|recovery| recovery.webhook_endpoint_id).collect())
 }
 
-/// Whether the endpoint in the link was really deleted: anyone can make a link.
+/// Whether the endpoint in the link was deleted. The link alone is no proof, because anyone can make one.
 async fn is_deleted(app: &App, tenant: &TenantId, id: &str) -> Result<bool> {
     let Ok(id) = EndpointId::parse(id) else { return Ok(false) };
     let (existing, logged) = tokio::join!(app.endpoints.require(tenant, id), app.endpoints.shards(tenant, Some(id)));
@@ -385,8 +385,7 @@ fn line(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The latest error. Version 0.1.0 did not record errors, so if there are failed deliveries, the lack of one does not
-/// mean that there were none.
+/// The latest error. Version 0.1.0 did not record errors, so an endpoint with failed deliveries may have none.
 fn last_error(row: &Known, now: Timestamp) -> Markup {
     html! {
         @match row.last_error() {
@@ -399,7 +398,7 @@ fn last_error(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// Whether deliveries are still signed with the previous secret, too.
+/// Whether deliveries are still also signed with the previous secret.
 pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
     endpoint.previous_secret_expires_at.is_some_and(|end| now < end)
 }

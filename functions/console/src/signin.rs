@@ -120,7 +120,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
     };
     Ok(match (&call.caller, login) {
         (None, _) if mode(link) == "signup" => sign_up_form(link, None),
-        // Opened by a link, which could contain the fields of any form, so `action` is ignored.
+        // No form values: a link could contain those of any form.
         (None, login) => sign_in_form(app, link, login.is_some(), None, ""),
         (Some(visitor), None) => signed_in(&visitor.user, link),
         (Some(visitor), Some(login)) => approval(&visitor.user, &login, call, link),

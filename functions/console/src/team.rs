@@ -78,7 +78,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-/// The caller has a session, so they may make members owners, which API keys may not.
+/// The caller has a session, so unlike an API key, they may make members owners.
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
     let owner = &call.caller.user;
     let done = match (owner.check_manages(), form.get("action")) {

@@ -1,5 +1,5 @@
-//! The page with the button that confirms an email address, opened by the link in an email: the address of a sign-up, a
-//! new address of an account, or its old address, which undoes a change.
+//! The page that the link in an email opens, with a button that confirms an email address: that of a sign-up, a new one
+//! of an account, or the old one, which undoes a change.
 
 use std::sync::Arc;
 

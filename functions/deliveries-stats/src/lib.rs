@@ -48,8 +48,8 @@ fn route() -> Route<App> {
         .summary("Counts the deliveries by status, hour and reason for failure, and shows the progress of recoveries.")
         .description(
             "Each delivery counts in the hour in which it was created. Pending, failed and held deliveries are counted \
-             up to 10,000 per status and destination. Successes are counted from the newest back, up to a limit; \
-             `complete_since` is the time that the count reached. Tests are not counted.",
+             up to 10,000 per status and destination. Successes are counted from newest to oldest, up to a limit; \
+             `complete_since` shows how far back all of them were counted. Tests are not counted.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }

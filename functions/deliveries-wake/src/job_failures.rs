@@ -1,4 +1,4 @@
-//! Emails organizations about their failed jobs, once an hour at most for each workflow.
+//! Emails organizations about their failed jobs, at most once an hour for each workflow.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -106,7 +106,7 @@ impl FailedJobs {
                     common::log!("job_failures.unreported", %tenant, %workflow, reason);
                     self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
                 }
-                // Only logged: the organization's item may be broken, which is no failure of the sweep.
+                // Only logged: the organization's item may be broken, which is not a failure of the sweep.
                 Err(error) => {
                     not_sent(tenant, workflow, &error);
                     self.table.try_notice(tenant, workflow, failing).await.map(|_tried| true)
@@ -144,7 +144,7 @@ impl FailedJobs {
         };
         let is_last = number >= MAILS_A_DAY;
         let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
-        // Only logged: the organization's address may be wrong, which is no failure of the sweep.
+        // Only logged: the organization's address may be wrong, which is not a failure of the sweep.
         if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail).await {
             not_sent(tenant, workflow, &error);
             return self.table.give_back_mail(tenant, now).await.map(|()| true);

@@ -77,7 +77,7 @@ impl Notices {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
                 let failures = self.failures(tenant, &notice, now).await?;
                 self.announce(tenant, &notice, &failures).await?;
-                // Only logged: the tenant's address may be wrong, which is no failure of the sweep.
+                // Only logged: the tenant's address may be wrong, which is not a failure of the sweep.
                 return match self.mail(tenant, &notice, &failures, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {

@@ -95,7 +95,7 @@ impl App {
         }
     }
 
-    /// Sends the messages of the long waits that end in `minute`. Returns the number of refused messages.
+    /// Sends the messages for long waits that end in `minute`. Returns the number of refused messages.
     async fn wake(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<usize> {
         let woken = sweeper.partitions().map(async |partition| {
             let (mut refused, mut next) = (0, None);

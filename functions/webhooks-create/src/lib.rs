@@ -126,9 +126,9 @@ impl Input {
             .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(
-                "The workflows whose events the endpoint gets, by the exact `workflow` of their jobs. Events of other \
-                 jobs are left out. By default, or with `null`, the endpoint gets the events of all workflows. Test \
-                 events are always sent.",
+                "The names of the workflows whose events the endpoint gets. They must match the `workflow` of a job \
+                 exactly. Events of other jobs are left out. By default, or with `null`, the endpoint gets the events \
+                 of all workflows. Test events are always sent.",
             )
             .nullable_list(Create::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);
         let key = fields.idempotency_key();

@@ -103,8 +103,8 @@ async fn leave_out_known(
     Ok(())
 }
 
-/// Returns the possible ids of the event's deliveries to all endpoints of its tenant. The record's first receive may
-/// have sent the event to endpoints that have been deleted or made inactive since.
+/// Returns the possible ids of the event's deliveries to all endpoints of its tenant. When the record was first
+/// received, the event may have been sent to endpoints that have since been deleted or made inactive.
 async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>, Error> {
     if !matches!(event.audience, Audience::Endpoints) {
         return Ok(Vec::new());

@@ -54,7 +54,7 @@ const CHUNK: usize = 25;
 /// several times the memory of its body, and the template gives the function 512 MB.
 const CHUNKS: usize = 16;
 const CHUNKS_KB: u32 = 16 * 1024;
-/// The maximum time that an ended attempt waits for others to be stored with it. The last ones do not wait.
+/// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none waits.
 const LINGER: Duration = Duration::from_millis(50);
 
 pub(crate) struct Ledger {

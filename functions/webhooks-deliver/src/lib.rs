@@ -2,8 +2,8 @@
 //!
 //! A `JobEvent` from the job events queue is sent to its `Audience`, as one `Delivery` for each destination. The
 //! `Client` makes each attempt once it has a slot, and `next_step` decides what follows. All first attempts of a batch
-//! are made at once in the same invocation, so a delivery that succeeds costs one row of the `Log`, and no message but
-//! the event's; only failures cost more. Due attempts arrive from the deliveries queues.
+//! are made at once in the same invocation, so a successful delivery costs one row of the `Log` and no further message.
+//! Only failures cost more. Due attempts arrive from the deliveries queues.
 //!
 //! An invocation waits for its slowest attempt, so receivers are separated by their response time: quick receivers
 //! share the queue of events and the queue `deliveries`, and slow and hanging receivers have one queue each. An attempt

@@ -61,8 +61,8 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Returns the result of a delivery that cannot be posted: its endpoint was deleted or made inactive, or it waits
-    /// for its organization to receive it, or was not received in time.
+    /// Returns the result of a delivery that cannot be posted, because its endpoint is deleted or inactive, or because
+    /// it has to be received or was not received in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
         match (self.target(), self.endpoint) {
             (Some(_), _) => None,

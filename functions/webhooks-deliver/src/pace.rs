@@ -9,7 +9,7 @@ use common::timestamp::Timestamp;
 /// after some seconds if many responses took long.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
-/// The share of long responses from which a receiver lingers, and the weight of each new response in that share.
+/// The share of long responses at which a receiver lingers, and the weight of each new response in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
 /// The time for which a response counts as recent.

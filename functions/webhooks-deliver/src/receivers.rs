@@ -65,7 +65,7 @@ pub(crate) struct Receivers {
 #[derive(Default)]
 struct Known {
     seen: Recent<Seen>,
-    /// By tenant: the number of slow callback origins minus the number of good ones. Without this limit, a tenant with
+    /// By tenant: the number of slow callback origins minus the number of good ones. Without this count, a tenant with
     /// thousands of hanging origins would get an attempt at each.
     doubts: Recent<u32>,
     /// The response times: per endpoint, and per tenant for all its callback origins.
@@ -126,8 +126,8 @@ impl Receivers {
         self.lock().seen(key).let_probe(until);
     }
 
-    /// Records that an attempt was cut off. Returns whether a trial begins: only for the first cut-off in the shared
-    /// queues and, since a tenant may have any number of callback origins, only for origins that have answered before.
+    /// Records that an attempt was cut off. Returns whether a trial begins. Only the first cut-off in the shared queues
+    /// begins one. A callback origin must have answered before, because a tenant may have any number of origins.
     pub(crate) fn cut(
         &self,
         key: Key,

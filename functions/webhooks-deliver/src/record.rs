@@ -5,7 +5,7 @@ use std::{any::Any, time::Duration};
 use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
 
-/// The waiting time of a job event that shows that all invocations are busy.
+/// A job event that has waited longer than this shows that all invocations are busy.
 const BACKLOG: Duration = Duration::from_millis(500);
 
 /// A record of a batch.

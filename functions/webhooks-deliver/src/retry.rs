@@ -22,7 +22,7 @@ use crate::{
     stores::Stores,
 };
 
-/// The time by which an attempt may be early and still be made immediately: SQS may deliver messages slightly early.
+/// An attempt that is early by at most this time is made immediately: SQS may deliver messages slightly early.
 const EARLY: Duration = Duration::from_secs(1);
 
 /// The action for a message about a due attempt.
@@ -30,10 +30,10 @@ const EARLY: Duration = Duration::from_secs(1);
 enum Step {
     /// Drop the message: the delivery has ended, or another message has already made the attempt.
     Drop,
-    /// Update the endpoint: this record made the last attempt, but may have died before the update.
+    /// Update the endpoint: this record made the last attempt, but the process may have died before the update.
     NoteFailed,
-    /// Send a message: the next one if an earlier receive of this record made the attempt but may not have sent it, or
-    /// the same one if this record is early because the attempt was postponed.
+    /// Send a message: that of the next attempt if this record has already made its attempt and the process may have
+    /// died before sending it, or the same message again if the attempt was postponed and this record is early.
     SendOn,
     /// Make the attempt.
     Attempt,

@@ -1,8 +1,8 @@
 //! Makes attempts once they get a slot.
 //!
 //! An attempt waits up to two seconds for a slot, and at most 20 attempts of a tenant wait in a process. An attempt
-//! without a slot is postponed for one to two times the longer of its wait so far and its receiver's silence (the time
-//! since the receiver last answered), for up to two hours and never beyond the delivery's deadline. Long waits
+//! without a slot is postponed. The delay is one to two times its wait so far or, if longer, its receiver's silence
+//! (the time since the receiver last answered): up to two hours, and never beyond the delivery's deadline. Long waits
 //! therefore cost few tries and end at different times.
 //!
 //! A hanging receiver that is silent gets **probes**: up to four attempts, from one process at a time, and then a

@@ -4,10 +4,10 @@
 //! attempt that only waits for its response needs just a socket and a few kilobytes: after 20 ms it returns the slot
 //! and keeps its place. There are four times as many places as slots, up to 800.
 //!
-//! If slots or places are scarce, the next one goes to the tenant with the fewest, and in it to the lane with the
-//! fewest. A tenant never holds more than it leaves free for others. Receivers that are not known to be good get at
-//! most half of the slots. Slow receivers get at most half of the places, and hanging receivers at most as many places
-//! as there are slots.
+//! If slots or places are scarce, the next one goes to the tenant that holds the fewest, and within it to the lane that
+//! holds the fewest. A tenant never holds more than it leaves free for others. Receivers that are not known to be good
+//! get at most half of the slots. Slow receivers get at most half of the places, and hanging receivers at most as many
+//! places as there are slots.
 //!
 //! Each receiver has a lane. Its width is the number of concurrent attempts that the receiver has proved to handle: at
 //! first one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens the lane by

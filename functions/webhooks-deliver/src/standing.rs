@@ -34,8 +34,8 @@ const SUCCESSES: u32 = 5;
 const PROBATION: Duration = Duration::from_secs(60);
 /// The time for which a receiver that answered quickly is considered good.
 const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
-/// The time for which this process trusts its own view of a slow or silent endpoint. Later, only the endpoint's item
-/// counts, which other processes may have updated.
+/// The time for which this process trusts its own view of a slow or silent endpoint. After that, only the endpoint's
+/// item counts, which other processes may have updated.
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same time for callbacks, which have no item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
@@ -95,7 +95,7 @@ pub(crate) struct Seen {
     /// The times at which this process last found the receiver slow, and last found it good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
-    /// The time of the last attempt that was cut off or got a late or no response, and of the last response in time.
+    /// The time of the last attempt that was cut off, unanswered or answered late, and of the last response in time.
     late_at: Option<Timestamp>,
     replied_at: Option<Timestamp>,
     /// The start of the last trial that this process knows of.
@@ -112,8 +112,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns the standing of the receiver, from the newer of this process's view and the endpoint's item. Callbacks
-    /// have no `health`.
+    /// Returns the standing of the receiver, according to the newer of two sources: this process's view and the
+    /// endpoint's item. Callbacks have no `health`.
     pub(crate) fn standing(&self, health: Option<&Health>, now: Timestamp) -> Standing {
         let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));
         let slow_at = remembered.max(health.and_then(|health| health.slow_at));
@@ -130,7 +130,8 @@ impl Seen {
         }
     }
 
-    /// Whether the receiver has not answered in time since its last late response, from the newer of both sources.
+    /// Whether the receiver has not answered in time since its last late response, according to the newer of the two
+    /// sources.
     fn hangs(&self, health: Option<&Health>, now: Timestamp) -> bool {
         let remembered = self.late_at.filter(|at| now.since(*at) < memory(health));
         let recorded =
@@ -139,7 +140,7 @@ impl Seen {
         remembered.max(recorded) > self.replied_at.max(health.and_then(|health| health.replied_at))
     }
 
-    /// Returns the start of the last trial, from the newer of both sources.
+    /// Returns the start of the last trial, according to the newer of the two sources.
     pub(crate) fn suspected_at(&self, health: Option<&Health>) -> Option<Timestamp> {
         self.suspected_at.max(health.filter(|health| health.hangs).and_then(|health| health.suspected_at))
     }
@@ -150,7 +151,7 @@ impl Seen {
         replied_at.is_some() && replied_at >= self.late_at
     }
 
-    /// Returns the start of the receiver's silence, from the newer of both sources, or `None` if it answers.
+    /// Returns the start of the receiver's silence, according to the newer of the two sources, or `None` if it answers.
     pub(crate) fn silent_since(&self, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory(health));
         let recorded = health.and_then(|health| health.unanswered_since);
@@ -160,7 +161,7 @@ impl Seen {
         (remembered.max(recorded) > answered).then(|| recorded.or(self.silent_since).unwrap_or(now))
     }
 
-    /// Whether this process has found the receiver slow, and not good since.
+    /// Whether this process has found the receiver slow, and has not found it good since.
     pub(crate) fn has_been_slow(&self) -> bool {
         self.slow_at > self.good_at
     }

@@ -62,16 +62,16 @@ pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     }
 }
 
-/// Returns the time of the next try for a slot, for an attempt that has waited, or whose receiver has been silent,
-/// since `since`: after one to two times as long again. A long wait thus costs few tries, and a recovering receiver
-/// does not get all deliveries at once.
+/// Returns the time at which an attempt tries again to get a slot. The attempt has waited, or its receiver has been
+/// silent, since `since`, and the next try follows after one to two times that duration. A long wait thus costs few
+/// tries, and a recovering receiver does not get all deliveries at once.
 pub(crate) fn postponed(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
     let wait = now.since(since).clamp(least, LONGEST_WAIT);
     now.after(wait.mul_f64(1.0 + random::fraction()))
 }
 
-/// Returns the time between probes of a receiver that has been silent since `since`: a tenth of its silence, so that
-/// long-silent receivers occupy few invocations, but at least the duration of an attempt.
+/// Returns the time between probes of a receiver that has been silent since `since`: a tenth of the silence, but at
+/// least the duration of an attempt. A receiver that stays silent thus occupies few invocations.
 pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Duration {
     (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
 }

@@ -64,8 +64,8 @@ pub(super) struct Message {
 /// A change to messages, which are identified by their keys.
 pub(super) enum Change {
     Accepted(Vec<Message>),
-    /// Messages were received: the key, the queue into which the next process puts the message, and its receive count
-    /// there.
+    /// Messages were received. For each: the key, and the queue and receive count with which the next process restores
+    /// the message.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
     /// All messages of a queue are deleted.

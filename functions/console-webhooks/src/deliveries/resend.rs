@@ -30,7 +30,7 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
     (IDS, "The ids of the deliveries to resend, separated by spaces. At most 20."),
 ];
 
-/// Whether the button of the list resends a delivery: the delivery failed or was held, and an attempt would be made.
+/// Whether the button of the list resends a delivery: it failed or was held, and an attempt is possible.
 fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: bool) -> bool {
     let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
     let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);

@@ -39,7 +39,7 @@ use crate::{
     times,
 };
 
-/// The numbers of latest deliveries that are shown, and that are counted at most.
+/// The number of latest deliveries that are shown, and the maximum number that are counted.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
 /// The time after a change within which a link may show its confirmation.
@@ -218,7 +218,7 @@ fn header(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// Formats a rounded percentage: `98.5 %`. It is 100 % only if `part` is all, and 0 % only if `part` is zero.
+/// Formats a rounded percentage: `98.5 %`. It is 100 % only if `part` equals `all`, and 0 % only if `part` is zero.
 fn percent(part: usize, all: usize) -> Option<String> {
     let rounded = (part * 1000 + all / 2).checked_div(all)?;
     let tenths = match rounded {

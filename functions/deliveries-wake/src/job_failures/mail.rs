@@ -64,8 +64,8 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
     Mail::new(&subject, &parts, &[Part::Text(why), Part::Link(format!("{base}/console/settings"))])
 }
 
-/// Whether the log can find deliveries by this workflow name: the name is complete, and is a string rather than other
-/// JSON, which producers may also send.
+/// Whether the log can find deliveries by this workflow name: it must be complete, and a string. (Producers may send
+/// any JSON.)
 fn is_whole(name: &str) -> bool {
     name.chars().count() < WORKFLOW
         && name.starts_with(char::is_alphabetic)

@@ -69,7 +69,7 @@ pub(super) struct State<W> {
     half: usize,
     /// The numbers of places in use for slow and for hanging receivers.
     apart: Apart,
-    /// The number of batches with probes, counted once for each tenant with probes in the batch.
+    /// The number of batches with probes. A batch counts once for each tenant with probes in it.
     probed: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
@@ -132,7 +132,7 @@ struct LaneState<W> {
     in_progress: usize,
     width: usize,
     share: Share,
-    /// The time of the receiver's last quick response, or else of the start of its first attempt.
+    /// The time of the receiver's last quick response or, before that, of the start of its first attempt.
     answered_at: Instant,
     waiting: VecDeque<W>,
     /// The value of `waits` when the lane began to wait.
@@ -336,7 +336,7 @@ impl<W> State<W> {
         self.is_full(lane) || tenant.is_some_and(|tenant| self.is_greedy(tenant, self.share(lane), lane.queue))
     }
 
-    /// Whether a tenant already has as many slots or places of this kind as it leaves to others.
+    /// Whether a tenant already holds as many slots or places of this kind as it leaves free for others.
     fn is_greedy(&self, tenant: &TenantState, share: Share, queue: Queue) -> bool {
         let (taken, apart) = (tenant.taken(share), tenant.apart.of(queue));
         let is_greedy = |taken, free| taken > 0 && taken >= free;
@@ -458,8 +458,8 @@ impl<W> State<W> {
         None
     }
 
-    /// Finds the lane whose turn it is: of the tenants with a lane that may take a slot, the one with the fewest slots
-    /// and places, and of its lanes the one with the fewest attempts.
+    /// Finds the lane whose turn it is. Only lanes that may take a slot are considered: first the tenant with the
+    /// fewest slots and places, and then its lane with the fewest attempts.
     pub(super) fn turn(&self) -> Option<Lane> {
         let first = |tenant: &TenantState| {
             let is_free = |share, queue| self.has_room(share, queue) && !self.is_greedy(tenant, share, queue);
