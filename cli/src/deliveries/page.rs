@@ -100,7 +100,7 @@ pub(crate) fn is_delivered(attempt: &Attempt) -> bool {
     attempt.outcome == DELIVERED
 }
 
-/// Formats the result of an attempt: the HTTP status, or the reason if the attempt failed for another reason.
+/// Formats the result of an attempt: its HTTP status, or the reason for the failure if the status was not the cause.
 pub(crate) fn result(attempt: &Attempt) -> String {
     match attempt.status_code {
         Some(status) if is_delivered(attempt) || !(200..300).contains(&status) => format!("HTTP {status}"),

@@ -1,4 +1,4 @@
-//! API keys. Owners manage all keys of the organization, members only their own.
+//! API keys. Owners manage all keys of the organization, and members only their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

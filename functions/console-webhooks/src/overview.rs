@@ -398,7 +398,7 @@ fn last_error(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// Whether deliveries are still also signed with the previous secret.
+/// Whether the endpoint's previous secret is still in use.
 pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
     endpoint.previous_secret_expires_at.is_some_and(|end| now < end)
 }

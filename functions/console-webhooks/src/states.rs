@@ -15,7 +15,7 @@ use crate::numbers::{Known, failures};
 /// The state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Deliveries have failed after all their attempts since this time.
+    /// Deliveries have failed permanently since this time.
     Failing(Timestamp),
     /// All attempts have failed since this time, but no delivery has failed permanently yet.
     Erring(Timestamp),

@@ -158,7 +158,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     }
 }
 
-/// Removes the issue of `debugNotificationEmail` if that field was left empty: the issue of `email` covers it.
+/// Removes the issue about `debugNotificationEmail` if that field was left empty: the issue about `email` covers it.
 fn without_default(form: &Typed, mut error: Error) -> Error {
     if let (Error::Invalid(issues), "") = (&mut error, form.get("debugNotificationEmail")) {
         issues.retain(|issue| issue.path != ["debugNotificationEmail"]);

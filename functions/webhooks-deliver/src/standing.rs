@@ -181,8 +181,8 @@ impl Seen {
         self.suspected_at = self.suspected_at.max(Some(at));
     }
 
-    /// Records that an attempt was cut off because it took too long for its queue. A response after `since` disproves
-    /// that the receiver hangs.
+    /// Records that an attempt was cut off because it took too long for its queue. A response after `since` shows that
+    /// the receiver does not hang.
     pub(crate) fn cut(&mut self, since: Timestamp, now: Timestamp) {
         self.slow(now);
         self.late_at = self.late_at.max(Some(since));
