@@ -46,8 +46,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         issued?
     } else {
         if !login.no_wait && !login.no_browser && !has_person() {
-            let failure =
-                Failure::usage("This login needs a person to approve it, and standard input is not a terminal.");
+            let failure = Failure::usage("A person must approve this login, but standard input is not a terminal.");
             return Err(failure.hint(
                 "Pipe an API key into `fanfare login --key`, or run `fanfare login --no-wait` and, once a person has \
                  approved it, `fanfare login --complete`.",

@@ -22,7 +22,7 @@ pub(crate) fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) { (time) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
 }
 
-/// `2026-01-31 12:00:05 UTC`, also in a form for programs that read the page.
+/// `2026-01-31 12:00:05 UTC`, also in a format for programs that read the page.
 pub(crate) fn date(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.readable()) } }
 }

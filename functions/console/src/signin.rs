@@ -195,7 +195,7 @@ async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     }
 }
 
-/// Sends the visitor another email with a link that confirms their address, unless it is confirmed.
+/// Sends the visitor another email with a link that confirms their address, unless it is already confirmed.
 async fn verify(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
     let Some(visitor) = call.caller.as_ref().filter(|visitor| !visitor.user.email_verified) else {
         return page(app, call, form).await;

@@ -1,5 +1,5 @@
-//! The page that the link in an email opens, with a button that confirms an email address: that of a sign-up, a new one
-//! of an account, or the old one, which undoes a change.
+//! The page that the link in an email opens. Its button confirms an email address: the one used to sign up, a new one,
+//! or the old one, which undoes a change.
 
 use std::sync::Arc;
 

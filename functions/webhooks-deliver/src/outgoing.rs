@@ -62,7 +62,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Returns the result of a delivery that cannot be posted, because its endpoint is deleted or inactive, or because
-    /// it has to be received or was not received in time.
+    /// it waits to be received or was not received in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
         match (self.target(), self.endpoint) {
             (Some(_), _) => None,

@@ -130,7 +130,7 @@ impl Seen {
         }
     }
 
-    /// Whether the receiver has not answered in time since its last late response, according to the newer of the two
+    /// Whether the receiver hangs: its last late response is newer than its last response in time, according to both
     /// sources.
     fn hangs(&self, health: Option<&Health>, now: Timestamp) -> bool {
         let remembered = self.late_at.filter(|at| now.since(*at) < memory(health));
