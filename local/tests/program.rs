@@ -98,7 +98,7 @@ fn a_signal_prints_the_work_so_far_as_one_line_of_json() {
     for counted in ["/requests/dynamodb", "/requests/sqs", "/invocations/webhooks-deliver"] {
         assert!(work.pointer(counted).is_some_and(Value::is_u64), "{counted} in {line}");
     }
-    assert_ne!(work.pointer("/requests/sqs"), Some(&Value::from(0)), "it has made its queues");
+    assert_ne!(work.pointer("/requests/sqs"), Some(&Value::from(0)), "the program has created its queues");
 }
 
 /// Returns the addresses that the service prints.
@@ -129,7 +129,7 @@ fn the_demo_prints_the_story_that_the_readme_shows() {
     let output = demo.arg("demo").env_remove("RUST_LOG").output().expect("it runs");
     let (story, log) = (String::from_utf8(output.stdout).expect("UTF-8"), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{log}");
-    assert_eq!(log, "", "nothing is logged beside the story");
+    assert_eq!(log, "", "only the story is printed");
     assert!(story.lines().all(|line| line.chars().count() <= 100 && !line.contains('\x1b')), "{story}");
 
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("UTF-8");

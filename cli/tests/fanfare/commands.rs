@@ -53,7 +53,7 @@ async fn a_browser_login_stores_a_key_that_only_its_owner_can_read() {
     assert!(ended.status.success() && told.contains("owner of") && told.contains(&tenant.id), "{told}");
     #[cfg(unix)]
     for (path, mode) in [("fanfare", 0o40700), ("fanfare/credentials.json", 0o100_600)] {
-        let of_path = std::fs::metadata(machine.home.join(path)).expect("it is there");
+        let of_path = std::fs::metadata(machine.home.join(path)).expect("the path exists");
         assert_eq!(std::os::unix::fs::MetadataExt::mode(&of_path), mode, "{path}");
     }
     let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;

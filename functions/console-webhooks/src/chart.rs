@@ -144,8 +144,8 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
     }
 }
 
-/// Formats the totals: `37+ delivered, 2 failed in 24 hours`. The plus sign stands for older successes that were not
-/// read.
+/// Formats the totals: `37+ delivered, 2 failed in 24 hours`. The plus sign means that there are older successes, which
+/// were not read.
 fn totals(counted: &Statistics) -> Markup {
     html! {
         p .soft {
@@ -156,7 +156,8 @@ fn totals(counted: &Statistics) -> Markup {
     }
 }
 
-/// Formats numbers: `37+ delivered, 2 failed`. The plus sign stands for older deliveries that were not read.
+/// Formats numbers: `37+ delivered, 2 failed`. The plus sign means that there are older deliveries, which were not
+/// read.
 pub(crate) fn numbers(counted: &Statistics) -> String {
     let Counts { pending, delivered, failed, held, ended } = counted.total;
     let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());

@@ -55,7 +55,8 @@ impl Known {
         Ok(known.into_iter().zip(counted).map(|(known, counted)| Self { counted, ..known }).collect())
     }
 
-    /// Combines endpoints with their undelivered deliveries in `open`, and reads what their states depend on.
+    /// Combines endpoints with their undelivered deliveries in `open`, and reads the deliveries that decide their
+    /// states.
     pub(crate) async fn uncounted(
         app: &App,
         tenant: &TenantId,

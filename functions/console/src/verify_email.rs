@@ -175,7 +175,7 @@ fn used_link() -> Page {
     Page::new("Your email address is already confirmed", content).refused(Some(Error::InvalidToken)).done()
 }
 
-/// The page for an address that another account uses by now.
+/// The page for an address that another account now uses.
 fn taken() -> Page {
     let content = html! {
         p { "Another account got this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }

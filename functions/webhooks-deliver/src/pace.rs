@@ -62,13 +62,13 @@ mod tests {
         assert!(!pace.lingers(at(0)), "there are no observations");
         pace.answered(QUICK, at(0));
         assert!(pace.lingers(at(1)) && !pace.is_often_long());
-        assert!(!pace.lingers(at(0).after(LATELY)), "that was long ago");
+        assert!(!pace.lingers(at(0).after(LATELY)), "the response is no longer recent");
         pace.answered(Duration::ZERO, at(20));
         pace.answered(SOON, at(21));
-        assert!(!pace.lingers(at(22)), "one late answer is not many");
+        assert!(!pace.lingers(at(22)), "one long response is not many");
         for second in 22..40 {
             pace.answered(if second % 3 == 0 { Duration::ZERO } else { SOON }, at(second));
         }
-        assert!(pace.lingers(at(40)) && pace.is_often_long(), "two of three are");
+        assert!(pace.lingers(at(40)) && pace.is_often_long(), "two of three responses take long");
     }
 }

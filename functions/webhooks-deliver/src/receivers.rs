@@ -265,10 +265,13 @@ mod tests {
         let now = Timestamp::from_second(1000).expect("a time");
         let health = Some(&Health::default());
         assert!(!receivers.cut(key("new origin"), None, Queue::Shared, (now, now)));
-        assert!(!receivers.cut(key("slow"), health, Queue::Slow, (now, now)), "it had its three seconds");
+        assert!(
+            !receivers.cut(key("slow"), health, Queue::Slow, (now, now)),
+            "the queue for slow receivers has no trials"
+        );
         receivers.ended(key("origin"), Outcome::Delivered(200), None, (now, now));
         assert!(receivers.cut(key("origin"), None, Queue::Shared, (now, now)));
-        assert!(!receivers.cut(key("origin"), None, Queue::Shared, (now, now)), "it is suspect");
+        assert!(!receivers.cut(key("origin"), None, Queue::Shared, (now, now)), "its trial has already begun");
         assert!(!receivers.cut(key("endpoint"), health, Queue::Shared, (now, now)), "another receiver has a trial");
         let until = now.after(Duration::from_secs(2));
         assert_eq!(receivers.wait_for_trial(key("origin"), None, now), Some(until));

@@ -136,13 +136,13 @@ mod tests {
         for is_repeated in [false, true] {
             assert_eq!(after(&pending(2, 0), 3, is_repeated), Step::Attempt);
             assert_eq!(after(&pending(2, 60), 3, is_repeated), Step::SendOn, "it is early");
-            assert_eq!(after(&pending(2, 0), 1, is_repeated), Step::Drop, "it is two attempts late");
+            assert_eq!(after(&pending(2, 0), 1, is_repeated), Step::Drop, "the message is about an earlier attempt");
             assert_eq!(after(&ended(Status::Delivered), 2, is_repeated), Step::Drop);
         }
-        assert_eq!(after(&pending(2, 60), 2, false), Step::Drop, "another message made it");
-        assert_eq!(after(&pending(2, 60), 2, true), Step::SendOn, "this record made it");
+        assert_eq!(after(&pending(2, 60), 2, false), Step::Drop, "another message made the attempt");
+        assert_eq!(after(&pending(2, 60), 2, true), Step::SendOn, "this record made the attempt");
         assert_eq!(after(&ended(Status::Failed), 2, false), Step::Drop);
-        assert_eq!(after(&ended(Status::Failed), 2, true), Step::NoteFailed, "this record made the last one");
+        assert_eq!(after(&ended(Status::Failed), 2, true), Step::NoteFailed, "this record made the last attempt");
         assert_eq!(after(&ended(Status::Failed), 3, true), Step::NoteFailed, "it expired");
     }
 }

@@ -276,7 +276,7 @@ mod tests {
     fn waiting(slots: &Slots, lane: Lane, number: usize) -> Vec<impl Future<Output = Slot>> {
         let mut waiting: Vec<_> = (0..number).map(|_| Box::pin(take(slots, lane))).collect();
         for attempt in &mut waiting {
-            assert!(attempt.now_or_never().is_none(), "it has to wait");
+            assert!(attempt.now_or_never().is_none(), "the attempt has to wait");
         }
         waiting
     }
@@ -311,7 +311,7 @@ mod tests {
         let one = taken.pop().expect("a slot");
         one.widen();
         drop(one);
-        assert_eq!(ready(&mut others[NEW..]), 2, "its own and one more");
+        assert_eq!(ready(&mut others[NEW..]), 2, "one for the returned slot and one more");
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             one.halve();
             slots.lock().width(lane(1, 1))
         };
-        assert_eq!(halved(&taken[0]), NEW, "it has answered");
+        assert_eq!(halved(&taken[0]), NEW, "the receiver has answered");
         for _ in 0..100 {
             taken[0].widen();
             taken.extend(at_once(&slots, lane(1, 1), Standing::Good));
@@ -352,16 +352,20 @@ mod tests {
             refused
         };
         assert_eq!(refused(lane(1, 1), &none, PATIENCE).await, Some(NoSlot::Full), "its lane is full");
-        assert_eq!(refused(lane(1, 1), &none, Duration::ZERO).await, Some(NoSlot::Full), "and was full before");
-        assert_eq!(refused(lane(2, 2), &none, SOON).await, Some(NoSlot::Full), "its tenant leaves none");
+        assert_eq!(
+            refused(lane(1, 1), &none, Duration::ZERO).await,
+            Some(NoSlot::Full),
+            "its lane has been full for longer"
+        );
+        assert_eq!(refused(lane(2, 2), &none, SOON).await, Some(NoSlot::Full), "its tenant leaves no slot free");
         let began = Instant::now();
         assert_eq!(refused(lane(1, 1), &one, SOON).await, Some(NoSlot::Full));
-        assert_eq!(began.elapsed(), SOON, "its batch waits for another one");
+        assert_eq!(began.elapsed(), SOON, "its batch waits for another attempt");
         assert_eq!(refused(lane(3, 1), &none, Duration::from_secs(2)).await, Some(NoSlot::Late));
         drop((mine, others));
         let late = slots.take(lane(3, 1), Standing::Good, Instant::now()).await;
-        assert_eq!(late.err(), Some(NoSlot::Late), "though a slot is free");
-        assert_eq!(slots.lock().free(), (2, 8, 0), "an attempt that no longer waits keeps nothing");
+        assert_eq!(late.err(), Some(NoSlot::Late), "it is too late, although a slot is free");
+        assert_eq!(slots.lock().free(), (2, 8, 0), "an attempt that no longer waits holds no slot");
     }
 
     #[test]
@@ -416,11 +420,11 @@ mod tests {
         for _ in 0..HANGING {
             assert_eq!(more(slow(1, 1)), Ok(()));
         }
-        assert_eq!(more(slow(1, 1)), Err(NoSlot::Full), "it has as many as it may have");
+        assert_eq!(more(slow(1, 1)), Err(NoSlot::Full), "the lane is full");
         for _ in 0..HANGING {
             assert_eq!(more(slow(1, 2)), Ok(()));
         }
-        assert_eq!(more(slow(1, 3)), Err(NoSlot::Full), "as many are left for other tenants");
+        assert_eq!(more(slow(1, 3)), Err(NoSlot::Full), "the tenant leaves no more than this for others");
         assert_eq!(more(slow(2, 1)), Ok(()));
     }
 
@@ -446,7 +450,7 @@ mod tests {
         let slots = Slots::new(2);
         let mut taken = vec![take(&slots, lane(1, 1)).await, take(&slots, lane(2, 1)).await];
         let mut probe = Box::pin(slots.probe(slow(3, 1), 0, soon()));
-        assert!((&mut probe).now_or_never().is_none(), "it has to wait");
+        assert!((&mut probe).now_or_never().is_none(), "the attempt has to wait");
         taken.pop();
         assert!(probe.now_or_never().is_some_and(|slot| slot.is_ok()));
     }

@@ -311,9 +311,13 @@ mod tests {
         seen.cut(at(0), at(0));
         assert_eq!(seen.standing(None, at(0)), Standing::Hanging, "until it answers");
         let mut seen = Seen::default();
-        assert_eq!([ERROR; 10].map(|outcome| seen.soon(outcome, 0)), [Standing::Good; 10], "errors cost no time");
+        assert_eq!([ERROR; 10].map(|outcome| seen.soon(outcome, 0)), [Standing::Good; 10], "quick errors are good");
         seen.ended(ERROR, None, at(0), late);
-        assert_eq!([ERROR; 10].map(|outcome| seen.soon(outcome, 1)), [Standing::Slow; 10], "only successes end it");
+        assert_eq!(
+            [ERROR; 10].map(|outcome| seen.soon(outcome, 1)),
+            [Standing::Slow; 10],
+            "only successes end slowness"
+        );
     }
 
     #[test]
@@ -373,7 +377,7 @@ mod tests {
         for second in 1..=100 {
             seen.ended(DELIVERED, Some(&health), at(second), at(second));
         }
-        assert_eq!(seen.standing(Some(&health), at(100)), Standing::Slow, "another process has seen it slow");
+        assert_eq!(seen.standing(Some(&health), at(100)), Standing::Slow, "another process found the receiver slow");
     }
 
     #[test]
@@ -397,8 +401,12 @@ mod tests {
         assert_eq!(silent_since(&seen, Some((None, Some(102))), at(104)), Some(103));
         assert_eq!(silent_since(&seen, Some((None, Some(104))), at(104)), None);
         let later = at(103).after(MEMORY);
-        assert_eq!(silent_since(&seen, Some((None, None)), later), None, "another process has had an answer");
-        assert_eq!(silent_since(&seen, Some((Some(50), None)), later), Some(50), "the answer before counts no more");
+        assert_eq!(silent_since(&seen, Some((None, None)), later), None, "another process received a response");
+        assert_eq!(
+            silent_since(&seen, Some((Some(50), None)), later),
+            Some(50),
+            "the earlier response no longer counts"
+        );
         // A callback has no item.
         assert_eq!(silent_since(&seen, None, later), Some(103));
         assert_eq!(silent_since(&seen, None, at(103).after(MEMORY_OF_CALLBACKS)), None);
