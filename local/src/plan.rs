@@ -29,7 +29,7 @@ pub struct Planned {
     pub variables: HashMap<String, String>,
     /// The time after which Lambda ends an invocation.
     pub timeout: Duration,
-    /// The settings with which Lambda polls each queue for the function, by name.
+    /// The queues that Lambda polls for the function, by name.
     pub queues: BTreeMap<String, Polled>,
 }
 

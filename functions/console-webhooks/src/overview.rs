@@ -154,7 +154,7 @@ async fn elsewhere(app: &App, tenant: &TenantId, others: Vec<EndpointView>, now:
     Ok(others.chain(suspects).filter(is_troubled).collect())
 }
 
-/// The maximum number of endpoints on other pages with recent errors whose deliveries are read.
+/// The maximum number of endpoints with recent errors on other pages that are checked, which reads their deliveries.
 const SUSPECTS: usize = 30;
 /// The time for which an error counts as recent: the maximum time for which a delivery is retried.
 const RECENT: Duration = MAX_AGE;

@@ -38,7 +38,7 @@ use crate::{
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time for which an attempt keeps its slot. By then, nearly every attempt has finished its CPU work.
 const BRIEFLY: Duration = Duration::from_millis(20);
-/// The maximum time that an attempt outside the shared queues, and with it its invocation, waits for a slot.
+/// The maximum time that an attempt outside the shared queues waits for a slot. Its invocation waits with it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Makes the attempts of a process.
