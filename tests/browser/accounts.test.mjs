@@ -72,7 +72,7 @@ async function correctsAddress(owner, email) {
 
 async function joins(owner, mate) {
   await owner.opens("/console/team");
-  assert.equal(await owner.page.getByText("Change to member").count(), 0, "the only owner stays one");
+  assert.equal(await owner.page.getByText("Change to member").count(), 0, "the only owner remains an owner");
   await owner.fills("Email", "mate@example.com");
   await owner.presses("button", "Send invitation");
   await owner.sees("Invitation sent.");

@@ -124,7 +124,7 @@ async fn deleting_the_last_member_deletes_the_organization() {
     assert_eq!(world.cli_get(&again.cookie, "api-key/list").await.body.as_array().map(Vec::len), Some(1));
     assert_eq!(world.cli_get(&again.cookie, "organization/list-invitations").await.body, json!([]));
 
-    // The organization is purged at once, and checked again before its id is removed from the list.
+    // The organization is purged at once, and checked again before its id leaves the list.
     purge(&world, 0).await.expect("a pass");
     let listed = world.items("organizations").await;
     assert!(listed.iter().any(|item| item.contains_key("organizations")), "{listed:?}");

@@ -157,7 +157,7 @@ async fn a_receiver_that_fails_its_trial_hangs() {
         world.enqueue("job-events", event(&tenant.id, job)).await;
     }
     poll(&world, "job-events", 28).await;
-    assert_eq!(receiver.requests(), 2, "one was cut off");
+    assert_eq!(receiver.requests(), 2, "one attempt was cut off");
     let [_, _, slow, hanging] = waiting(&world).await;
     assert!(slow <= 21 && slow + hanging == 29, "the trial, and 20 deliveries that wait for it: {slow}");
     poll_slow(&world, slow).await;
