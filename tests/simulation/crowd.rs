@@ -89,7 +89,7 @@ struct Figures {
     slowing: Latencies,
     /// The number of the neighbor's deliveries in the log without an attempt.
     untried: usize,
-    /// The number of attempts of all tenants; the number for good tenants is small and constant.
+    /// The number of attempts of all tenants; that of healthy tenants is small and constant.
     attempts: usize,
     invocations: usize,
     billed: Duration,
