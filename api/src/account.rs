@@ -103,7 +103,7 @@ pub struct IssuedKey {
     /// The prefix that all keys have in common.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, to recognize it by.
+    /// The first characters of the key, which help to recognize it.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// The key, for the header `x-api-key`. No other response contains it.

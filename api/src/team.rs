@@ -47,7 +47,7 @@ pub struct Key {
     /// The prefix that all keys have in common.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, to recognize it by.
+    /// The first characters of the key, which help to recognize it.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// Always `true`.

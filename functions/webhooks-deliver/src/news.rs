@@ -41,9 +41,9 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
     }
 }
 
-/// Records on the items of endpoints that their receivers have become responsive, silent, slow, hanging or good, and,
-/// for the console and `deliveries/stats`, the latest error of each endpoint. `ended` pairs each ended attempt with the
-/// state of its delivery after it. If a write fails, the next attempt repeats it.
+/// Updates the items of endpoints: whether their receivers have become responsive, silent, slow, hanging or good, and
+/// the latest error of each, for the console and `deliveries/stats`. `ended` pairs each ended attempt with the state of
+/// its delivery after it. If a write fails, the next attempt repeats it.
 pub(crate) async fn note<'a>(
     endpoints: &Endpoints,
     ended: impl Iterator<Item = (&'a Ended, &'a Delivery)>,
