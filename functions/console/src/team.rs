@@ -228,7 +228,7 @@ impl Team<'_> {
         html! { @if !is_own || self.may_step_down() { (change) } @if !is_own { (remove) } }
     }
 
-    /// Whether another owner may remain. Owners on other pages of the list are unknown here.
+    /// Whether there may be another owner. Owners on other pages of the list are unknown here.
     fn may_step_down(&self) -> bool {
         let is_other = |member: &Member| member.user.role == Role::Owner && member.user.id != self.user.id;
         self.total > self.members.len() || self.members.iter().any(is_other)
