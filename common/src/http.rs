@@ -1,5 +1,5 @@
 //! The HTTP side of a function: it receives an API Gateway event, finds the route and the caller, parses the input,
-//! calls the handler, and writes the response and the log line. No other module of this crate names a status code.
+//! calls the handler, and writes the response and the log line. No other module of this crate uses status codes.
 
 pub use api::{Done, error::Reason};
 

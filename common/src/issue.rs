@@ -12,7 +12,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Parses the name of a value of a closed set.
+/// Parses a value of a closed set from its name.
 ///
 /// # Errors
 /// The set has no value of this name.

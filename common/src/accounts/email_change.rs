@@ -341,7 +341,7 @@ fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -
             ),
             Part::Facts(vec![("Time", now.readable()), ("IP address", device.address.to_string()), ("Client", agent)]),
             Part::text(
-                "If you did not change it, undo the change within 24 hours. This also ends all sessions and API keys, and \
+                "If you did not change it, undo the change within 24 hours. This also ends all sessions, revokes all API keys, and \
                  lets you choose a new password.",
             ),
             Part::Button("Undo the change", format!("{base}/verify-email?token={}", undo.reveal())),

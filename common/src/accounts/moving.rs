@@ -50,7 +50,7 @@ pub struct Moved {
 #[derive(Debug)]
 pub struct Left {
     pub organization: TenantId,
-    /// Whether it was deleted because the user was its last member.
+    /// Whether the organization was deleted because the user was its last member.
     pub has_ended: bool,
 }
 

@@ -29,7 +29,7 @@ pub struct Aws<'env> {
     dynamodb: OnceLock<aws_sdk_dynamodb::Client>,
 }
 
-/// A macro because the SDK's three configuration builders are unrelated types.
+/// Builds a client. This is a macro because the SDK's three configuration builders are unrelated types.
 macro_rules! config {
     ($sdk:ident, $aws:expr, $service_variable:literal $(, $own:ident($value:expr))?) => {{
         let endpoint = $aws.endpoint($service_variable);

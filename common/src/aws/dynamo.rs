@@ -14,7 +14,8 @@ use crate::{
 /// An item, as the SDK represents it.
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
-/// The name of an attribute. Stores declare theirs with [`attributes!`], for items, reads and expressions.
+/// The name of an attribute. Stores declare attributes with [`attributes!`] and use them in items, reads and
+/// expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attribute(pub(crate) &'static str);
 

@@ -161,7 +161,8 @@ impl Placeholders {
     }
 }
 
-/// Adds a condition, its names and its values to a call. A macro because the SDK's builders are unrelated types.
+/// Adds a condition, its names and its values to a call. This is a macro because the SDK's builders are unrelated
+/// types.
 macro_rules! conditional {
     ($builder:expr, $condition:expr) => {{
         let mut placeholders = $crate::aws::expression::Placeholders::default();

@@ -87,7 +87,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
 }
 
 const DESCRIPTION: &str = "Routes under `/v1` accept their fields in `{\"json\": {...}}` and respond in the same \
-    envelope; routes under `/api/auth` speak plain JSON. If no field is required, the body may be empty or `null`. \
+    envelope; routes under `/api/auth` use plain JSON. If no field is required, the body may be empty or `null`. \
     Every response has an `x-request-id`. Unknown paths get 404, and calls beyond a route's \
     rate 429, both as `{\"message\": \"...\"}`.";
 

@@ -9,7 +9,7 @@ use crate::{
     paging::{Order, Paging},
 };
 
-/// The maximum number of entries in one response, and the default.
+/// The maximum number of entries in one response, which is also the default.
 pub const MOST_LISTED: u16 = 100;
 
 impl Paging {

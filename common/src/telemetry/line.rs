@@ -278,7 +278,7 @@ pub const LINES: &[Line] = &[
         "endpoint.recovered",
         INFO,
         &["tenant", "endpoint"],
-        "An endpoint whose organization was notified that it is failing works again. Its organization gets an email.",
+        "A failing endpoint works again. Its organization had been notified of the failure and gets another email.",
     ),
     line(
         "endpoint.disabled",
@@ -367,7 +367,7 @@ pub const LINES: &[Line] = &[
         "notice.abandoned",
         ERROR,
         &["tenant", "endpoint"],
-        "An email about an endpoint could not be sent for a day. Its organization may have a wrong address.",
+        "An email about an endpoint could not be sent for a day. The organization may have a wrong notification address.",
     ),
     line(
         "job_failures.unnoted",
@@ -410,7 +410,7 @@ pub const LINES: &[Line] = &[
         "job_failures.abandoned",
         ERROR,
         &["tenant", "workflow"],
-        "An email about failed jobs could not be sent for two days. Its organization may have a wrong address.",
+        "An email about failed jobs could not be sent for two days. The organization may have a wrong notification address.",
     ),
 ];
 

@@ -177,7 +177,7 @@ impl Client {
                 }
             }
         }
-        // Boxed, because the future has thousands of bytes, and most attempts find an open connection.
+        // Boxed, because the future takes thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(url, deadline)).await?;
         let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
         let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;

@@ -58,7 +58,7 @@ impl Attempt {
 }
 
 /// The space for earlier attempts in the state of a delivery, in bytes. This limit keeps the item below one kilobyte,
-/// because DynamoDB charges an update per started kilobyte.
+/// because DynamoDB rounds the cost of an update up to whole kilobytes.
 const ROOM: usize = 560;
 
 /// Whether the state of a delivery has room for these earlier attempts. `workflow` is the length of its workflow's

@@ -70,8 +70,8 @@ pub enum NextStep {
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// The period before the deadline to which an attempt that would be due after [`MAX_AGE`] is moved, so that a delivery
-/// still gets a last attempt after a long outage.
+/// The last period before the deadline. An attempt that would be due after [`MAX_AGE`] is moved into this period, so
+/// that a delivery still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
 /// The maximum fraction by which a delay is extended, so that deliveries that failed at the same time are not retried
 /// at the same time.

@@ -40,7 +40,7 @@ pub struct Notice {
     pub address: Address,
     /// The tenant's description of the endpoint.
     pub description: Option<Description>,
-    /// The time since which the endpoint has been failing, if it is.
+    /// The time since which the endpoint has been failing; `None` if it is not failing.
     pub failing_since: Option<Timestamp>,
     /// The time at which, and the reason for which, the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,

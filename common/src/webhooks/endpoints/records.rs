@@ -161,7 +161,7 @@ impl Change {
 }
 
 /// The largest endpoint limit that a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains
-/// the list as JSON inside a JSON string. In this form, an endpoint has up to 21,000 bytes: a URL of 2,048 characters
+/// the list as JSON inside a JSON string. In this form, an endpoint takes up to 21,000 bytes: a URL of 2,048 characters
 /// of four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), 20
 /// workflows of 100 characters of four bytes, ten header names of 64 bytes, and 670 bytes for the rest. 299 endpoints
 /// fit.

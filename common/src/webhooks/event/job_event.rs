@@ -25,7 +25,7 @@ pub struct JobEvent {
     pub name: EventName,
     /// The tenant that owns the job.
     pub tenant: TenantId,
-    /// The producer's id of the job, which is not checked.
+    /// The job's id, as sent by the producer. It is not checked.
     pub job_id: String,
     /// The name of the job's workflow, if it is a text.
     pub workflow: Option<String>,

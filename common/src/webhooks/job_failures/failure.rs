@@ -23,9 +23,9 @@ const NAME: usize = 200;
 pub struct JobFailure {
     /// Identifies the failure within its workflow.
     pub id: FailureId,
-    /// The producer's id of the job, or the beginning of a long id.
+    /// The job's id, as sent by the producer, or the beginning of a long id.
     pub job_id: String,
-    /// The producer's id of the deployment.
+    /// The id of the deployment, as sent by the producer.
     pub deployment: Option<String>,
     /// The beginning of the error.
     pub error: Option<String>,

@@ -55,7 +55,7 @@ pub struct Statistics {
 pub enum Bound {
     /// This many deliveries. Only the keys of delivered ones are read, so ended ones are not counted.
     Deliveries(usize),
-    /// This many deliveries, with the number and the time of their attempts.
+    /// This many deliveries, with the number of their attempts and the duration of the last one.
     Details(usize),
     /// This many pages of a thousand deliveries or a megabyte each.
     Pages(usize),
@@ -83,7 +83,7 @@ impl Bound {
     }
 }
 
-/// A part of a shard to read, for the destination with this number.
+/// A part of a shard to read. `destination` is the index of its destination in the request.
 struct Part {
     destination: usize,
     shard: Shard,
@@ -233,8 +233,8 @@ impl Log {
     }
 }
 
-/// The time from which all deliveries were read, if `next` is the key of the newest unread one. It is a millisecond
-/// later, because others of the same millisecond may be unread.
+/// Returns the time from which all deliveries were read. `next` is the key of the newest unread delivery. The time is a
+/// millisecond later, because other deliveries of that millisecond may be unread.
 fn created(shard: Shard, next: &str) -> Option<Timestamp> {
     let id: Option<DeliveryId> = format!("{shard}.{next}").parse().ok();
     id.map(|id| Timestamp::from_millisecond(id.at.get()).after(Duration::from_millis(1)))

@@ -219,7 +219,7 @@ impl Log {
             .update(sweeper.key())
             .set(TAKEN_UNTIL, number(until.as_millisecond()))
             .set(LEASE, lease.clone())
-            // An earlier try of this call may have taken the lease and lost the response.
+            // This call may already hold the lease, if the response to an earlier try was lost.
             .only_if(is_free.or(LEASE.equals(lease)));
         let taken = update.send_for(&self.dynamodb, ReturnValue::AllNew, "taking the sweep").await?;
         let Some(item) = taken else { return Ok(None) };

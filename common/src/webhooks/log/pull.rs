@@ -129,8 +129,8 @@ impl Log {
         }
     }
 
-    /// Finds the first `limit` deliveries that can be received now, by time. In each shard, it starts after the entry
-    /// in `passed`.
+    /// Finds the first `limit` deliveries that can be received now, by time. The search in each shard starts after the
+    /// entry in `passed`.
     async fn due_for_taking(
         &self,
         tenant: &TenantId,

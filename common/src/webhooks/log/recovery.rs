@@ -57,7 +57,7 @@ pub struct Recovery {
     pub status: Missed,
     /// The number of deliveries that have been resent so far.
     pub resent: u32,
-    /// Whether all of these deliveries have been resent.
+    /// Whether all deliveries of the period have been resent.
     pub done: bool,
     /// The number of the shard that is being read.
     shard: u8,
@@ -398,7 +398,7 @@ impl Recovery {
 
 /// The prefix of the partitions of recoveries.
 const PREFIX: &str = "recovery/";
-/// Sorts before every id, and after the keys of items that name a latest recovery.
+/// A key that sorts before every id, and after the keys of items that name a latest recovery.
 const BEFORE_IDS: &str = "$";
 
 pub(super) fn partition(tenant: &TenantId) -> String {

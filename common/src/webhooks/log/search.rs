@@ -82,7 +82,7 @@ impl Cursor {
 const FILTERED: usize = 4000;
 /// The same limit for items that are read individually, because the index has only their keys.
 const FILTERED_KEYS: usize = 1000;
-/// Sorts after every key.
+/// A text that sorts after every key.
 const END: &str = "~";
 /// The attributes of a delivery that a list shows. The payload is not among them.
 #[rustfmt::skip]

@@ -39,13 +39,13 @@ const JOB_ID_BYTES: usize = 1024;
 /// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many such
 /// states.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
-/// The largest body, in bytes, stored with a state that is going to change. The item then has about a kilobyte, the
+/// The largest body, in bytes, stored with a state that is going to change. The item then takes about a kilobyte, the
 /// minimum that DynamoDB charges for an update.
 pub const CHANGED_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
 const ATTEMPT: &str = "attempt.";
 /// The maximum number of earlier attempts in a response. A Lambda response has at most 6 MiB, and contains the API's
-/// response as JSON inside a JSON string. In this form, a payload of 1 MiB has up to 4 MiB, and an attempt up to 7.3
+/// response as JSON inside a JSON string. In this form, a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3
 /// KiB.
 const MAX_ATTEMPTS: usize = 200;
 
@@ -119,7 +119,7 @@ impl Log {
             let fields: Vec<_> = names.iter().map(|name| format!("'{name}': ?")).collect();
             let statement = format!("INSERT INTO \"{}\" VALUE {{{}}}", self.table, fields.join(", "));
             let statement = BatchStatementRequest::builder().statement(statement).set_parameters(Some(values)).build();
-            #[expect(clippy::expect_used, reason = "the statement is given")]
+            #[expect(clippy::expect_used, reason = "the statement is set")]
             statement.expect("a complete statement")
         });
         let call = self.dynamodb.batch_execute_statement().set_statements(Some(statements.collect()));

@@ -70,8 +70,8 @@ impl Meter {
     }
 }
 
-/// Whether `bytes` begin with a frame that begins or ends an HTTP/2 connection: SETTINGS or GOAWAY, of stream 0 and
-/// with less than 64 KiB (RFC 9113, section 4.1).
+/// Whether `bytes` begin with a frame that begins or ends an HTTP/2 connection: SETTINGS or GOAWAY, on stream 0 and
+/// smaller than 64 KiB (RFC 9113, section 4.1).
 fn is_http2_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0, _, _, 4 | 7, _, 0, 0, 0, 0, ..])
 }
