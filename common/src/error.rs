@@ -58,7 +58,6 @@ pub enum Conflict {
     SlugTaken(Slug),
     /// An account with this email address exists.
     EmailTaken,
-    /// The invitation has expired.
     InvitationExpired,
     /// The invitation was already accepted or canceled.
     InvitationUsed,

@@ -115,7 +115,6 @@ impl TenantId {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of an organization")])
     }
 
-    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

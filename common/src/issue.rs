@@ -6,7 +6,6 @@ pub use api::error::{Issue, IssueCode};
 /// A problem that a domain type finds in a text: an [`Issue`] without its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The kind of issue.
     pub code: IssueCode,
     /// A description of the issue, never including the value.
     pub message: String,

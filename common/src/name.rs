@@ -41,7 +41,6 @@ impl Name {
         Self(text.to_owned())
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -62,7 +61,6 @@ impl ServiceName {
         env.parsed("SERVICE_NAME")
     }
 
-    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -110,7 +108,6 @@ impl Slug {
         if problems.is_empty() { Ok(Self(text.to_owned())) } else { Err(problems) }
     }
 
-    /// The slug as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -140,7 +137,6 @@ impl Description {
         }
     }
 
-    /// The description as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

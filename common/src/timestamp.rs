@@ -17,7 +17,6 @@ use crate::{ambient, issue::Problem};
 pub struct Timestamp(OffsetDateTime);
 
 impl Timestamp {
-    /// The current time.
     #[must_use]
     pub fn now() -> Self {
         Self(OffsetDateTime::from(ambient::now()).truncate_to_millisecond())

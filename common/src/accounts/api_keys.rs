@@ -85,7 +85,6 @@ impl fmt::Debug for ApiKey {
 /// A valid API key, for authentication: its permissions, and the user and organization that it acts for.
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
-    /// The key's id.
     pub key: KeyId,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
@@ -124,10 +123,8 @@ impl KeyHolder {
     }
 }
 
-/// A key to issue.
 #[derive(Debug)]
 pub struct NewKey {
-    /// The display name.
     pub name: Name,
     pub permissions: Permissions,
     /// The time until it expires; `None` if it does not expire.
@@ -137,7 +134,6 @@ pub struct NewKey {
 /// A new key, with its secret.
 #[derive(Debug)]
 pub struct IssuedKey {
-    /// The key's id.
     pub id: KeyId,
     /// The secret, which is shown only once.
     pub key: ApiKey,
@@ -157,7 +153,6 @@ impl IssuedKey {
 /// A key in a list, without its secret.
 #[derive(Debug)]
 pub struct KeyRecord {
-    /// The key's id.
     pub id: KeyId,
     /// The display name that its issuer chose.
     pub name: Name,

@@ -30,7 +30,6 @@ const REQUEST_ID: Attribute = Attribute("request_id");
 const APPROVED_BY: Attribute = Attribute("approved_by");
 const NOT_FOUND: Error = Error::NotFound("Login request not found: it may have expired or been used");
 
-/// A new request.
 #[derive(Debug)]
 pub struct NewCliLogin {
     /// The request's id, which is not secret.
@@ -44,9 +43,7 @@ pub struct NewCliLogin {
 /// A stored request.
 #[derive(Debug)]
 pub struct CliLogin {
-    /// The request's id.
     pub id: CliLoginId,
-    /// The time of the request.
     pub created_at: Timestamp,
     /// The time from which the request can be neither approved nor exchanged.
     pub expires_at: Timestamp,

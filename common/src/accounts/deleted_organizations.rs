@@ -33,7 +33,6 @@ const ORGANIZATIONS: Attribute = Attribute("organizations");
 
 #[derive(Clone, Debug)]
 pub struct DeletedOrganization {
-    /// The organization's id.
     pub id: TenantId,
     /// The time of its deletion.
     pub at: Timestamp,

@@ -73,9 +73,7 @@ impl Pending {
 
 /// An invitation with the secret of its link. Only the email contains the secret, so it proves access to the mailbox.
 pub struct NewInvitation {
-    /// The invitation, with its state.
     pub invited: Invited,
-    /// The secret.
     pub token: Token,
 }
 
@@ -88,9 +86,7 @@ const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// An invitation with its state.
 #[derive(Clone, Debug)]
 pub struct Invited {
-    /// The invitation itself.
     pub invitation: Invitation,
-    /// The state of the invitation.
     pub status: InvitationStatus,
     /// The time at which it expires.
     pub expires_at: Timestamp,

@@ -32,7 +32,6 @@ mod last;
 /// A user as a member of an organization.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The user, with their role.
     pub user: User,
     /// The time of their sign-up, or of their last move.
     pub joined_at: Timestamp,
@@ -41,9 +40,7 @@ pub struct Member {
 /// A reference to a member in a request: an id or an email.
 #[derive(Debug)]
 pub enum MemberIdOrEmail {
-    /// The user's id.
     Id(UserId),
-    /// The user's email.
     Email(Email),
 }
 

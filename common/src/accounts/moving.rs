@@ -23,7 +23,6 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The stores for moves.
 #[derive(Clone)]
 pub struct Moves {
     dynamodb: Client,
@@ -40,7 +39,6 @@ pub struct Moves {
 pub struct Moved {
     /// The accepted invitation.
     pub invited: Invited,
-    /// The user.
     pub member: Member,
     /// The previous organization; `None` if the invitation had already been accepted.
     pub left: Option<Left>,

@@ -24,10 +24,8 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// An organization with its settings.
 #[derive(Clone, Debug)]
 pub struct Organization {
-    /// The organization's id.
     pub id: TenantId,
     /// The display name, chosen by its founder.
     pub name: Name,
@@ -117,7 +115,6 @@ pub(crate) async fn existing(dynamodb: &Client, table: &str, id: &TenantId) -> R
     Ok(found.filter(|item| !item.contains_key(DELETED_AT.name())))
 }
 
-/// The store of organizations.
 #[derive(Clone)]
 pub struct Organizations {
     dynamodb: Client,

@@ -46,7 +46,6 @@ const NOT_FOUND: Error = Error::NotFound("Session not found");
 /// The client that signs in: its address and its description of itself.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// The client's address.
     pub address: ClientAddress,
     /// The client's description of itself (`User-Agent`), at most 200 characters. It is untrusted text.
     pub agent: Option<String>,
@@ -60,12 +59,10 @@ impl Device {
     }
 }
 
-/// A stored session.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// The session's id, which is not secret.
     pub id: SessionId,
-    /// The signed-in user.
     pub user: UserId,
     /// The time from which the session is refused.
     pub expires_at: Timestamp,

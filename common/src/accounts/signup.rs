@@ -29,7 +29,6 @@ pub struct NewUser {
     /// The user. Their email is verified only if they signed up with the token of an invitation.
     pub user: User,
     pub password: PasswordHash,
-    /// Their first session.
     pub session: Session,
     /// The secret of the session, for the cookie.
     pub session_token: Token,
@@ -41,7 +40,6 @@ pub struct NewUser {
 
 /// A person who signs up with a new organization.
 pub struct Founder {
-    /// Their display name.
     pub name: Name,
     /// The email address that they will sign in with.
     pub email: Email,
@@ -60,7 +58,6 @@ pub struct Invitee {
     pub invitation: InvitationId,
     /// The unique name of the organization that they join.
     pub slug: Slug,
-    /// Their display name.
     pub name: Name,
     pub password: Password,
     /// The secret in the link of the email, which proves access to the mailbox.
@@ -102,7 +99,6 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
     Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })
 }
 
-/// The tables for sign-ups.
 #[derive(Clone)]
 pub struct Accounts {
     dynamodb: Client,

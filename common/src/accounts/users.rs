@@ -25,7 +25,6 @@ use crate::{
 /// A user, who belongs to exactly one organization.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// The user's id.
     pub id: UserId,
     /// The display name, chosen by the user.
     pub name: Name,
@@ -219,7 +218,6 @@ impl EmailUndos {
     }
 }
 
-/// The store of users.
 #[derive(Clone)]
 pub struct Users {
     dynamodb: Client,

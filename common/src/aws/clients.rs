@@ -80,13 +80,11 @@ impl<'env> Aws<'env> {
         self.dynamodb.get_or_init(client).clone()
     }
 
-    /// Builds an SQS client.
     #[must_use]
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         config!(aws_sdk_sqs, self, "AWS_ENDPOINT_URL_SQS")
     }
 
-    /// Builds an SES client.
     #[must_use]
     pub fn ses(&self) -> aws_sdk_ses::Client {
         config!(aws_sdk_ses, self, "AWS_ENDPOINT_URL_SES")

@@ -22,7 +22,6 @@ pub struct Gathered<K, V> {
 
 /// The result of a read of several keys.
 pub struct Found<K, V> {
-    /// The values that were found.
     pub values: HashMap<K, V>,
     /// The keys that could not be read.
     pub unread: HashSet<K>,

@@ -205,16 +205,20 @@ impl Access<Callers> for Tenant {
 /// The caller's organization, and the credential of the call.
 pub struct Caller {
     pub organization: TenantId,
-    /// The credential.
     pub by: By,
 }
 
 /// The credential of a call, with the user that it acts for.
 pub enum By {
-    /// A session cookie.
-    Session { user: User, session: Stored },
+    Session {
+        user: User,
+        session: Stored,
+    },
     /// A personal API key, which acts for the user who issued it.
-    Key { user: User, key: KeyHolder },
+    Key {
+        user: User,
+        key: KeyHolder,
+    },
     /// An API key that acts for the organization.
     OrganizationKey(KeyHolder),
 }

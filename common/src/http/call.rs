@@ -109,7 +109,6 @@ impl<C> Call<C> {
         self.request.takes_html()
     }
 
-    /// The requested path.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.request.path

@@ -50,7 +50,6 @@ pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<
     Some(Some((name.trim_end_matches('}').trim_end_matches('+'), value)))
 }
 
-/// A kind of credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// The `x-api-key` header.

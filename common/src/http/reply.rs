@@ -23,20 +23,14 @@ pub enum Reply {
     Json {
         /// The JSON text.
         body: String,
-        /// The `Set-Cookie` values.
         cookies: Vec<String>,
     },
     /// An HTML page, with these `Set-Cookie` values.
-    Page {
-        page: Page,
-        /// The `Set-Cookie` values.
-        cookies: Vec<String>,
-    },
+    Page { page: Page, cookies: Vec<String> },
     /// 303, with these `Set-Cookie` values.
     Redirect {
         /// The URL that the browser opens next with `GET`, absolute or relative to the page.
         to: String,
-        /// The `Set-Cookie` values.
         cookies: Vec<String>,
     },
     /// 200 and an SVG image.
@@ -88,7 +82,6 @@ impl<T: Serialize + JsonSchema + Send> Output for Answer<T> {
 pub struct WithCookies<T> {
     /// The value to serialize.
     pub body: T,
-    /// The `Set-Cookie` values.
     pub cookies: Vec<String>,
 }
 

@@ -17,7 +17,6 @@ const MAX_VALUES: usize = 100;
 /// The values of one metric.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// The metric's name.
     pub name: &'static str,
     /// Its unit, as CloudWatch names it: `Count`, `Milliseconds`.
     pub unit: &'static str,

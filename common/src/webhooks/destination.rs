@@ -17,7 +17,6 @@ pub use self::{
 /// The URL, the keys and the headers of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The receiver's URL.
     pub url: &'a EndpointUrl,
     /// The keys that sign the attempt.
     pub keys: SigningKeys<'a>,

@@ -32,7 +32,6 @@ pub struct SettingsChange {
 }
 
 impl SettingsChange {
-    /// Whether the change is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

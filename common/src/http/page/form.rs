@@ -20,7 +20,6 @@ pub struct Form<'a> {
     pub is_danger: bool,
     /// Names and values of the hidden fields. Empty values are omitted.
     pub hidden: &'a [(&'static str, &'a str)],
-    /// The fields to fill in.
     pub fields: &'a [Field<'a>],
     /// Content between the fields and the button.
     pub more: Option<&'a Markup>,
@@ -71,7 +70,6 @@ pub struct Choice<'a> {
     pub hint: &'a str,
 }
 
-/// A field to fill in.
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     label: &'static str,

@@ -13,7 +13,6 @@ use crate::{
 /// The data that an attempt needs in addition to the state.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// The destination of the delivery.
     pub destination: Destination,
     /// The JSON to send, byte for byte.
     pub body: Bytes,
@@ -37,7 +36,6 @@ pub enum Destination {
     Endpoint(EndpointId),
     /// The callback of a job.
     Callback {
-        /// The receiver's URL.
         url: EndpointUrl,
         /// The secret that signs the delivery.
         secret: SigningSecret,

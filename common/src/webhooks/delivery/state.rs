@@ -37,7 +37,6 @@ pub struct Delivery {
     pub created_at: Timestamp,
     /// The time at which the next attempt is due; only while the delivery is pending.
     pub next_attempt_at: Option<Timestamp>,
-    /// The latest attempt.
     pub last_attempt: Option<Attempt>,
     /// The attempts before the last one, oldest first. If they do not fit, they are in separate rows of the log.
     pub earlier: Vec<Attempt>,

@@ -19,7 +19,6 @@ pub struct SigningKeys<'a> {
 /// A replaced secret.
 #[derive(Clone, Debug)]
 pub struct PreviousSecret {
-    /// The secret itself.
     pub secret: SigningSecret,
     /// The time from which it no longer signs.
     pub expires_at: Timestamp,

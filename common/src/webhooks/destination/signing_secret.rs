@@ -86,7 +86,6 @@ impl SigningSecret {
         Self(Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(key.as_slice()))))
     }
 
-    /// The secret itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

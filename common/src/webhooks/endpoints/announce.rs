@@ -50,7 +50,6 @@ struct Body<'a> {
 }
 
 impl Notice {
-    /// The event of the notice.
     #[must_use]
     pub fn event(&self) -> EventName {
         match self.disabled {

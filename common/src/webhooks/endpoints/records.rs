@@ -33,7 +33,6 @@ use crate::{
     },
 };
 
-/// An endpoint to store.
 #[derive(Debug)]
 pub struct NewEndpoint {
     /// The endpoint's id. Ids sort by creation time.
@@ -59,7 +58,6 @@ pub struct NewEndpoint {
 /// The fields of an endpoint that a delivery needs.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// The endpoint's id.
     pub id: EndpointId,
     /// The URL of a push endpoint, or `Pull`.
     pub address: Address,
@@ -107,13 +105,10 @@ impl HoldFor {
 /// A change to an endpoint; `None` leaves a field unchanged.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// The new URL.
     pub url: Option<EndpointUrl>,
-    /// The new signing secret.
     pub signing_secret: Option<SigningSecret>,
     /// The custom headers, which replace all previous ones.
     pub headers: Patch<Headers>,
-    /// The new description.
     pub description: Patch<Description>,
     /// Whether events are delivered to the endpoint.
     pub active: Option<bool>,

@@ -33,7 +33,6 @@ pub struct JobEvent {
     pub trace: Option<TraceParent>,
     /// The time at which the event entered its queue.
     pub at: Timestamp,
-    /// The destinations of the event.
     pub audience: Audience,
     /// The body of each delivery, serialized once, because every signature covers exactly these bytes.
     pub body: Bytes,
@@ -46,7 +45,6 @@ pub enum Audience {
     None,
     /// Only the callback of the job.
     Callback {
-        /// The receiver's URL.
         url: EndpointUrl,
         /// The secret that signs the delivery.
         secret: SigningSecret,

@@ -48,7 +48,6 @@ pub struct Failing {
 pub struct Count {
     /// The number. It is approximate unless `is_exact`.
     pub number: u64,
-    /// Whether the number is exact.
     pub is_exact: bool,
 }
 

@@ -46,7 +46,6 @@ attributes! { TAKEN_UNTIL = "taken_until", WOKEN = "woken", CHECKED = "checked",
 /// A due row: an attempt, its time, and the queue chosen for its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRow {
-    /// The attempt.
     pub attempt: DueAttempt,
     /// The time at which it is due.
     pub at: Timestamp,
@@ -57,7 +56,6 @@ pub struct DueRow {
 /// A page of the due rows in a partition of a minute: at most a thousand.
 #[derive(Debug)]
 pub struct DuePage {
-    /// The rows.
     pub rows: Vec<DueRow>,
     /// The end of the page; `None` if it is the last page.
     pub next: Option<DueEnd>,
@@ -85,7 +83,6 @@ impl TryFrom<u8> for Sweeper {
 }
 
 impl Sweeper {
-    /// All sweepers.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..SWEEPERS).map(Self)
     }

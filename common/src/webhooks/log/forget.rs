@@ -49,7 +49,6 @@ impl Log {
         Ok(page.last_evaluated_key.is_some())
     }
 
-    /// Deletes the recoveries of `tenant`.
     pub async fn forget_recoveries(&self, tenant: &TenantId) -> Result<()> {
         let keys = query_all(self.keys_of(recovery::partition(tenant)), DOING).await?;
         batch_write(&self.dynamodb, &self.table, keys.into_iter().map(delete_request), DOING).await

@@ -46,7 +46,6 @@ pub struct Backlog {
     pub count: usize,
     /// Whether there are more deliveries than were counted.
     pub is_longer: bool,
-    /// The oldest delivery.
     pub oldest: Option<DeliveryId>,
     /// The creation times of the counted deliveries, newest first.
     pub newest: Vec<Timestamp>,

@@ -39,11 +39,8 @@ use crate::{
 pub struct Taken {
     /// The delivery, with its lease.
     pub delivery: Delivery,
-    /// The id of the lease.
     pub lease: LeaseId,
-    /// The end of the lease.
     pub ends: Timestamp,
-    /// The JSON body.
     pub body: Bytes,
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,

@@ -45,7 +45,6 @@ use crate::{
 /// A recovery and its progress.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// The id of the recovery.
     pub id: RecoveryId,
     /// The id of the endpoint whose deliveries are resent.
     pub webhook_endpoint_id: EndpointId,

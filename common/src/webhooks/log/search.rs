@@ -62,7 +62,6 @@ pub struct Page {
 pub struct Cursor(String);
 
 impl Cursor {
-    /// The cursor as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

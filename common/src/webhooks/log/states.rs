@@ -53,7 +53,6 @@ const MAX_ATTEMPTS: usize = 200;
 pub struct First<'a> {
     /// The owner of the delivery.
     pub tenant: &'a TenantId,
-    /// The delivery.
     pub delivery: &'a Delivery,
     /// The payload, if it has no separate item.
     pub payload: Option<&'a Payload>,

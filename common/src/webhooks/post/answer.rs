@@ -41,7 +41,6 @@ const INVALID: &str = "The body of the response is not valid HTTP/1.1";
 /// Reads the response to a request.
 #[derive(Clone, Copy)]
 pub(super) struct Read<'a> {
-    /// The URL of the request.
     pub(super) url: &'a Url,
     /// The endpoint's custom headers, if any.
     pub(super) headers: Option<&'a Headers>,

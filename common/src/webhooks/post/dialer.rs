@@ -42,9 +42,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// The means of reaching hosts, replaceable in tests.
 #[derive(Clone)]
 pub struct Network {
-    /// Looks up names.
     pub lookup: Lookup,
-    /// Connects to addresses.
     pub connect: Connect,
 }
 
