@@ -71,6 +71,9 @@ const SMALL: usize = 640;
 /// The largest body, because SQS accepts messages of up to 1 MiB.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
+/// The largest stored body: an item has at most 400 KB, with its keys, and the URL and secret of a callback.
+pub(super) const MOST_STORED_BYTES: usize = 390 * 1024;
+
 /// The stored size of the body in `item`.
 pub(super) fn stored_bytes(item: &Item) -> usize {
     [RAW, LZ4].into_iter().find_map(|name| bytes(item, name)).map_or(0, <[u8]>::len)

@@ -95,6 +95,18 @@ async fn the_largest_event_fits_into_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_cannot_be_stored_fails_only_its_record() {
+    let world = World::start().await;
+    let receiver = Receiver::start().await;
+    let mut large = callback("other", "j", "http://127.0.0.1:1/");
+    large["result"] = json!(noise(420_000));
+    let batch = records([large, callback("t", "j", receiver.url("/"))]);
+    let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
+    assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
+    assert_eq!(world.only_logged("t").await.status, Status::Delivered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failed_delivery_stays_queued_while_the_log_fails() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
