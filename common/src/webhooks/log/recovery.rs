@@ -187,8 +187,9 @@ impl Log {
         found.map(|item| Record::new("latest recovery", &item).text(RECOVERY).map(str::to_owned)).transpose()
     }
 
-    /// Lists the oldest unfinished recovery of each wanted tenant. Running one recovery at a time limits the rate of
-    /// each tenant, and keeps a tenant with many recoveries from delaying others.
+    /// Lists the oldest unfinished recovery of each wanted tenant, starting with those that have resent the fewest
+    /// deliveries. Running one recovery at a time limits the rate of each tenant, and keeps a tenant with many
+    /// recoveries from delaying others.
     pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
         let query = query(&self.dynamodb, &self.table, OPEN.equals(text(UNFINISHED_PARTITION))).index_name(INDEX);
         let keys = query_all(query, "listing open recoveries").await?;
@@ -209,6 +210,8 @@ impl Log {
         open.sort_by_key(|(_, recovery)| recovery.id);
         let mut tenants = HashSet::new();
         open.retain(|(tenant, _): &(TenantId, _)| tenants.insert(tenant.clone()));
+        // A sweep may end before it gets to all of them.
+        open.sort_by_key(|(_, recovery)| recovery.resent);
         Ok(open)
     }
 

@@ -399,3 +399,26 @@ async fn a_recovery_of_pending_deliveries_sends_them_now() {
     assert_eq!(stats.ok()["recoveries"][0]["recovery_id"], id);
     assert_eq!(stats.ok()["recoveries"][0]["status"], json!("pending"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_recovery_that_has_resent_the_fewest_is_first() {
+    let world = World::start().await;
+    let book = Book::of(&world);
+    let mut tenants = Vec::new();
+    for name in ["acme", "globex"] {
+        let tenant = world.tenant(name).await;
+        let endpoint = world.endpoint(&tenant, "https://example.com/", "s").await;
+        recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(HOUR)})).await;
+        tenants.push(id(&tenant));
+    }
+    let order = async || {
+        let open = book.log.open_recoveries(|_| true).await.expect("the recoveries");
+        open.into_iter().map(|(tenant, _)| tenant).collect::<Vec<_>>()
+    };
+    assert_eq!(order().await, tenants, "the older one");
+    let (tenant, mut oldest) = book.log.open_recoveries(|_| true).await.expect("the recoveries").remove(0);
+    oldest.resent = 100;
+    book.log.save_recovery(&tenant, &oldest).await.expect("it is saved");
+    tenants.reverse();
+    assert_eq!(order().await, tenants);
+}
