@@ -37,7 +37,7 @@ use futures::{
     stream,
 };
 use tokio::{
-    sync::{Semaphore, mpsc::UnboundedReceiver},
+    sync::{Semaphore, SemaphorePermit, mpsc::UnboundedReceiver},
     time::timeout,
 };
 
@@ -63,6 +63,23 @@ pub(crate) struct Ledger {
     pub(crate) schedule: Vec<Duration>,
     /// The time after which a failing endpoint is disabled; zero means never.
     pub(crate) disable_after: Duration,
+}
+
+/// The memory for the bodies of the chunks of a batch.
+struct Room(Semaphore);
+
+impl Room {
+    fn new() -> Self {
+        Self(Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX)))
+    }
+
+    /// Waits until there is memory for a chunk with so many bytes of bodies, or for it alone if it has more. The memory
+    /// is taken until the permit is dropped.
+    async fn admit(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
+        // The semaphore is never closed.
+        self.0.acquire_many(kb).await.ok()
+    }
 }
 
 /// An ended attempt that is being stored.
@@ -93,13 +110,11 @@ impl Ledger {
             let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
             (!is_closed).then_some((chunk, inbox))
         });
-        let room = Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX));
+        let room = Room::new();
         let stored = chunks.map(async |chunk: Vec<Ended>| {
-            let bytes: usize = chunk.iter().map(|ended| ended.due.payload.body.len()).sum();
-            let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
-            // The semaphores are never closed.
+            // The gate is never closed.
             let _passed = OptionFuture::from(gate.map(Semaphore::acquire)).await;
-            let _room = room.acquire_many(kb).await;
+            let _room = room.admit(chunk.iter().map(|ended| ended.due.payload.body.len()).sum()).await;
             self.store(chunk).await
         });
         stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
@@ -301,5 +316,28 @@ impl Ledger {
 
     async fn current(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Delivery>, Error> {
         Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn chunks_wait_for_memory_and_one_that_is_too_large_is_alone() {
+        const HALF: usize = CHUNKS_KB as usize * 1024 / 2;
+        let room = Room::new();
+        let fits = |bytes| room.admit(bytes).now_or_never().flatten();
+        let (first, second) = (fits(HALF), fits(HALF));
+        assert!(first.is_some() && second.is_some() && fits(1024).is_none());
+        drop(first);
+        assert!(fits(HALF * 5).is_none(), "it would not be alone");
+        drop(second);
+        let large = fits(HALF * 5);
+        assert!(large.is_some() && fits(1024).is_none());
+        drop(large);
+        assert!(fits(HALF).is_some());
     }
 }
