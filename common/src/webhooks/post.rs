@@ -22,7 +22,8 @@ use url::{Host, Position, Url};
 
 pub use self::{
     answer::Posted,
-    dialer::{Connect, Lookup, Network, Stream},
+    dialer::{Connect, Network, Stream},
+    lookups::Lookup,
     tls::tls,
 };
 use self::{
@@ -37,12 +38,13 @@ use super::{
     destination::{DestinationPolicy, Headers, SigningKeys, Target, body_signature, standard_signatures},
     event::{EventName, TraceParent},
 };
-use crate::timestamp::Timestamp;
+use crate::{id::TenantId, timestamp::Timestamp};
 
 mod answer;
 mod cause;
 mod connection;
 mod dialer;
+mod lookups;
 mod pool;
 mod tls;
 
@@ -71,6 +73,8 @@ pub struct NoDescriptor;
 /// The content of an attempt and its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
+    /// The organization that the delivery belongs to.
+    pub tenant: &'a TenantId,
     /// The URL, keys and headers of the attempt.
     pub target: Target<'a>,
     /// The id of the delivery for its receiver.
@@ -178,19 +182,19 @@ impl Client {
             }
         }
         // Boxed, because the future takes thousands of bytes, and most attempts find an open connection.
-        let mut connection = Box::pin(self.open(url, deadline)).await?;
+        let mut connection = Box::pin(self.open(post.tenant, url, deadline)).await?;
         let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
         let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;
         self.pool.put(origin, connection);
         Ok(posted)
     }
 
-    async fn open(&self, url: &Url, deadline: Instant) -> Result<Connection, NoResponse> {
+    async fn open(&self, tenant: &TenantId, url: &Url, deadline: Instant) -> Result<Connection, NoResponse> {
         let no_host = NoResponse::because(Failure::Protocol, "The URL has no host");
         let (host, port) = url.host().zip(url.port_or_known_default()).ok_or(no_host)?;
         let mut permit = self.pool.reserve();
         // Connecting has a separate limit.
-        let tcp = within(deadline, "The name servers did not respond", self.dialer.dial(&host, port)).await??;
+        let tcp = within(deadline, "The name servers did not respond", self.dialer.dial(tenant, &host, port)).await??;
         // The connection needs only one of the sockets reserved for the dial.
         drop(permit.as_mut().and_then(|permit| permit.split(permit.num_permits() - 1)));
         let wire = Meter::new();
@@ -295,7 +299,7 @@ fn server_name(host: Host<&str>) -> Option<ServerName<'static>> {
 }
 
 fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let Post { target: Target { url, keys, headers }, id, event, event_at, trace, body } = post;
+    let Post { tenant: _, target: Target { url, keys, headers }, id, event, event_at, trace, body } = post;
     let url = url.url();
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
@@ -406,7 +410,8 @@ mod tests {
         let (url, secret) = (EndpointUrl::parse(url).expect("a URL"), SigningSecret::parse("s").expect("a secret"));
         let (target, id) = (Target { url: &url, keys: (&secret).into(), headers: None }, WebhookId::unique());
         let (event, event_at, body) = (EventName::Completed, Timestamp::now(), Bytes::from_static(b"{}"));
-        client.post(Post { target, id, event, event_at, trace: None, body: &body }, Timestamp::now()).await
+        let tenant = &TenantId::generate();
+        client.post(Post { tenant, target, id, event, event_at, trace: None, body: &body }, Timestamp::now()).await
     }
 
     async fn post(client: &Client, url: &str) -> Outcome {

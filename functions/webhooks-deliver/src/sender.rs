@@ -211,6 +211,7 @@ impl Sender {
         };
         let (at, due, health) = (Timestamp::now(), &outgoing.due, outgoing.health());
         let post = Post {
+            tenant: &due.tenant,
             target,
             id: due.delivery.webhook_id,
             event: due.delivery.event_in(&due.payload.body),

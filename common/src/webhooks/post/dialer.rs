@@ -15,7 +15,8 @@ use tokio::{
 };
 use url::{Host, Url};
 
-use crate::webhooks::destination::DestinationPolicy;
+use super::lookups::{Lookup, Lookups};
+use crate::{id::TenantId, webhooks::destination::DestinationPolicy};
 
 /// The time limit for connecting to a host, over all of its addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,9 +28,6 @@ pub(super) const MAX_PARALLEL: usize = 2;
 const HEAD_START: Duration = Duration::from_millis(250);
 /// The time limit for one address when there are more than [`MAX_PARALLEL`]. TCP resends a lost packet after a second.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Looks up the addresses of a host name.
-pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// Connects to an address.
 pub type Connect = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
@@ -94,9 +92,9 @@ pub(super) enum LookupError {
     Failed,
 }
 
-impl From<io::Error> for LookupError {
+impl From<&io::Error> for LookupError {
     /// The standard library keeps only the text of the C library's error: glibc's, musl's or macOS's.
-    fn from(error: io::Error) -> Self {
+    fn from(error: &io::Error) -> Self {
         let text = error.to_string();
         let is_one_of = |texts: &[&str]| texts.iter().any(|end| text.ends_with(end));
         if is_one_of(&["Name or service not known", "Name does not resolve", "servname provided, or not known"]) {
@@ -113,13 +111,14 @@ impl From<io::Error> for LookupError {
 /// dialed, so changing DNS responses (DNS rebinding) do not circumvent the policy.
 pub(super) struct Dialer {
     policy: DestinationPolicy,
-    network: Network,
+    lookups: Lookups,
+    connect: Connect,
 }
 
 impl Dialer {
     /// Builds a dialer for the destinations that `policy` allows.
     pub(super) fn new(policy: DestinationPolicy, network: Network) -> Self {
-        Self { policy, network }
+        Self { policy, lookups: Lookups::new(network.lookup), connect: network.connect }
     }
 
     /// Whether the policy allows a URL, as far as this can be decided without a DNS lookup.
@@ -127,12 +126,17 @@ impl Dialer {
         self.policy.refusals(url).next().is_none()
     }
 
-    /// Connects to a host.
-    pub(super) async fn dial(&self, host: &Host<&str>, port: u16) -> Result<Box<dyn Stream>, DialError> {
+    /// Connects to a host for a delivery of `tenant`.
+    pub(super) async fn dial(
+        &self,
+        tenant: &TenantId,
+        host: &Host<&str>,
+        port: u16,
+    ) -> Result<Box<dyn Stream>, DialError> {
         let mut addresses = match host {
             Host::Ipv4(address) => vec![IpAddr::from(*address)],
             Host::Ipv6(address) => vec![IpAddr::from(*address)],
-            Host::Domain(name) => self.look_up(name).await?,
+            Host::Domain(name) => self.look_up(tenant, name).await?,
         };
         addresses.retain(|address| self.policy.check_address(*address).is_ok());
         if addresses.is_empty() {
@@ -144,12 +148,12 @@ impl Dialer {
         }
     }
 
-    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
-        match (self.network.lookup)(name.to_owned()).await {
+    async fn look_up(&self, tenant: &TenantId, name: &str) -> Result<Vec<IpAddr>, DialError> {
+        match self.lookups.addresses(tenant, name).await {
             Ok(addresses) if addresses.is_empty() => Err(DialError::NoAddress(LookupError::NoAddress)),
             Ok(addresses) => Ok(addresses),
             Err(error) if is_no_descriptor(&error) => Err(DialError::NoDescriptor),
-            Err(error) => Err(DialError::NoAddress(error.into())),
+            Err(error) => Err(DialError::NoAddress(error.as_ref().into())),
         }
     }
 
@@ -158,7 +162,7 @@ impl Dialer {
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> io::Result<Box<dyn Stream>> {
         let limit = if addresses.len() > MAX_PARALLEL { ADDRESS_TIMEOUT } else { CONNECT_TIMEOUT };
         let mut next = addresses.iter().map(|address| {
-            let connecting = (self.network.connect)(SocketAddr::new(*address, port));
+            let connecting = (self.connect)(SocketAddr::new(*address, port));
             async move { timeout(limit, connecting).await? }
         });
         let mut in_progress = FuturesUnordered::new();
@@ -216,7 +220,7 @@ mod tests {
         let dialer = Dialer::new(DestinationPolicy::new(true, Vec::new()), Network::system());
         for url in ["http://127.0.0.2:1/", "http://[::1]:1/", "https://169.254.169.254/", "http://[::ffff:10.0.0.1]/"] {
             let url = Url::parse(url).expect("a URL");
-            let refused = dialer.dial(&url.host().expect("a host"), 1).await.err();
+            let refused = dialer.dial(&TenantId::generate(), &url.host().expect("a host"), 1).await.err();
             assert_eq!(refused, Some(DialError::Refused), "{url}");
         }
     }
@@ -262,7 +266,8 @@ mod tests {
             })
         };
         let network = Network { lookup: Arc::new(lookup), connect: Arc::new(connect) };
-        let dialer = Dialer::new(DestinationPolicy::new(true, vec![loopback]), network);
+        let (tenant, dialer) =
+            (TenantId::generate(), Dialer::new(DestinationPolicy::new(true, vec![loopback]), network));
         // The first packet is lost. TCP resends it after a second.
         let accept = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -271,7 +276,7 @@ mod tests {
             }
         };
         tokio::select! {
-            dialled = dialer.dial(&Host::Domain("fifty.example"), port) => {
+            dialled = dialer.dial(&tenant, &Host::Domain("fifty.example"), port) => {
                 assert!(dialled.is_ok(), "it is connected");
                 assert_eq!(*connected.lock().expect("no panic"), [SocketAddr::from(([127, 0, 0, 1], port))]);
             }

@@ -1,0 +1,250 @@
+//! Name lookups, bounded so that dead name servers take no room from other names.
+//!
+//! The operating system looks up a name on a thread, and may wait many seconds for name servers that do not respond,
+//! even after the attempt was cut off. So concurrent lookups of a name are one, and an organization has few at a time:
+//! fewer still of names that were not found lately, which leave half of the threads to other names. A lookup that gets
+//! no room waits for as long as its attempt.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use tokio::sync::{Notify, watch};
+
+use crate::id::TenantId;
+
+/// Looks up the addresses of a host name.
+pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+
+/// The number of concurrent lookups. Tokio has 512 threads for them, which calls to AWS share.
+const MOST: Count = Count { all: 384, new: 192 };
+/// The same for an organization.
+const MOST_OF_TENANT: Count = Count { all: 16, new: 4 };
+/// The number of names that are remembered as found.
+const NAMES: usize = 10_000;
+
+/// The result of a lookup, which concurrent callers share.
+type Found = Result<Vec<IpAddr>, Arc<io::Error>>;
+
+/// Looks up names. Cloning is cheap, and shares the bounds.
+#[derive(Clone)]
+pub(super) struct Lookups {
+    lookup: Lookup,
+    state: Arc<Mutex<State>>,
+    ended: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    in_progress: HashMap<String, watch::Receiver<Option<Found>>>,
+    count: Count,
+    tenants: HashMap<TenantId, Count>,
+    /// Names whose latest lookup found an address.
+    found: HashSet<String>,
+}
+
+/// Lookups in progress: all of them, and those of names that were not found lately.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Count {
+    all: usize,
+    new: usize,
+}
+
+impl Count {
+    fn has_room(self, most: Self, is_new: bool) -> bool {
+        self.all < most.all && (!is_new || self.new < most.new)
+    }
+
+    fn add(&mut self, is_new: bool) {
+        self.all += 1;
+        self.new += usize::from(is_new);
+    }
+
+    fn remove(&mut self, is_new: bool) {
+        self.all -= 1;
+        self.new -= usize::from(is_new);
+    }
+}
+
+/// A lookup in progress, until this is dropped.
+struct InProgress {
+    lookups: Lookups,
+    tenant: TenantId,
+    name: String,
+    is_new: bool,
+    result: watch::Sender<Option<Found>>,
+}
+
+impl Lookups {
+    pub(super) fn new(lookup: Lookup) -> Self {
+        Self { lookup, state: Arc::default(), ended: Arc::default() }
+    }
+
+    /// Looks up the addresses of a name for a delivery of `tenant`.
+    pub(super) async fn addresses(&self, tenant: &TenantId, name: &str) -> Found {
+        let mut result = loop {
+            // Registered before the check, so that no end is missed.
+            let ended = self.ended.notified();
+            if let Some(result) = self.begin(tenant, name) {
+                break result;
+            }
+            ended.await;
+        };
+        let found = result.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+        found.unwrap_or_else(|| Err(Arc::new(io::Error::other("the lookup panicked"))))
+    }
+
+    /// Begins a lookup, or joins that of another attempt. `None` if there is no room for it.
+    fn begin(&self, tenant: &TenantId, name: &str) -> Option<watch::Receiver<Option<Found>>> {
+        let mut state = self.lock();
+        if let Some(result) = state.in_progress.get(name) {
+            return Some(result.clone());
+        }
+        let is_new = !state.found.contains(name);
+        let of_tenant = state.tenants.get(tenant).copied().unwrap_or_default();
+        if !state.count.has_room(MOST, is_new) || !of_tenant.has_room(MOST_OF_TENANT, is_new) {
+            return None;
+        }
+        state.count.add(is_new);
+        state.tenants.entry(tenant.clone()).or_default().add(is_new);
+        let (result, receiver) = watch::channel(None);
+        state.in_progress.insert(name.to_owned(), receiver.clone());
+        drop(state);
+        InProgress { lookups: self.clone(), tenant: tenant.clone(), name: name.to_owned(), is_new, result }.run();
+        Some(receiver)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InProgress {
+    /// Runs the lookup to its end, even if no attempt waits for it any more: its thread is occupied until then.
+    fn run(self) {
+        let mut lookup = (self.lookups.lookup)(self.name.clone());
+        let end = |this: Self, found: io::Result<_>| {
+            this.lookups.lock().remember(&this.name, found.is_ok());
+            this.result.send_replace(Some(found.map_err(Arc::new)));
+        };
+        match (&mut lookup).now_or_never() {
+            Some(found) => end(self, found),
+            None => drop(tokio::spawn(async move { end(self, lookup.await) })),
+        }
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        let mut state = self.lookups.lock();
+        state.in_progress.remove(&self.name);
+        state.count.remove(self.is_new);
+        if let Some(count) = state.tenants.get_mut(&self.tenant) {
+            count.remove(self.is_new);
+            if *count == Count::default() {
+                state.tenants.remove(&self.tenant);
+            }
+        }
+        drop(state);
+        self.lookups.ended.notify_waiters();
+    }
+}
+
+impl State {
+    fn remember(&mut self, name: &str, is_found: bool) {
+        if !is_found {
+            self.found.remove(name);
+        } else if !self.found.contains(name) {
+            if self.found.len() >= NAMES {
+                self.found.clear();
+            }
+            self.found.insert(name.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use futures::future::join_all;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const DEAD: Duration = Duration::from_secs(10);
+
+    /// Lookups of names, of which those with "dead" in them fail after [`DEAD`], and the number of those in progress.
+    fn lookups() -> (Lookups, Arc<AtomicUsize>) {
+        let threads = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&threads);
+        let lookup = move |name: String| -> BoxFuture<'static, _> {
+            let count = Arc::clone(&count);
+            Box::pin(async move {
+                count.fetch_add(1, Ordering::Relaxed);
+                let is_dead = name.contains("dead");
+                sleep(if is_dead { DEAD } else { Duration::from_millis(5) }).await;
+                count.fetch_sub(1, Ordering::Relaxed);
+                if is_dead { Err(io::ErrorKind::TimedOut.into()) } else { Ok(vec![IpAddr::from([192, 0, 2, 1])]) }
+            })
+        };
+        (Lookups::new(Arc::new(lookup)), threads)
+    }
+
+    fn tenant(number: usize) -> TenantId {
+        format!("tenant-{number}").parse().expect("a tenant")
+    }
+
+    /// Looks up this many dead names of each tenant, for half a second each.
+    async fn look_up_dead(lookups: &Lookups, tenants: usize, names: usize) {
+        let all = (0..tenants).flat_map(|number| (0..names).map(move |name| (number, name)));
+        let all = all.map(async |(number, name)| {
+            let name = format!("{name}.dead-{number}.example");
+            let cut = timeout(Duration::from_millis(500), lookups.addresses(&tenant(number), &name)).await;
+            assert!(cut.is_err(), "its name servers do not respond");
+        });
+        join_all(all).await;
+    }
+
+    async fn is_found(lookups: &Lookups, of: usize, name: &str) -> bool {
+        timeout(Duration::from_millis(500), lookups.addresses(&tenant(of), name)).await.is_ok_and(|found| found.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dead_name_servers_of_others_leave_room_for_lookups() {
+        let (lookups, threads) = lookups();
+        assert!(is_found(&lookups, 1000, "known.example").await);
+        look_up_dead(&lookups, 40, 1000).await;
+        assert_eq!(threads.load(Ordering::Relaxed), 40 * MOST_OF_TENANT.new, "their threads are still occupied");
+        assert!(is_found(&lookups, 1000, "new.example").await);
+        look_up_dead(&lookups, 100, 10).await;
+        assert_eq!(threads.load(Ordering::Relaxed), MOST.new);
+        assert!(is_found(&lookups, 1000, "known.example").await);
+        assert!(is_found(&lookups, 0, "known.example").await, "though its tenant has others that are dead");
+        sleep(DEAD).await;
+        assert_eq!(threads.load(Ordering::Relaxed), 0);
+        assert!(is_found(&lookups, 0, "other.example").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_lookups_of_a_name_are_one() {
+        let (lookups, threads) = lookups();
+        let many = (0..100).map(|number| {
+            let lookups = lookups.clone();
+            async move { lookups.addresses(&tenant(number), "dead.example").await }
+        });
+        let (found, ()) = tokio::join!(join_all(many), async {
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(threads.load(Ordering::Relaxed), 1);
+        });
+        assert!(found.iter().all(Result::is_err));
+        assert!(lookups.lock().in_progress.is_empty() && lookups.lock().tenants.is_empty());
+    }
+}
