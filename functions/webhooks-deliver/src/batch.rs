@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use common::webhooks::{delivery::Queue, event::JobEvent, job_failures::FailedJob};
+use common::{
+    id::TenantId,
+    webhooks::{delivery::Queue, event::JobEvent, job_failures::FailedJob},
+};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
 
@@ -14,6 +17,8 @@ use crate::{observe::Tally, plan::Ended, record::Record};
 pub(crate) struct Batch {
     /// The queue that the batch came from; `None` for job events.
     pub(crate) queue: Option<Queue>,
+    /// The organization with at least half of its due attempts.
+    pub(crate) crowd: Option<TenantId>,
     /// The batch's number among the batches of the process.
     pub(crate) number: u64,
     /// The latest time at which an attempt may start and still end before the function's timeout.
@@ -32,6 +37,7 @@ pub(crate) struct Batch {
 impl Batch {
     pub(crate) fn new(
         queue: Option<Queue>,
+        crowd: Option<TenantId>,
         last_start: Instant,
         is_late: bool,
         finished: UnboundedSender<Ended>,
@@ -39,6 +45,7 @@ impl Batch {
         static BATCHES: AtomicU64 = AtomicU64::new(0);
         Self {
             queue,
+            crowd,
             number: BATCHES.fetch_add(1, Ordering::Relaxed),
             last_start,
             tally: Tally::default(),

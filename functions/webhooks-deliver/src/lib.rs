@@ -64,6 +64,7 @@ mod reads;
 mod receivers;
 mod recent;
 mod record;
+mod rests;
 mod retry;
 mod sender;
 mod slots;
@@ -145,7 +146,8 @@ impl Deliver {
         // All records of a batch are from the same queue.
         let queue = records.first().and_then(|record| stores.queues.with_arn(record.event_source_arn.as_deref()?));
         let is_late = queue.is_none() && records.iter().any(record::has_waited);
-        let batch = Batch::new(queue, Instant::now() + spare, is_late, finished);
+        let crowd = queue.and_then(|_| rests::crowd(records));
+        let batch = Batch::new(queue, crowd, Instant::now() + spare, is_late, finished);
         let gate = stores.gate(batch.queue());
         let attempts = async {
             // Moved here to be consumed by `end`, which closes the channel: the ledger stops once no more attempts

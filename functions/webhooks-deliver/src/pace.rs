@@ -5,8 +5,7 @@ use std::time::Duration;
 use common::timestamp::Timestamp;
 
 /// A receiver lingers if none of its latest responses took less than `QUICK`, or many took longer than `LONG`. While
-/// events queue for invocations, attempts at such a receiver are moved to the queue for slow receivers: immediately, or
-/// after some seconds if many responses took long.
+/// events queue for invocations, attempts at such a receiver are moved to the queue for slow receivers.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
 /// The share of long responses at which a receiver lingers, and the weight of each new response in that share.
@@ -38,12 +37,7 @@ impl Pace {
     /// Whether many of the latest responses took long, or none was quick.
     pub(crate) fn lingers(&self, now: Timestamp) -> bool {
         let is_recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) < LATELY);
-        is_recent(self.answered_at) && (self.is_often_long() || !is_recent(self.quick_at))
-    }
-
-    /// Whether many of the latest responses took long.
-    pub(crate) fn is_often_long(&self) -> bool {
-        self.late >= LINGERING
+        is_recent(self.answered_at) && (self.late >= LINGERING || !is_recent(self.quick_at))
     }
 }
 
@@ -61,7 +55,7 @@ mod tests {
         let mut pace = Pace::default();
         assert!(!pace.lingers(at(0)), "there are no observations");
         pace.answered(QUICK, at(0));
-        assert!(pace.lingers(at(1)) && !pace.is_often_long());
+        assert!(pace.lingers(at(1)));
         assert!(!pace.lingers(at(0).after(LATELY)), "the response is no longer recent");
         pace.answered(Duration::ZERO, at(20));
         pace.answered(SOON, at(21));
@@ -69,6 +63,6 @@ mod tests {
         for second in 22..40 {
             pace.answered(if second % 3 == 0 { Duration::ZERO } else { SOON }, at(second));
         }
-        assert!(pace.lingers(at(40)) && pace.is_often_long(), "two of three responses take long");
+        assert!(pace.lingers(at(40)), "two of three responses take long");
     }
 }

@@ -19,6 +19,7 @@ use common::{
 use crate::{
     pace::Pace,
     recent::Recent,
+    rests::Rests,
     standing::{Seen, Shown, Standing},
     trials::{TRIAL, Trials},
 };
@@ -71,6 +72,7 @@ struct Known {
     /// The response times: per endpoint, and per tenant for all its callback origins.
     paces: Recent<Pace>,
     trials: Trials,
+    rests: Rests,
 }
 
 impl Receivers {
@@ -101,11 +103,6 @@ impl Receivers {
     /// Whether the receiver answers in time, but rarely quickly (see `pace`).
     pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
         self.lock().paces.get(pacer(key, health)).is_some_and(|pace| pace.lingers(now))
-    }
-
-    /// Whether many of the receiver's latest responses took long.
-    pub(crate) fn is_often_long(&self, key: Key, health: Option<&Health>) -> bool {
-        self.lock().paces.get(pacer(key, health)).is_some_and(Pace::is_often_long)
     }
 
     /// Returns the start of the receiver's silence, if it does not answer.
@@ -153,6 +150,16 @@ impl Receivers {
         let began = known.seen(key).suspected_at(health).filter(|at| now < at.after(TRIAL))?;
         known.seen(key).suspect(began);
         known.trials.wait(key.tenant, began.after(TRIAL), now).then_some(began.after(TRIAL))
+    }
+
+    /// Lets the organization rest after an attempt that took from `began` to `now`.
+    pub(crate) fn begin_rest(&self, key: Key, began: Timestamp, now: Timestamp) {
+        self.lock().rests.begin(key.tenant, began, now);
+    }
+
+    /// Whether an attempt of the organization, which has been due since `due`, steps back.
+    pub(crate) fn rests(&self, key: Key, due: Timestamp, now: Timestamp) -> bool {
+        self.lock().rests.rests(key.tenant, due, now)
     }
 
     /// Records the duration of a response.
@@ -273,7 +280,7 @@ mod tests {
         assert!(receivers.cut(key("origin"), None, Queue::Shared, (now, now)));
         assert!(!receivers.cut(key("origin"), None, Queue::Shared, (now, now)), "its trial has already begun");
         assert!(!receivers.cut(key("endpoint"), health, Queue::Shared, (now, now)), "another receiver has a trial");
-        let until = now.after(Duration::from_secs(2));
+        let until = now.after(TRIAL);
         assert_eq!(receivers.wait_for_trial(key("origin"), None, now), Some(until));
         assert_eq!(receivers.wait_for_trial(key("endpoint"), health, now), None);
         assert!(receivers.cut(key("other"), health, Queue::Shared, (until, until)));

@@ -5,8 +5,8 @@ use std::{any::Any, time::Duration};
 use aws_lambda_events::sqs::SqsMessage;
 use common::{error::Error, timestamp::Timestamp, webhooks::event::Malformed};
 
-/// A job event that has waited longer than this shows that all invocations are busy.
-const BACKLOG: Duration = Duration::from_millis(500);
+/// A record that has waited longer than this shows that all invocations of its queue are busy.
+pub(crate) const BACKLOG: Duration = Duration::from_millis(500);
 
 /// A record of a batch.
 pub(crate) struct Record {

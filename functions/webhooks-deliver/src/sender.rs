@@ -26,11 +26,10 @@ use crate::{
     batch::Batch,
     observe,
     outgoing::Outgoing,
-    plan::Ended,
+    plan::{Due, Ended},
     receivers::{Key, Receivers},
     slots::{Lane, NoSlot, Slot, Slots},
     standing::{Shown, Standing},
-    trials::LONGEST_TRIAL,
     turn::{LATER, SHORTLY, Turn, longest, postponed, rest},
 };
 
@@ -91,14 +90,11 @@ impl Sender {
         let turn = Turn::of(from, standing, lingers, outgoing.is_test());
         let slot = match turn {
             Turn::Elsewhere(queue) => {
-                // A receiver that lingers only a little barely delays slow receivers, so its attempt is not delayed.
-                let lingers_little =
-                    queue == Queue::Slow && !self.receivers.is_often_long(self.key(&outgoing), outgoing.health());
-                let is_urgent =
-                    standing == Standing::Slow || from != Queue::Shared || outgoing.is_test() || lingers_little;
+                let is_urgent = queue == Queue::Slow || from == Queue::Slow || outgoing.is_test();
                 let until = if is_urgent { now } else { postponed(now, LATER, now) };
                 return outgoing.ended(AttemptResult::Postponed(until), queue);
             }
+            Turn::Waits(_) | Turn::Probes if self.steps_back(&outgoing, batch, now) => Err(NoSlot::Full),
             Turn::AfterTrial => return self.after_trial(outgoing, now),
             Turn::Soon => {
                 let lane = self.lane(&outgoing, Queue::Shared, standing, now);
@@ -125,6 +121,13 @@ impl Sender {
             Ok(slot) => Box::pin(self.attempt(outgoing, slot, batch)).await,
             Err(no_slot) => self.postponed(outgoing, from, no_slot),
         }
+    }
+
+    /// Whether an attempt of a crowd leaves its invocation to other organizations.
+    fn steps_back(&self, outgoing: &Outgoing<'_>, batch: &Batch, now: Timestamp) -> bool {
+        let Due { tenant, delivery, .. } = &outgoing.due;
+        let due = delivery.next_attempt_at.unwrap_or(now);
+        batch.crowd.as_ref() == Some(tenant) && self.receivers.rests(self.key(outgoing), due, now)
     }
 
     /// Postpones a delivery until its receiver's trial ends. If too many already wait for the trial, or there is none,
@@ -230,6 +233,9 @@ impl Sender {
                 posted => break posted,
             }
         };
+        if batch.crowd.as_ref() == Some(&due.tenant) {
+            self.receivers.begin_rest(key, at, Timestamp::now());
+        }
         let Timed { posted: Posted { outcome, response, detail }, took, lagged } = match posted {
             Ok(Some(timed)) => timed,
             Ok(None) => {
@@ -301,8 +307,7 @@ impl Sender {
         // If even the timer is late, the process lacks CPU time, and the receiver did not cause the delay.
         let lagged = started.elapsed() > BRIEFLY * 2;
         slot.step_aside();
-        let longest = if slot.is_trial() { Some(LONGEST_TRIAL) } else { longest(slot.queue()) };
-        let posted = match longest {
+        let posted = match longest(slot.queue()) {
             None => posting.await?,
             Some(longest) => match timeout(longest.saturating_sub(BRIEFLY), posting).await {
                 Ok(posted) => posted?,

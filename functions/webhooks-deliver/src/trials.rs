@@ -2,7 +2,7 @@
 //!
 //! An attempt that was cut off after half a second does not show whether its receiver is slow or hangs. An endpoint, or
 //! a callback origin that has answered before, is then suspect for two seconds (`TRIAL`). The attempt is repeated
-//! immediately through `slow-deliveries`, for at most `LONGEST_TRIAL`. Up to `WAITING` other deliveries of the tenant
+//! immediately through `slow-deliveries`. Up to `WAITING` other deliveries of the tenant
 //! wait for the result instead of joining the queue for hanging receivers. If the receiver answers within that time, it
 //! is slow; otherwise it hangs.
 //!
@@ -13,9 +13,8 @@ use std::{collections::HashMap, time::Duration};
 
 use common::timestamp::Timestamp;
 
-/// The time for which deliveries wait for the result of a trial, and the maximum duration of its attempt.
+/// The time for which deliveries wait for the result of a trial, whose attempt takes at most `ANSWERS`.
 pub(crate) const TRIAL: Duration = Duration::from_secs(2);
-pub(crate) const LONGEST_TRIAL: Duration = Duration::from_millis(1500);
 /// The maximum number of a tenant's deliveries that wait for a trial: two batches.
 const WAITING: u32 = 20;
 /// The maximum number of tenants whose trials a process remembers.

@@ -1,0 +1,88 @@
+//! Rests: breaks for an organization whose due attempts fill the batches of a queue.
+//!
+//! The invocations for slow receivers are shared, and a process on Lambda cannot see how many of them an organization
+//! occupies. So while due attempts wait for an invocation, a process that has made attempts of a **crowd** (an
+//! organization with at least half of a batch) sends the records of crowds of that organization back to the queue, for a
+//! part of the time that those attempts took. Sending a batch back takes milliseconds: all records that are queued behind
+//! thousands of a crowd get their turn. The crowd loses little, since it has the invocations to itself again afterward.
+
+use std::collections::BTreeMap;
+
+use aws_lambda_events::sqs::SqsMessage;
+use common::{id::TenantId, timestamp::Timestamp, webhooks::queue::parse_message};
+
+use crate::{recent::Recent, record::BACKLOG};
+
+/// The number of an organization's records in a batch that make it a crowd. A batch has up to ten records.
+const CROWD: usize = 5;
+/// A rest is this part of the duration of an attempt.
+const PART: u32 = 4;
+
+/// The organization with the most records in a batch, if it is a crowd.
+pub(crate) fn crowd(records: &[SqsMessage]) -> Option<TenantId> {
+    let due = records.iter().filter_map(|record| parse_message(record.body.as_deref()?).ok());
+    let mut counts = BTreeMap::<_, usize>::new();
+    due.for_each(|due| *counts.entry(due.tenant).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= CROWD).map(|(tenant, _)| tenant)
+}
+
+/// The rests of organizations in this process.
+#[derive(Default)]
+pub(crate) struct Rests(Recent<Option<Timestamp>>);
+
+impl Rests {
+    /// Lets a crowd rest after an attempt that took from `began` to `now`.
+    pub(crate) fn begin(&mut self, tenant: u64, began: Timestamp, now: Timestamp) {
+        let until = self.0.of(tenant);
+        *until = (*until).max(Some(now.after(now.since(began) / PART)));
+    }
+
+    /// Whether a crowd's attempt, which has been due since `due`, steps back.
+    pub(crate) fn rests(&self, tenant: u64, due: Timestamp, now: Timestamp) -> bool {
+        now.since(due) > BACKLOG && self.0.get(tenant).copied().flatten() > Some(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use common::webhooks::delivery::Delivery;
+
+    use super::*;
+
+    fn record(tenant: &str) -> SqsMessage {
+        let endpoint = "01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id");
+        let id = Delivery::test(endpoint, Timestamp::now()).id;
+        let mut record = SqsMessage::default();
+        record.body = Some(format!(r#"{{"tenant_id": "{tenant}", "delivery_id": "{id}", "attempt": 1}}"#));
+        record
+    }
+
+    #[test]
+    fn a_crowd_has_at_least_half_of_a_batch() {
+        let batch = |of_a: usize, of_b: usize| {
+            let records: Vec<_> =
+                (0..of_a).map(|_| record("a")).chain((0..of_b).map(|_| record("b"))).chain([record("c")]).collect();
+            crowd(&records).map(|tenant| tenant.as_str().to_owned())
+        };
+        assert_eq!(batch(4, 4), None);
+        assert_eq!(batch(5, 4).as_deref(), Some("a"));
+        assert_eq!(batch(0, 9).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_crowd_rests_for_a_quarter_of_its_attempts_while_others_wait() {
+        let (mut rests, began) = (Rests::default(), Timestamp::from_second(1000).expect("a time"));
+        let now = began.after(Duration::from_secs(1));
+        assert!(!rests.rests(1, began, now), "it has not been served");
+        rests.begin(1, began, now);
+        let rests_after = |tenant, ms, waited| {
+            let now = now.after(Duration::from_millis(ms));
+            rests.rests(tenant, now.before(waited), now)
+        };
+        assert_eq!([0, 249, 250].map(|ms| rests_after(1, ms, BACKLOG * 2)), [true, true, false]);
+        assert!(!rests_after(1, 0, BACKLOG), "no attempt waits for an invocation");
+        assert!(!rests_after(2, 0, BACKLOG * 2), "another organization");
+    }
+}
