@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_rests_for_a_quarter_of_its_attempts_while_others_wait() {
+    fn a_crowd_rests_for_a_quarter_of_its_time_while_others_wait() {
         let (mut rests, began) = (Rests::default(), Timestamp::from_second(1000).expect("a time"));
         let now = began.after(Duration::from_secs(1));
         assert!(!rests.rests(1, began, now), "it has not been served");

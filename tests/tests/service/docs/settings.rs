@@ -28,10 +28,6 @@ fn every_variable_is_listed_with_its_parameter() {
     let mut given = BTreeMap::new();
     for (name, value) in functions(&template).flat_map(|(_, function)| variables(function)) {
         let value = text(value);
-        // The C library reads it.
-        if name == "RES_OPTIONS" {
-            continue;
-        }
         if !names.contains(&value) {
             assert_eq!(name.replace('_', ""), resource(&template, value).to_uppercase() + suffix(value), "{name}");
             continue;
