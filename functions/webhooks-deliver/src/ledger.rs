@@ -73,7 +73,7 @@ impl Room {
         Self(Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX)))
     }
 
-    /// Waits until there is memory for a chunk with so many bytes of bodies, or for it alone if it has more. The memory
+    /// Waits until there is memory for a chunk with this many bytes of bodies, or for it alone if it has more. The memory
     /// is taken until the permit is dropped.
     async fn admit(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
