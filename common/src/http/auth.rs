@@ -210,15 +210,10 @@ pub struct Caller {
 
 /// The credential of a call, with the user that it acts for.
 pub enum By {
-    Session {
-        user: User,
-        session: Stored,
-    },
+    /// A session cookie.
+    Session { user: User, session: Stored },
     /// A personal API key, which acts for the user who issued it.
-    Key {
-        user: User,
-        key: KeyHolder,
-    },
+    Key { user: User, key: KeyHolder },
     /// An API key that acts for the organization.
     OrganizationKey(KeyHolder),
 }
