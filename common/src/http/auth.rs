@@ -160,7 +160,7 @@ impl<W: Sync> Access<W> for Public {
     }
 }
 
-/// A user with a verified email who calls with a key or a session, or an organization key. Missing, malformed, unknown
+/// An organization key, or a user with a verified email who calls with a key or a session. Missing, malformed, unknown
 /// and ended credentials, and those of deleted users, all get the same response.
 ///
 /// A key takes precedence over a session: browsers add cookies automatically, but a key is sent on purpose and
