@@ -114,6 +114,7 @@ async fn some(parts: &[String], world: &World, effort: Effort, table: &mut Table
     for part in parts {
         let functions: &[&str] = match part.as_str() {
             "warm" => &["webhooks-list"],
+            "console" => &["webhooks-list", "console-webhooks"],
             "pull" => &["webhooks-list", "deliveries-receive", "deliveries-settle"],
             "whole" => &[],
             _ => &[build::DELIVER],
@@ -121,6 +122,7 @@ async fn some(parts: &[String], world: &World, effort: Effort, table: &mut Table
         let binaries = Binaries::of(functions, effort);
         match part.as_str() {
             "warm" => account::warm_calls(world, &binaries, effort, table).await,
+            "console" => account::console(world, &binaries, effort, table).await,
             "pull" => account::pull(world, &binaries, effort, table).await,
             "thousand" => delivery::thousand(world, &binaries, effort, table).await,
             "fan-out" => delivery::fan_out(world, &binaries, effort, table).await,
