@@ -315,8 +315,9 @@ fn email_form(user: &User, sent: &Sent) -> Markup {
             p { "We sent a link to " strong { (pending) } ". Open it within 24 hours to use that address." }
         }
         p {
-            "A link in an email to the new address makes the change, while you stay signed in here. All other sessions end, \
-             and an email to the old address can undo the change for 24 hours. Your API keys keep working."
+            "We email a link to the new address. Open it while you are signed in here, and your address changes. All other \
+             sessions then end, and for 24 hours a link that we email to the old address can undo the change. Your API keys \
+             keep working."
         }
         (form)
     }

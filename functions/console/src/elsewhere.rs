@@ -1,18 +1,25 @@
 //! Addresses without a page, and the icon that browsers request with every page.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use common::{
     error::{Error, Result},
-    http::{Call, Public, Reply, Route, page::Page},
+    http::{
+        Call, Public, Reply, Route,
+        page::{HOOK, Page},
+    },
 };
 use maud::html;
 
 use crate::app::App;
 
-/// A hook, in a color that is visible on light and dark tabs.
-const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\" fill=\"none\" stroke=\"#4a86f7\" stroke-width=\"2\" \
-                    stroke-linecap=\"round\"><path d=\"M10 2v7.5a3.5 3.5 0 0 1-7 0V7l2.5 2.5\"/><circle cx=\"10\" cy=\"2.5\" r=\"1.5\"/></svg>";
+/// The icon, in a color that is visible on light and dark tabs.
+static ICON: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\" fill=\"none\" stroke=\"#4a86f7\" stroke-width=\"2\" \
+         stroke-linecap=\"round\"><path d=\"{HOOK}\"/></svg>"
+    )
+});
 
 /// Addresses that people are likely to type, with the pages that they mean.
 const MEANT: [(&str, &str); 3] =
@@ -31,7 +38,7 @@ pub(crate) fn icon() -> Route<App> {
 }
 
 async fn draw(_: Arc<App>, _: Call<()>, (): ()) -> Result<Reply> {
-    Ok(Reply::Svg(ICON))
+    Ok(Reply::Svg(&ICON))
 }
 
 async fn open(_: Arc<App>, call: Call<()>, (): ()) -> Result<Reply> {

@@ -94,7 +94,7 @@ pub(crate) fn unverified(action: &str) -> Markup {
     html! {
         div .notice {
             p { "Confirm your email address to " (action) "." }
-            p { a href="/console/welcome" { "Resend the confirmation email" } }
+            p { a href="/console/welcome" { "Resend the email or change the address" } }
         }
     }
 }

@@ -160,10 +160,9 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
         (sent.news(&DONE, if user.email_verified { &["issue"] } else { &[] }))
         p {
             "Programs send a key to the API in the header " code { "x-api-key" } ". A personal key has the permissions of the \
-             person who created it, and ends with their account. A key of the organization stays until it is deleted or \
-             expires."
+             person who created it, and ends with their account. An organization key works until it is deleted or expires."
         }
-        @if keys.is_empty() { p { strong { "No API keys yet." } " Create one below." } } @else { (listed(&keys, &names)) }
+        @if keys.is_empty() { p { strong { "No API keys yet." } } } @else { (listed(&keys, &names)) }
         h2 { "Create an API key" }
         @if user.email_verified { (issue_form(&sent, user)) } @else { (unverified("create API keys")) }
     };
@@ -259,7 +258,7 @@ fn scopes(sent: &Sent) -> Markup {
     html! {
         fieldset {
             legend { "Scopes" }
-            p .hint { "Check none for a key that may use everything" }
+            p .hint { "Leave all unchecked to allow everything" }
             @for scope in Scope::ALL {
                 @let (name, is_ticked) = (scope.as_str(), sent.typed("issue", scope.as_str()) == TICKED);
                 div {

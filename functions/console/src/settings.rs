@@ -105,8 +105,9 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let content = html! {
         (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RENAME] } else { &[] }))
         @if user.role == Role::Owner {
+            h2 { "Notifications" }
             (form(&organization, &sent))
-            h2 { "Change the name" }
+            h2 { "Organization name" }
             (rename_form(&organization, &sent))
         } @else { (shown(&organization)) }
     };
@@ -153,7 +154,7 @@ fn rename_form(organization: &Organization, sent: &Sent) -> Markup {
         ..Form::default()
     };
     html! {
-        p { "Members see the name, and emails to invited people contain it. The slug " strong { (organization.slug) } " stays." }
+        p { "Members and invited people see this name. The slug " strong { (organization.slug) } " stays the same." }
         (rename)
     }
 }

@@ -343,8 +343,8 @@ fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
 fn purpose() -> Markup {
     html! {
         p {
-            "Get a signed webhook when a job of your organization completes or fails. The jobs run on the platform of this \
-             service's operator, which reports them; you only add the addresses that receive the webhooks."
+            "Get a signed webhook whenever a job of your organization completes or fails. The operator of this service runs \
+             the jobs. You add the URLs that receive the webhooks."
         }
     }
 }

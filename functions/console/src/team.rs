@@ -291,7 +291,7 @@ fn invite_form(sent: &Sent) -> Markup {
         hidden: &[("action", "invite")],
         fields: &[
             Field::email("email", "Email", "off", sent.typed("invite", "email"))
-                .hint("The invited person accepts with a new account, or moves the account that the address has"),
+                .hint("The invited person creates an account, or moves an existing account to your organization"),
             Field::radios("role", "Role", &ROLES, role),
         ],
         error: sent.error("invite"),

@@ -105,6 +105,8 @@ fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
             @if user.role == Role::Owner { ", create API keys and invite teammates." } @else { " and create API keys." }
         }
         @if *to != user.email { p { "Until you do, you sign in with " strong { (user.email) } "." } }
+        p { a .button href={ "?did=" (UNCONFIRMED) } { "Continue after confirming" } }
+        h2 { "No email?" }
         p { "If it has not arrived after a few minutes, check the spam folder, or:" }
         (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
         details open[sent.error(REPLACE).is_some()] {
@@ -112,7 +114,6 @@ fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
             @if user.chose_email { (replace_form(&sent)) }
             @else { p { "Ask the person who invited you for an invitation to the right address." } }
         }
-        p { a .button href={ "?did=" (UNCONFIRMED) } { "Continue after confirming" } }
         p { a href=(app.docs.as_str()) { "Documentation" } }
         (Form { id: "out", to: "/signin", button: "Sign out", is_secondary: true, hidden: &[("action", "sign-out")], ..Form::default() })
     };
