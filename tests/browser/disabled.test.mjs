@@ -120,7 +120,7 @@ async function seesAllWell(person, owner) {
     await owner.page.reload();
     return (await owner.standing()) === "Healthy" && (await owner.page.locator(".notice.bad").count()) === 0;
   });
-  await person.presses("link", "Refresh");
+  await person.presses("link", "Refresh every 5 s");
   await person.sees("2 deliveries resent");
   assert.equal(await person.standing(), "Healthy");
   assert.equal(await person.page.getByRole("row").getByText("Delivered", { exact: true }).count(), 2);

@@ -197,7 +197,7 @@ test("more endpoints and deliveries than fit on a page", { skip: here.skip }, as
   await person.looks("the oldest deliveries");
   await person.presses("link", "Newer");
   assert.equal(await rows.count(), SHOWN);
-  await person.fills("Whole job, delivery or message ID", "job-7");
+  await person.fills("Exact job, delivery or message ID", "job-7");
   await person.presses("button", "Search");
   await person.sees("Clear filters");
   assert.deepEqual(await rows.locator("td:first-child").allInnerTexts(), ["job-7"]);

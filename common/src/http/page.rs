@@ -32,6 +32,8 @@ pub struct Page {
     is_public: bool,
     /// The rest of the header, after the name of the service.
     frame: Option<Markup>,
+    /// Links and buttons beside the heading.
+    actions: Option<Markup>,
 }
 
 /// The query field that selects the confirmation shown on a page, and its description.
@@ -56,6 +58,9 @@ pub const PUBLIC_SECONDS: u32 = 300;
 /// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.
 const STYLE: &str = include_str!("page/style.css");
 
+/// The drawing of the icon in a square of 16: a hook.
+pub const HOOK: &str = "M10 2v7.5a3.5 3.5 0 0 1-7 0V7l2.5 2.5M11.5 2.5a1.5 1.5 0 1 1-3 0a1.5 1.5 0 1 1 3 0";
+
 /// The content security policy, which allows only forms and the page's own style, by its hash.
 static ALLOWED: LazyLock<String> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(STYLE));
@@ -78,6 +83,7 @@ impl Page {
             is_live: false,
             is_public: false,
             frame: None,
+            actions: None,
         }
     }
 
@@ -133,6 +139,12 @@ impl Page {
     #[must_use]
     pub fn within(self, frame: impl Render) -> Self {
         Self { frame: Some(frame.render()), ..self }
+    }
+
+    /// Adds links and buttons beside the heading.
+    #[must_use]
+    pub fn actions(self, actions: Markup) -> Self {
+        Self { actions: Some(actions), ..self }
     }
 
     /// Builds the page for an error that has no specific page.
@@ -192,19 +204,32 @@ impl Page {
                 body {
                     a .skip href="#main" { "Skip to content" }
                     header .top {
-                        a .brand href="/console" { (service) }
+                        a .brand href="/console" {
+                            svg .logo viewBox="0 0 16 16" aria-hidden="true" { path d=(HOOK) {} }
+                            (service)
+                        }
                         @if let Some(frame) = &self.frame { (frame) }
                     }
                     main #main .wide[self.frame.is_some()] {
-                        h1 {
-                            @if let Some((kind, shape)) = mark {
-                                svg .mark.(kind) viewBox="0 0 16 16" aria-hidden="true" { path d=(shape) {} } " "
-                            }
-                            (self.title)
+                        @match &self.actions {
+                            Some(actions) => div .row.title { (self.heading(mark)) div .row { (actions) } },
+                            None => (self.heading(mark)),
                         }
                         (self.content)
                     }
                 }
+            }
+        }
+    }
+
+    /// The heading, with a mark of this kind and shape.
+    fn heading(&self, mark: Option<(&str, &str)>) -> Markup {
+        html! {
+            h1 {
+                @if let Some((kind, shape)) = mark {
+                    svg .mark.(kind) viewBox="0 0 16 16" aria-hidden="true" { path d=(shape) {} } " "
+                }
+                (self.title)
             }
         }
     }

@@ -87,7 +87,7 @@ pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
                 path .base d={ "M0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
                 @for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) { path class=(class) d=(path) {} }
             }
-            (totals(counted))
+            p .soft { @if is_empty(counted) { "None" } @else { (numbers(counted)) } }
         }
     }
 }
@@ -95,8 +95,13 @@ pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
 /// Draws a chart with a scale, hours and a legend. Each bar links to the deliveries of its hour, as each row of the
 /// table does.
 pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) -> Markup {
+    if is_empty(counted) {
+        return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are not counted." } } };
+    }
     let columns = columns(counted, now);
     let highest = highest(&columns);
+    let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());
+    let are_parts = [is_open_part, is_open_part, is_open_part, is_part, is_part];
     let sums = columns.iter().fold([0; 5], |sums: [u32; 5], column| {
         let parts = column.parts();
         std::array::from_fn(|part| sums.get(part).copied().unwrap_or(0) + parts.get(part).copied().unwrap_or(0))
@@ -126,17 +131,16 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
             div .hours { @for column in columns.iter().step_by(LABELED) { span { (times::hour(column.hour)) } } }
         }
         ul .legend {
-            @for ((class, words), sum) in PARTS.iter().zip(sums).rev() {
+            @for (((class, words), sum), is_part) in PARTS.iter().zip(sums).zip(are_parts).rev() {
                 li {
                     svg .i viewBox="0 0 8 8" aria-hidden="true" { path class=(class) d="M0 0h8v8H0z" {} }
-                    " " (words) " " strong { (sum) }
+                    " " (words) " " strong { (sum) @if is_part { "+" } }
                 }
             }
             li .soft { "Hours in UTC" }
         }
-        (totals(counted))
         p .soft {
-            "By the time of their events, tests not counted."
+            (numbers(counted)) " in 24 hours, by the time of the event. Tests are not counted."
             @if let Some(since) = counted.complete_since {
                 " Successes before " (times::hour(since)) " were not read: the newest 1,000 deliveries are."
             }
@@ -144,16 +148,9 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
     }
 }
 
-/// Formats the totals: `37+ delivered, 2 failed in 24 hours`. The plus sign means that there are older successes, which
-/// were not read.
-fn totals(counted: &Statistics) -> Markup {
-    html! {
-        p .soft {
-            @if counted.total == Counts::default() && counted.complete_since.is_none() {
-                "No deliveries in the last 24 hours"
-            } @else { (numbers(counted)) " in 24 hours" }
-        }
-    }
+/// Whether all deliveries were read, and there are none.
+fn is_empty(counted: &Statistics) -> bool {
+    counted.total == Counts::default() && counted.complete_since.is_none()
 }
 
 /// Formats numbers: `37+ delivered, 2 failed`. The plus sign means that there are older deliveries, which were not
@@ -175,6 +172,9 @@ pub(crate) fn numbers(counted: &Statistics) -> String {
 
 /// A table of the hours that have deliveries. Each hour links to its deliveries.
 pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
+    if counted.hours.is_empty() {
+        return html! {};
+    }
     html! {
         details {
             summary { "By hour (UTC)" }

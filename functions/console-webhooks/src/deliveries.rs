@@ -26,7 +26,7 @@ use common::{
 use maud::{Markup, html};
 
 use self::query::{CURSOR, FILTERS, IDS, LIMIT, NEWER, PATH, REST, Wanted, address, is_filtered, remembered, wanted};
-pub(crate) use self::table::{deleted, short, table};
+pub(crate) use self::table::{clipped, deleted, hover, none, short, table};
 use crate::{app::App, live};
 
 pub(crate) fn show() -> Route<App, People> {
@@ -95,12 +95,12 @@ async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Res
             div .row {
                 (resend::these(&found.deliveries, &endpoints, link.get("status")))
                 (resend::all(link, wanted.as_ref(), found, &endpoints, now))
-                (live::switch(is_live, is_changing, &address(link, &[("live", "1")]), &address(link, &[])))
             }
             (deliveries(link, found, &endpoints, now))
         }
     };
-    Ok(Page::new("Deliveries", content).refused(error).live(is_live && is_changing).within(console))
+    let switch = live::switch(is_live, is_changing, &address(link, &[("live", "1")]), &address(link, &[]));
+    Ok(Page::new("Deliveries", content).actions(switch).refused(error).live(is_live && is_changing).within(console))
 }
 
 fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Timestamp) -> Markup {

@@ -2,7 +2,9 @@
 
 mod act;
 mod confirm;
+mod explanations;
 mod forms;
+mod header;
 mod missed;
 mod page;
 
@@ -66,5 +68,5 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     if link.get("confirm") == "activate" {
         return confirm::enabling(&app, tenant, id).await;
     }
-    page(&app, tenant, id, &link, None).await
+    page(&app, &call, id, &link, None).await
 }

@@ -10,6 +10,7 @@ use common::{
 use crate::app::App;
 
 mod app;
+mod backlogs;
 mod chart;
 mod deliveries;
 mod delivery;

@@ -85,14 +85,15 @@ fn kind(form: &Typed) -> Kind {
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let url = (kind(&link) == Kind::Push).then_some("");
-    let empty = Shown { url, description: "", workflows: "", events: Shown::wanted(None), headers_hint: HEADERS };
+    let empty =
+        Shown { url, description: "", workflows: "", events: Shown::wanted(None), is_new: true, headers_hint: HEADERS };
     form(&app, &call.caller.organization, &empty, &EndpointId::generate().to_string(), None).await
 }
 
 async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     let tenant = &call.caller.organization;
     match store(&app, tenant, &form).await {
-        Ok(created) => Ok(page(&app, tenant, &created).await?.into()),
+        Ok(created) => Ok(page(&app, &call, &created).await?.into()),
         Err(error) if error.is_ours() => Err(error),
         Err(error) => {
             let events = Shown::ticked(&form);
@@ -103,6 +104,7 @@ async fn create(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
                 description: form.get("description"),
                 workflows: form.get("workflows"),
                 events,
+                is_new: false,
                 headers_hint,
             };
             Ok(self::form(&app, tenant, &shown, form.get("once"), Some(error)).await?.into())
@@ -171,15 +173,15 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
     Ok(Page::new("Add endpoint", content).refused(error).within(console))
 }
 
-async fn page(app: &App, tenant: &TenantId, created: &Created) -> Result<Page> {
-    let console = app.console(tenant, "/console").await?;
+async fn page(app: &App, call: &Call<User>, created: &Created) -> Result<Page> {
+    let console = app.console(&call.caller.organization, "/console").await?;
     let link = format!("/console/endpoints/{}", visible(&created.id));
     let secret = SigningSecret::parse(&created.secret);
     let secret =
         secret.map_err(|_problems| Error::Internal("the secret of a form's endpoint does not parse".to_owned()))?;
     let content = html! {
         (verify::secret(&secret))
-        @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) { (pull::usage(id)) }
+        @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) { (pull::usage(id, &call.base)) }
         div .row {
             (Form { to: &link, button: "Send test event", hidden: &[("action", "test")], ..Form::default() })
             a href=(link) { "View endpoint" }

@@ -141,6 +141,11 @@ pub(crate) fn is_gone(endpoint: &EndpointView) -> bool {
     !endpoint.active && endpoint.disabled.is_some_and(|(_, reason)| reason == DisabledReason::Gone)
 }
 
+/// Whether the endpoint's previous secret is still in use.
+pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
+    endpoint.previous_secret_expires_at.is_some_and(|end| now < end)
+}
+
 /// Returns the deliveries of a backlog that were created in this period.
 pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
     let newest: Vec<_> = backlog.newest.iter().copied().filter(|at| time.contains(at)).collect();

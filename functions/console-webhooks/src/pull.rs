@@ -1,10 +1,10 @@
 //! Instructions for programs that receive the deliveries of a pull endpoint.
 
-use common::id::EndpointId;
+use common::{base_url::BaseUrl, id::EndpointId};
 use maud::{Markup, html};
 
 /// The command for a laptop, and the calls for other programs.
-pub(crate) fn usage(id: EndpointId) -> Markup {
+pub(crate) fn usage(id: EndpointId, base: &BaseUrl) -> Markup {
     html! {
         details {
             summary { "How to fetch deliveries" }
@@ -12,12 +12,12 @@ pub(crate) fn usage(id: EndpointId) -> Markup {
             pre { "fanfare listen --endpoint " (id) " --to 3000/hook" }
             p { "Or call the API from your program, with a key from " a href="/console/keys" { "API keys" } ":" }
             pre {
-                "curl \"$API/v1/deliveries/receive\" -H \"x-api-key: $KEY\" \\\n"
+                "curl " (base) "/v1/deliveries/receive -H \"x-api-key: $KEY\" \\\n"
                 "  -d '{\"json\": {\"webhook_endpoint_id\": \"" (id) "\"}}'"
             }
             p { "Each delivery in the response has a lease of 60 seconds. Report the result before it ends:" }
             pre {
-                "curl \"$API/v1/deliveries/settle\" -H \"x-api-key: $KEY\" \\\n"
+                "curl " (base) "/v1/deliveries/settle -H \"x-api-key: $KEY\" \\\n"
                 "  -d '{\"json\": {\"settlements\": [{\"delivery_id\": \"…\", \"lease\": \"…\", \"status_code\": 204}]}}'"
             }
             p { a href="/docs" { "Fields of these calls" } }

@@ -10,13 +10,13 @@ use common::{
     name::Description,
     webhooks::{
         destination::{DestinationPolicy, EndpointUrl, Headers},
-        endpoints::Kind,
+        endpoints::{EndpointView, Kind},
         event::{EventFilter, EventName, MAX_WORKFLOWS, WorkflowFilter},
     },
 };
 use maud::{Markup, html};
 
-const WORKFLOWS: &str = "Only events of jobs of these workflows, one exact name per line";
+const WORKFLOWS: &str = "One exact name per line. Leave empty for the events of all workflows";
 /// The selectable events, with the names of their checkboxes.
 const EVENTS: [(&str, EventName); 5] = [
     ("completed", EventName::Completed),
@@ -30,7 +30,7 @@ const EVENTS: [(&str, EventName); 5] = [
 pub(crate) struct Settings {
     /// `None` for a pull endpoint.
     pub(crate) url: Option<EndpointUrl>,
-    /// `None` if the field was left empty.
+    /// `None` if it was left empty.
     pub(crate) description: Option<Description>,
     /// `None` for all events.
     pub(crate) events: Option<EventFilter>,
@@ -50,7 +50,7 @@ impl Settings {
             };
             let description = fields.optional_text("description", Description::parse);
             let headers = fields.optional_text("headers", headers);
-            let events = events(form, fields);
+            let events = chosen(form, fields);
             let workflows = fields.optional_text("workflows", workflows);
             Ok(Self {
                 url: url?,
@@ -65,12 +65,20 @@ impl Settings {
 
 /// Reads the event filter. It is `None` if exactly the events about jobs are selected, so that the endpoint also gets
 /// events about jobs that are added later.
-fn events(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
+fn chosen(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
     let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
     match chosen.as_slice() {
         [] => Err(fields.reject("events", Problem::format("Choose at least one event"))),
         jobs if jobs == EventName::OF_JOBS => Ok(None),
         _ => Ok(Some(chosen.into_iter().collect())),
+    }
+}
+
+/// Names the events that an endpoint gets.
+pub(crate) fn events(endpoint: &EndpointView) -> String {
+    match &endpoint.events {
+        Some(filter) => filter.names().collect::<Vec<_>>().join(", "),
+        None => "All".to_owned(),
     }
 }
 
@@ -124,6 +132,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) workflows: &'a str,
     /// For each of the events, whether it is selected.
     pub(crate) events: [bool; 5],
+    /// Whether nothing was filled in yet. Then the form hides what few endpoints need.
+    pub(crate) is_new: bool,
     /// The hint for the headers.
     pub(crate) headers_hint: &'static str,
 }
@@ -148,7 +158,7 @@ impl Shown<'_> {
             (Field::text("description", "Description", "off", self.description).optional().html(form, error))
             fieldset {
                 legend { "Events" }
-                p .hint { "Events about endpoints are notices about the other endpoints of the organization" }
+                p .hint { "The endpoint events are notices about other endpoints of your organization" }
                 @for ((name, event), is_wanted) in EVENTS.iter().zip(self.events) {
                     div {
                         input type="checkbox" id={ (form) "-" (name) } name=(name) value=(TICKED) checked[is_wanted];
@@ -157,6 +167,18 @@ impl Shown<'_> {
                 }
                 @if let Some(wrong) = wrong_events(error) { p .error { (wrong) "." } }
             }
+            @if self.is_new {
+                details {
+                    summary { "Workflows and headers" }
+                    (self.more(form, error))
+                }
+            } @else { (self.more(form, error)) }
+        }
+    }
+
+    /// The fields that few endpoints need.
+    fn more(&self, form: &str, error: Option<&Error>) -> Markup {
+        html! {
             (Field::area("workflows", "Workflows", self.workflows).hint(WORKFLOWS).optional().html(form, error))
             (Field::area("headers", "Headers", "").hint(self.headers_hint).optional().html(form, error))
         }

@@ -103,7 +103,7 @@ impl State {
             Self::Erring(_) => {
                 Some("All attempts fail. Pending deliveries are retried, and new events are still sent.")
             }
-            Self::Inactive => Some("No events are sent until you enable the endpoint. Tests are."),
+            Self::Inactive => Some("Only test events are sent until you enable the endpoint."),
             Self::Retrying => Some("Some attempts failed and will be retried."),
             Self::Untried => Some("No delivery has succeeded since the endpoint was enabled."),
             Self::Waiting => Some("Deliveries wait for their first attempt."),

@@ -31,11 +31,11 @@ pub(crate) fn secret(secret: &SigningSecret) -> Markup {
             p { strong { "Copy the signing secret now. It is not shown again." } }
             pre #secret { (secret.reveal()) }
             @if *for_libraries != *secret.reveal() {
-                p { "The libraries below decode a secret from base64. Give them this form of it:" }
+                p { "The libraries below decode secrets from base64. Give them this form:" }
                 pre #library-secret { (*for_libraries) }
             }
         }
-        p { "Verify each request with this secret, over the raw bytes of the body:" }
+        p { "Store it as " code { "WEBHOOK_SECRET" } " on your server, and verify each request over the raw bytes of its body:" }
         @for (language, lines) in LINES {
             p .soft { (language) }
             pre { (lines) }

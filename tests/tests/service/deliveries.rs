@@ -49,21 +49,21 @@ use serde_json::{Value, json};
 use tests::{Answer, Tenant, World};
 
 const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Failed, Status::Held, Status::Ended];
 /// Secrets of callbacks, which no response may contain.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
 /// The store with which tests write deliveries.
-struct Book {
+pub(crate) struct Book {
     log: Log,
     now: Timestamp,
 }
 
 /// A delivery to write.
 #[derive(Clone)]
-struct Draft {
+pub(crate) struct Draft {
     to: DestinationId,
     shard: u8,
     at: Timestamp,
@@ -74,7 +74,7 @@ struct Draft {
 }
 
 impl Book {
-    fn of(world: &World) -> Self {
+    pub(crate) fn of(world: &World) -> Self {
         let env = world.stack.environment("deliveries-resend").expect("the function").clone();
         let env = Env::new(move |name| env.get(name).cloned());
         let log = Log::from_env(&env, &Aws::new(&env).expect("clients")).expect("the store");
@@ -82,12 +82,12 @@ impl Book {
         Self { log, now: Timestamp::from_millisecond(Timestamp::now().as_millisecond()) }
     }
 
-    fn ago(&self, time: Duration) -> Timestamp {
+    pub(crate) fn ago(&self, time: Duration) -> Timestamp {
         self.now.before(time)
     }
 
     /// Writes deliveries like `webhooks-deliver` after one attempt.
-    async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Delivery> {
+    pub(crate) async fn write(&self, tenant: &Tenant, drafts: impl IntoIterator<Item = Draft>) -> Vec<Delivery> {
         let (tenant, mut rows, mut deliveries) = (id(tenant), Vec::new(), Vec::new());
         for draft in drafts {
             let (delivery, payload) = draft.delivery(&tenant);
@@ -114,7 +114,7 @@ impl Book {
 }
 
 impl Draft {
-    fn to(endpoint: &str, at: Timestamp, job: impl ToString) -> Self {
+    pub(crate) fn to(endpoint: &str, at: Timestamp, job: impl ToString) -> Self {
         let to = DestinationId::Endpoint(endpoint.parse().expect("an id"));
         Self { to, ..Self::to_callback(0, at, job) }
     }
@@ -125,7 +125,7 @@ impl Draft {
         Self { to, shard, at, job, event: EventName::Completed, status: Status::Delivered, body }
     }
 
-    fn status(self, status: Status) -> Self {
+    pub(crate) fn status(self, status: Status) -> Self {
         Self { status, ..self }
     }
 

@@ -87,7 +87,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     html! {
         form .filters method="get" action=(PATH) role="search" aria-label="Filters" {
             div .row {
-                (Field::search("q", "Whole job, delivery or message ID", link.get("q")).filter().html("", error))
+                (Field::search("q", "Exact job, delivery or message ID", link.get("q")).filter().html("", error))
                 (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
                 button { "Search" }
                 @if is_filtered(link) { a href=(PATH) { "Clear filters" } }
@@ -151,7 +151,7 @@ pub(super) fn tabs(link: &Typed, open: Option<&Open>, filter: Option<&Filter>, n
                         (word)
                     }
                 }
-                span .soft { "by time of event" }
+                span .soft { "by event time" }
             }
         }
     }

@@ -72,8 +72,8 @@ pub(super) fn these(deliveries: &[Delivery], endpoints: &[EndpointView], status:
         }
         @if left > 0 {
             span .soft {
-                (counted(left, "delivery of a disabled endpoint", "deliveries of disabled endpoints"))
-                ": enable the endpoint to resend."
+                (counted(left, "delivery is", "deliveries are"))
+                " for disabled endpoints. To resend, enable the endpoint first."
             }
         }
     }
@@ -164,13 +164,11 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
                 p { "Pending deliveries are being sent. " a href=(off) { "Refresh" } }
             }
         }
-        div .row {
-            (live::switch(is_live, is_changing, &on, &off))
-            a href=(PATH) { "All deliveries" }
-        }
+        p { a href=(PATH) { "All deliveries" } }
         (table(&deliveries, Some(&endpoints), "No such deliveries.", now))
     };
-    Ok(Page::new("Resent deliveries", content).live(is_live && is_changing).within(console))
+    let switch = live::switch(is_live, is_changing, &on, &off);
+    Ok(Page::new("Resent deliveries", content).actions(switch).live(is_live && is_changing).within(console))
 }
 
 /// The valid ids in a form or a link.

@@ -1,6 +1,6 @@
 //! A table of deliveries.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use common::{
     http::page::visible,
@@ -98,7 +98,7 @@ fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
                 (error_name(&last.outcome, last.status_code)) ", " (times::ago(last.at, now))
             },
             (Some(_), Some(earlier)) => { (error_name(&earlier.outcome, earlier.status_code)) ", then delivered" },
-            _ => "None",
+            _ => (none()),
         }
     }
 }
@@ -126,9 +126,24 @@ pub(crate) fn deleted(id: EndpointId) -> String {
 pub(crate) fn short(url: &str) -> String {
     const MOST: usize = 60;
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let shown: Cow<'_, str> = visible(rest);
-    if shown.chars().count() <= MOST {
-        return shown.into_owned();
+    clipped(&visible(rest), MOST)
+}
+
+/// More of a URL that [`short`] has cut, for pointers. The page of its endpoint has all of it.
+pub(crate) fn hover(url: &str) -> Option<String> {
+    const MOST: usize = 200;
+    short(url).ends_with('…').then(|| clipped(&visible(url), MOST))
+}
+
+/// The first characters of a text, with an ellipsis if there are more.
+pub(crate) fn clipped(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",
+        None => text.to_owned(),
     }
-    shown.chars().take(MOST).chain(['…']).collect()
+}
+
+/// An empty cell.
+pub(crate) fn none() -> Markup {
+    html! { span .soft { "None" } }
 }

@@ -74,7 +74,7 @@ pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<
     };
     match done {
         Err(error) if error.is_ours() || matches!(error, Error::NotFound(_)) => Err(error),
-        Err(error) => Ok(page(&app, tenant, id, &form, Some(Refused { form: &form, error })).await?.into()),
+        Err(error) => Ok(page(&app, &call, id, &form, Some(Refused { form: &form, error })).await?.into()),
         done => done,
     }
 }

@@ -24,8 +24,8 @@ use url::form_urlencoded;
 
 use crate::{
     app::App,
+    backlogs::{missed, resend_button, retry_button},
     numbers::{counted, held, is_gone, within},
-    overview::{missed, resend_button, retry_button},
     times::{self, moment},
 };
 
@@ -133,7 +133,7 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
     let [since, until] = [wanted.time.start, wanted.time.end].map(|time| time.to_string());
     if found.count() == 0 {
         let content = html! {
-            p { "This endpoint has no such deliveries " (period(&wanted.time, now)) "." }
+            p { "This endpoint has no matching deliveries " (period(&wanted.time, now)) "." }
             p { a href=(back) { "Back to endpoint" } }
         };
         return Ok(Page::new("Nothing to resend", content).within(console));
@@ -142,7 +142,7 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
         p .mono .whole { bdi { (visible(endpoint.name())) } }
         p { (found.words()) " " (period(&wanted.time, now)) ", up to 100 per second." }
         @if wanted.missed == Missed::Pending {
-            p { "Their next attempts are made now, with the whole retry schedule ahead. Those being attempted are left alone." }
+            p { "Each gets an attempt now, and then its full retry schedule again. Deliveries with an attempt in progress are left alone." }
         }
         @if is_gone(&endpoint) { (gone("Resend")) }
         @if is_enabled { p { "The endpoint is enabled first, so new events are sent to it as well." } }

@@ -13,10 +13,10 @@ use maud::{Markup, html};
 
 use crate::{
     app::App,
+    backlogs::missed,
     chart,
-    numbers::{Known, counted},
-    overview::{events, is_rotating, missed},
-    settings::Shown,
+    numbers::{Known, counted, is_rotating},
+    settings::{Shown, events},
     times,
 };
 
@@ -54,6 +54,7 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
             description: form.get("description"),
             workflows: form.get("workflows"),
             events: Shown::ticked(form),
+            is_new: false,
             headers_hint,
         },
         None => Shown {
@@ -61,6 +62,7 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
             description: endpoint.description.as_ref().map_or("", |text| text.as_str()),
             workflows: &workflows,
             events: Shown::wanted(endpoint.events.as_ref()),
+            is_new: false,
             headers_hint,
         },
     };
@@ -159,7 +161,7 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
     html! {
         details open[error.is_some()] {
             summary { "Recover missed deliveries" }
-            p { "For more than 20, you confirm first." }
+            p { "If there are more than 20, a page asks you to confirm." }
             (Form {
                 id: "recover",
                 button: "Recover deliveries",

@@ -3,7 +3,9 @@
 
 use common::{
     http::page::Form,
+    timestamp::Timestamp,
     webhooks::{
+        delivery::Delivery,
         endpoints::Kind,
         log::recovery::{Missed, Recovery},
     },
@@ -11,20 +13,20 @@ use common::{
 use maud::{Markup, html};
 
 use crate::{
+    backlogs::{self, missed, oldest, resend_button, retry_button},
     numbers::{Known, counted, within},
-    overview::{missed, oldest, resend_button, retry_button},
     times,
 };
 
 /// The missed deliveries, with the button that recovers them.
-pub(super) fn again(known: &Known) -> Markup {
+pub(super) fn again(known: &Known, now: Timestamp) -> Markup {
     let (endpoint, failed, held) = (&known.endpoint, &known.open.failed, &known.held());
     let oldest = oldest(failed, held);
     html! {
-        div .notice.bad {
+        div .notice.problem.bad {
             p {
                 strong { (missed(failed, held)) }
-                @if let Some(oldest) = oldest { " since " (times::date(oldest)) }
+                @if let Some(oldest) = oldest { (backlogs::since(failed.count + held.count, oldest, now)) }
                 "."
             }
             @if let Some(oldest) = oldest {
@@ -39,18 +41,18 @@ pub(super) fn again(known: &Known) -> Markup {
 }
 
 /// The pending deliveries that wait for a retry, with the button that sends them now.
-pub(super) fn retry(known: &Known) -> Markup {
+pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
     let (endpoint, pending) = (&known.endpoint, &known.open.pending);
-    let has_failed = known.oldest_pending.as_ref().is_some_and(|delivery| delivery.attempts > 0);
-    let Some(oldest) = pending.oldest_at().filter(|_| has_failed && endpoint.active && endpoint.kind == Kind::Push)
-    else {
+    let is_waiting = |delivery: &Delivery| delivery.attempts > 0 && delivery.next_attempt_at.is_some_and(|at| at > now);
+    let waits = known.oldest_pending.as_ref().is_some_and(is_waiting);
+    let Some(oldest) = pending.oldest_at().filter(|_| waits && endpoint.active && endpoint.kind == Kind::Push) else {
         return html! {};
     };
     html! {
-        div .notice {
+        div .notice.problem {
             p {
-                strong { (counted(pending.number(), "pending delivery", "pending deliveries")) }
-                " since " (times::date(oldest)) " wait for their retries."
+                strong { (counted(pending.number(), "pending delivery waits", "pending deliveries wait")) }
+                " for the next attempt" (backlogs::since(pending.count, oldest, now)) "."
             }
             (Form {
                 button: &retry_button(pending),
@@ -84,9 +86,9 @@ pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
             p {
                 @match (newest.done, resent, newest.status) {
                     (true, ..) => {
-                        strong { (deliveries(resent)) " resent" } " of those since " (times::date(newest.since)) ". "
-                        @if now.is_empty() { "None of that time is pending, failed or held." }
-                        @else { "Of that time, now " (now.join(", ")) "." }
+                        strong { (deliveries(resent)) " resent" } " of those created since " (times::date(newest.since)) ". "
+                        @if now.is_empty() { "No delivery of that period is pending, failed or held." }
+                        @else { "Still open from that period: " (now.join(", ")) "." }
                     },
                     (false, 0, _) => {
                         strong { "Resending " (deliveries(left)) } ": starts within 2 minutes, up to 100 per second."

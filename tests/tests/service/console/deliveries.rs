@@ -301,7 +301,7 @@ async fn the_shown_failures_are_resent_together() {
         }
     };
     let all = browser.open("/console/deliveries").await;
-    says(&all, &["Resend these 3 failed deliveries", "3 deliveries of disabled endpoints"]);
+    says(&all, &["Resend these 3 failed deliveries", "3 deliveries are for disabled endpoints"]);
     let path = "/console/deliveries?status=failed";
     let sent = browser.press(path, &page, "Resend these 3 failed deliveries", &[]).await;
     says(&sent, &["Resent deliveries", "3 resent deliveries: 3 delivered.", "job-3", "Delivered"]);

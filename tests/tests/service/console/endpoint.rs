@@ -81,7 +81,7 @@ async fn a_new_secret_is_shown_once_and_the_old_one_signs_too() {
         &[
             "Secret rotated. The old secret also signs deliveries for another",
             "The secret was rotated",
-            "the secret before the previous one is void at once",
+            "the secret from before that time stops working immediately",
         ],
     );
     for (own, refused) in [
@@ -103,10 +103,10 @@ async fn an_inactive_endpoint_holds_events_until_a_button_resends() {
     let browser = Browser::new(&world, &tenant.cookie);
     let page = browser.open(&path).await;
     let page = browser.press(&path, &page, "Disable endpoint", &[]).await;
-    says(&page, &["Endpoint disabled", "Disabled by your team", "Enable endpoint"]);
+    says(&page, &["Enable endpoint", "Endpoint disabled", "Disabled by your team"]);
     world.deliver(event(&tenant.id, "job")).await;
     let page = browser.open(&path).await;
-    says(&page, &["1 held delivery since", "Enable and resend 1 held delivery", "Held"]);
+    says(&page, &["1 held delivery , created", "Enable and resend 1 held delivery", "Held"]);
     assert_eq!(receiver.count().await, 0);
     let page = browser.press(&path, &page, "Enable and resend 1 held delivery", &[]).await;
     says(&page, &["Resending 1 delivery : starts within"]);
@@ -131,7 +131,7 @@ async fn a_recovery_resends_deliveries_missed_since_a_time() {
             "HTTP 500",
             "First delivery given up",
             "The receiver reported a server error",
-            "1 failed delivery since",
+            "1 failed delivery , created",
         ],
     );
     let form = [("action", "recover"), ("status", "failed")];
@@ -277,7 +277,7 @@ async fn more_than_twenty_deliveries_are_resent_after_a_confirmation() {
     let page = browser.open(&path).await;
     let typed = [("since", "2026-01-31T12:00"), ("status", "failed")];
     let nothing = browser.press(&path, &page, "Recover deliveries", &typed).await;
-    says(&nothing, &["Nothing to resend", "This endpoint has no such deliveries", "Back to endpoint"]);
+    says(&nothing, &["Nothing to resend", "This endpoint has no matching deliveries", "Back to endpoint"]);
     let refused = browser.open(&format!("{path}?confirm=recover&since=soon")).await;
     assert_eq!(refused.status, 400);
 }

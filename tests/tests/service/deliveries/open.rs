@@ -113,8 +113,8 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
     }
     // The unread part of the chart is marked.
     let (retrying_row, _) = row(&page, "/retrying");
-    assert!(retrying_row.contains("+ delivered, 1 pending in 24 hours"), "{retrying_row}");
-    assert!(row(&page, "/healthy").0.contains("20 delivered, 3 failed in 24 hours"), "{page}");
+    assert!(retrying_row.contains("+ delivered, 1 pending"), "{retrying_row}");
+    assert!(row(&page, "/healthy").0.contains("20 delivered, 3 failed"), "{page}");
     assert!(first.page().contains("<rect class=\"unread\""));
     let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": retrying})).await;
     let stats = stats.ok();

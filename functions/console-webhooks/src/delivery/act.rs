@@ -1,0 +1,61 @@
+//! The actions of a delivery's forms.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::users::User,
+    error::{Error, Result},
+    http::{Call, Reply, Typed, page::TICKED},
+    id::TenantId,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{DeliveryId, Trigger},
+        endpoints::Change,
+    },
+};
+
+use super::page::{ID, endpoint, id, page};
+use crate::{app::App, numbers::is_gone};
+
+/// The fields of all forms of the page.
+pub(super) const FIELDS: [(&str, &str); 4] = [
+    ID,
+    ("action", "The submitted form: `resend` or `erase`."),
+    ("activate", "`yes` enables the endpoint first."),
+    ("sure", "`yes` from the page that confirms a delivery to a receiver that asked to stop deliveries."),
+];
+
+pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
+    let (tenant, id) = (&call.caller.organization, id(&form)?);
+    let done = match form.get("action") {
+        "erase" => erase(&app, tenant, &id).await,
+        _ => resend(&app, tenant, &id, &form).await,
+    };
+    match done {
+        Err(error @ Error::Conflict(_)) => Ok(page(&app, tenant, &id, &form, Some(error)).await?.into()),
+        done => done,
+    }
+}
+
+async fn erase(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Reply> {
+    app.log.erase(tenant, id, Timestamp::now()).await?;
+    Ok(Reply::Redirect { to: format!("/console/deliveries/{id}"), cookies: Vec::new() })
+}
+
+async fn resend(app: &App, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> Result<Reply> {
+    let now = Timestamp::now();
+    let to = |query: &str| Reply::Redirect { to: format!("/console/deliveries/{id}{query}"), cookies: Vec::new() };
+    if let Some(endpoint) = endpoint(app, tenant, id).await? {
+        if is_gone(&endpoint) && form.get("sure") != TICKED {
+            return Ok(to("?confirm=resend"));
+        }
+        if !endpoint.active && form.get("activate") == TICKED {
+            let change = Change { active: Some(true), ..Change::default() };
+            app.endpoints.update(tenant, endpoint.id, change, app.rotation_overlap, now).await?;
+        }
+    }
+    let delivery = app.log.resend(tenant, id, Trigger::Resend, now, None, now).await?;
+    app.queue.wake(tenant, &delivery, now).await;
+    app.wait_for_attempt(tenant, id, delivery.attempts).await?;
+    Ok(to("?did=resent"))
+}

@@ -1,0 +1,49 @@
+//! The attempts of a delivery on a time line.
+
+use common::{
+    timestamp::Timestamp,
+    webhooks::delivery::{Attempt, Delivery, Status, Trigger, error_meaning},
+};
+use maud::{Markup, html};
+
+use super::content::scrolling;
+use crate::{states, times};
+
+/// The next attempt and the earlier attempts, latest first.
+pub(super) fn time_line(delivery: &Delivery, attempts: &[Attempt], is_deleted: bool, now: Timestamp) -> Markup {
+    html! {
+        @if attempts.is_empty() { p { "No attempts yet." } }
+        ol .attempts {
+            @if let (Status::Pending, Some(next), false) = (delivery.status, delivery.next_attempt_at, is_deleted) {
+                li { (states::next()) " " (times::when(next, now)) }
+            }
+            @for attempt in attempts.iter().rev() {
+                li {
+                    (states::of_attempt(attempt)) " " (times::when(attempt.at, now))
+                    p .soft {
+                        @match attempt.status_code {
+                            Some(status) if attempt.outcome == "delivered" => { "HTTP " (status) ", " },
+                            _ => "",
+                        }
+                        (attempt.duration_ms) " ms, " (trigger(attempt.trigger)) "."
+                        @if attempt.outcome != "delivered" { " " (error_meaning(&attempt.outcome, attempt.detail.as_ref())) }
+                    }
+                    @if let Some(response) = &attempt.response {
+                        p .soft { "Response:" }
+                        (scrolling("Response", response))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn trigger(trigger: Trigger) -> &'static str {
+    match trigger {
+        Trigger::Event => "first attempt",
+        Trigger::Schedule => "scheduled retry",
+        Trigger::Resend => "manual resend",
+        Trigger::Recovery => "resent by a recovery",
+        Trigger::Test => "test event",
+    }
+}

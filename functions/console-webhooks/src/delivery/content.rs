@@ -1,0 +1,72 @@
+//! The payload and the headers of a delivery.
+
+use common::{
+    http::page::{Form, pretty, visible},
+    webhooks::{delivery::Delivery, endpoints::EndpointView, event::EventName},
+};
+use maud::{Markup, html};
+
+/// The maximum number of bytes of a payload that are shown. A Lambda response is limited to 6 MB, and line breaks and
+/// escapes multiply the size of a payload.
+const SHOWN_BYTES: usize = 64 * 1024;
+/// The limit for a payload with added line breaks and indentation.
+const PRETTY_BYTES: usize = 256 * 1024;
+
+pub(super) fn body(payload: Option<&str>) -> Markup {
+    let Some(payload) = payload else { return html! { p { "The payload is no longer stored." } } };
+    let shown = payload.get(..payload.floor_char_boundary(SHOWN_BYTES)).unwrap_or(payload);
+    let (text, is_whole) = pretty(shown, PRETTY_BYTES);
+    html! {
+        (scrolling("Payload", &text))
+        @if shown.len() < payload.len() || !is_whole {
+            p { "Shortened: the payload has " (payload.len()) " bytes. The API returns all of them." }
+        }
+    }
+}
+
+/// The button that erases the delivery, unless its payload is still needed or was already erased.
+pub(super) fn erasure(delivery: &Delivery) -> Markup {
+    html! {
+        @if delivery.erased_at.is_none() && !delivery.needs_payload() {
+            details {
+                summary { "Erase payload and responses" }
+                p { "The delivery and its attempts stay in the list. It can no longer be resent." }
+                (Form {
+                    button: "Erase payload and responses",
+                    is_danger: true,
+                    hidden: &[("action", "erase")],
+                    ..Form::default()
+                })
+            }
+        }
+    }
+}
+
+/// Renders text in a scrollable box. The box is focusable, so that the keyboard can scroll it, and therefore needs an
+/// accessible name.
+pub(super) fn scrolling(name: &str, text: &str) -> Markup {
+    html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }
+}
+
+/// The headers of each attempt. Signatures and the values of the tenant's own headers are not stored.
+pub(super) fn headers(
+    delivery: &Delivery,
+    event: EventName,
+    trace: Option<&str>,
+    endpoint: Option<&EndpointView>,
+) -> Markup {
+    let names = endpoint.into_iter().flat_map(|endpoint| &endpoint.header_names);
+    html! {
+        pre {
+            "content-type: application/json\n"
+            "x-event-type: " (event.as_str()) "\n"
+            "x-event-time: " (delivery.created_at) "\n"
+            @if let Some(trace) = trace { "traceparent: " (trace) "\n" }
+            "webhook-id: " (delivery.webhook_id) "\n"
+            "webhook-timestamp: (the time of the attempt)\n"
+            "webhook-signature: (computed for each attempt)\n"
+            "x-webhook-signature: (computed for each attempt)"
+            @for name in names { "\n" (name) ": (secret)" }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The page of a delivery.
+
+use std::time::Duration;
+
+use common::{
+    error::{Error, Result},
+    http::{
+        DID, Typed,
+        page::{Form, Page, TICKED, alert, visible},
+    },
+    id::TenantId,
+    presentation::docs::RECEIVING,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_name},
+        endpoints::{EndpointView, Kind},
+        event::{EventName, TraceParent},
+    },
+};
+use maud::{Markup, html};
+
+use super::{
+    attempts::time_line,
+    content::{body, erasure, headers},
+};
+use crate::{
+    app::App,
+    deliveries::{deleted, short},
+    endpoint::gone,
+    live,
+    numbers::is_gone,
+    states, times,
+};
+
+pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
+pub(super) const CONFIRM: (&str, &str) =
+    ("confirm", "`resend` shows the button that resends the delivery to a receiver that asked to stop deliveries.");
+const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
+/// The time for which a due attempt is shown as in progress.
+const SOON: Duration = Duration::from_secs(60);
+/// The time after a resend within which a link may show its confirmation.
+const JUST: Duration = Duration::from_secs(60);
+
+/// The delivery that the path names.
+pub(super) fn id(typed: &Typed) -> Result<DeliveryId> {
+    DeliveryId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
+}
+
+/// The endpoint of a delivery, unless it has been deleted, or the delivery is a job's callback.
+pub(super) async fn endpoint(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Option<EndpointView>> {
+    match id.destination.endpoint() {
+        Some(endpoint) => app.endpoints.view(tenant, endpoint).await.map(Some).or_else(|error| match error {
+            Error::NotFound(_) => Ok(None),
+            error => Err(error),
+        }),
+        None => Ok(None),
+    }
+}
+
+pub(super) async fn page(
+    app: &App,
+    tenant: &TenantId,
+    id: &DeliveryId,
+    link: &Typed,
+    error: Option<Error>,
+) -> Result<Page> {
+    let now = Timestamp::now();
+    let console = app.console(tenant, "/console/deliveries");
+    let (console, (delivery, payload), endpoint) =
+        tokio::try_join!(console, app.log.visible(tenant, id, now), endpoint(app, tenant, id))?;
+    let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
+    // A delivery that failed without an attempt still has a last attempt, which holds the reason.
+    attempts.extend(delivery.last_attempt.clone());
+    let trace = payload.as_ref().and_then(|payload| payload.trace.clone());
+    let event = payload.as_ref().map_or(delivery.event, |payload| delivery.event_in(&payload.body));
+    let payload = payload.map(|payload| String::from_utf8_lossy(&payload.body).into_owned());
+    let is_changing = delivery.status == Status::Pending && !is_deleted(&delivery, endpoint.as_ref());
+    let is_live = live::is_wanted(link);
+    let content = html! {
+        @if let Some(error) = &error { (alert(error)) }
+        @if link.get(DID.0) == "resent" { (resent(&delivery, now)) }
+        (standing(&delivery, endpoint.as_ref(), now))
+        (again(&delivery, endpoint.as_ref(), payload.is_some(), link.get(CONFIRM.0) == "resend"))
+        (about(&delivery, endpoint.as_ref(), now))
+        section {
+            h2 { "Attempts" }
+            (time_line(&delivery, &attempts, is_deleted(&delivery, endpoint.as_ref()), now))
+        }
+        section {
+            h2 { "Payload" }
+            (body(payload.as_deref()))
+            (erasure(&delivery))
+        }
+        section {
+            h2 { "Headers" }
+            (headers(&delivery, event, trace.as_ref().map(TraceParent::as_str), endpoint.as_ref()))
+            p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
+        }
+    };
+    let title = format!("{} to {}", short(&delivery.job_id), destination(&delivery, endpoint.as_ref()));
+    let switch = live::switch(is_live, is_changing, "?live=1", "?");
+    Ok(Page::new(title, content).actions(switch).refused(error).live(is_live && is_changing).within(console))
+}
+
+/// Names the destination in a heading.
+fn destination(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
+    match (endpoint, delivery.webhook_endpoint_id) {
+        (Some(endpoint), _) => short(endpoint.name()),
+        (None, Some(_)) => "a deleted endpoint".to_owned(),
+        (None, None) => "its job's callback".to_owned(),
+    }
+}
+
+/// The result of a resend. It is shown only right after a resend, because anyone can make such a link.
+fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
+    let is_resend = |attempt: &&Attempt| attempt.trigger == Trigger::Resend && now.since(attempt.at) < JUST;
+    let attempt = delivery.last_attempt.as_ref().filter(is_resend);
+    html! {
+        @match attempt {
+            Some(attempt) if attempt.outcome == "delivered" => div .notice.good role="status" { p { "Resent and delivered." } },
+            Some(attempt) => div .notice.bad role="status" {
+                p { "Resent: " (error_name(&attempt.outcome, attempt.status_code)) "." }
+            },
+            None if delivery.status == Status::Pending && delivery.trigger == Trigger::Resend => {
+                div .notice role="status" { p { "It is being resent." } }
+            },
+            None => "",
+        }
+    }
+}
+
+/// The status and its meaning.
+fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
+    let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
+    let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
+    html! {
+        p {
+            (states::of_delivery(delivery.status))
+            " "
+            @match (delivery.status, delivery.next_attempt_at) {
+                (Status::Pending, _) if is_deleted(delivery, endpoint) => "Its endpoint was deleted. It won't be retried.",
+                (Status::Pending, Some(next)) if now.since(next) > SOON => {
+                    "The attempt was due " (times::when(next, now)) " and waits for its turn"
+                    @if endpoint.is_some_and(|endpoint| endpoint.is_slow) { ": its receiver is slow, so few attempts run at once" }
+                    "."
+                },
+                (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
+                (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
+                (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
+                (Status::Held, _) if is_inactive => "The endpoint is disabled. It won't be sent automatically.",
+                (Status::Held, _) => "The endpoint was disabled when the event arrived. It won't be sent \
+                    automatically.",
+                (Status::Failed, _) => "It won't be retried automatically.",
+                (Status::Ended, _) => "Canceled: the endpoint was deleted, or was inactive for too long.",
+                _ => "",
+            }
+            @if delivery.event == EventName::Test { " " span .soft { "A test event. Tests are not counted." } }
+        }
+    }
+}
+
+/// The button that resends the delivery, or the reason why there is none.
+fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is_confirmed: bool) -> Markup {
+    if is_deleted(delivery, endpoint) {
+        return html! { p { "It cannot be resent: its endpoint was deleted." } };
+    }
+    if !is_kept {
+        return html! { p { "It cannot be resent: its payload is no longer stored." } };
+    }
+    let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
+    let button = if is_inactive { "Enable endpoint and resend" } else { "Resend" };
+    if endpoint.is_some_and(is_gone) && !is_confirmed {
+        return html! { p { a .button href="?confirm=resend" { (button) " …" } } };
+    }
+    let is_gone = endpoint.is_some_and(is_gone);
+    html! {
+        @if is_gone { (gone("Resend")) }
+        div .row {
+            (Form {
+                button,
+                is_secondary: delivery.status == Status::Delivered,
+                hidden: &[
+                    ("action", "resend"),
+                    ("activate", if is_inactive { TICKED } else { "" }),
+                    ("sure", if is_gone { TICKED } else { "" }),
+                ],
+                ..Form::default()
+            })
+            @if is_gone { a href="?" { "Cancel" } }
+        }
+    }
+}
+
+/// Whether the endpoint of the delivery was deleted.
+fn is_deleted(delivery: &Delivery, endpoint: Option<&EndpointView>) -> bool {
+    endpoint.is_none() && delivery.webhook_endpoint_id.is_some()
+}
+
+fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
+    html! {
+        dl {
+            dt { "Destination" }
+            dd {
+                @match (endpoint, delivery.webhook_endpoint_id) {
+                    (Some(endpoint), _) => {
+                        a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(endpoint.name())) } }
+                        @if let Some(description) = &endpoint.description { " " bdi .soft { (visible(description.as_str())) } }
+                    },
+                    (None, Some(id)) => (deleted(id)),
+                    (None, None) => "Job callback",
+                }
+            }
+            dt { "Job" }
+            dd { a href=(same("q", &delivery.job_id)) { bdi .mono.clip { (visible(&delivery.job_id)) } } }
+            @if let Some(workflow) = &delivery.workflow {
+                dt { "Workflow" }
+                dd { a href=(same("workflow", workflow)) { bdi .clip { (visible(workflow)) } } }
+            }
+            dt { "Event" }
+            dd { (delivery.event.as_str()) }
+            dt { "Created" }
+            dd { (times::when(delivery.created_at, now)) }
+            @if let Some(at) = delivery.erased_at {
+                dt { "Erased" }
+                dd { (times::when(at, now)) }
+            }
+            dt { "ID" }
+            dd .mono.whole { (delivery.id) }
+            dt { "Message ID (webhook-id)" }
+            dd .mono.whole { (delivery.webhook_id) }
+        }
+    }
+}
+
+/// Returns the address of the list of deliveries with the same job or workflow.
+fn same(filter: &str, value: &str) -> String {
+    let value = url::form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>();
+    format!("/console/deliveries?{filter}={value}")
+}

@@ -1,0 +1,131 @@
+//! Explanations below the head of the page: the meaning of the state, the last error, a rotation, a pull endpoint's clients.
+
+use common::{
+    base_url::BaseUrl,
+    http::page::visible,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{Delivery, error_meaning},
+        endpoints::{EndpointView, LastError, Pulled},
+        log::pull::{MOST_COUNTED, Waiting},
+    },
+};
+use maud::{Markup, html};
+
+use crate::{
+    app::App,
+    backlogs::kept,
+    deliveries::short,
+    numbers::{Known, counted, failures, is_rotating},
+    pull,
+    states::State,
+    times,
+};
+
+/// The numbers that only this page shows.
+pub(super) struct More {
+    /// The deliveries of a pull endpoint that wait to be received.
+    pub(super) waiting: Option<Waiting>,
+    /// The delivery with the latest failed attempt, among the newest and the oldest undelivered ones.
+    pub(super) erring: Option<Delivery>,
+}
+
+/// The meaning of the state, and other facts about the endpoint.
+pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More, now: Timestamp) -> Markup {
+    let (endpoint, state) = (&known.endpoint, State::of(known));
+    html! {
+        @if let Some(waiting) = &more.waiting { (pulled(endpoint, base, *waiting, now)) }
+        @if let Some(meaning) = state.meaning() {
+            p {
+                (meaning)
+                @match state {
+                    State::Failing(since) => { (failing(app, known, since, now)) },
+                    State::Erring(since) => {
+                        " The first attempt failed " (times::when(since, now)) "; "
+                        (counted(known.open.pending.number(), "delivery waits", "deliveries wait"))
+                        ". We send an email when the first delivery is given up."
+                    },
+                    _ => "",
+                }
+            }
+        }
+        @if !endpoint.active {
+            p {
+                @if let Some(at) = endpoint.inactive_since { "Disabled " (times::when(at, now)) "." }
+                (kept(app, endpoint, now))
+            }
+        }
+        // The header names the last error of a healthy endpoint.
+        @if state != State::Healthy && let Some(LastError { reason, detail, .. }) = known.last_error() {
+            (last_error(&error_meaning(&reason, detail.as_ref()), more.erring.as_ref(), now))
+        }
+        @if is_rotating(endpoint, now) && let Some(end) = endpoint.previous_secret_expires_at {
+            p {
+                "Secret rotated. The old secret also signs deliveries for another " (times::lasting("until", end, now)) "."
+            }
+        }
+    }
+}
+
+/// Explains how long an endpoint has been failing, and when it will be disabled.
+fn failing(app: &App, known: &Known, since: Timestamp, now: Timestamp) -> Markup {
+    let first = failures(&known.endpoint, known.oldest_failed.as_ref()).first().map(|first| first.at);
+    html! {
+        " First delivery given up " (times::when(since, now)) "."
+        @if let Some(first) = first.filter(|first| *first < since) {
+            " The oldest failed one was first tried " (times::when(first, now)) "."
+        }
+        @if !app.disable_after.is_zero() {
+            @let end = since.after(app.disable_after);
+            " If none succeeds, the endpoint is disabled by the first delivery that fails after " (times::date(end)) "."
+        }
+    }
+}
+
+/// The meaning of the last error, and the receiver's response. The header shows the name and the time of the error.
+fn last_error(meaning: &str, erring: Option<&Delivery>, now: Timestamp) -> Markup {
+    let attempt = erring.and_then(|delivery| delivery.last_attempt.as_ref());
+    html! {
+        p {
+            (meaning)
+            @if let (Some(delivery), Some(attempt)) = (erring, attempt) {
+                " Latest failed attempt: " (times::when(attempt.at, now)) ", job "
+                a href={ "/console/deliveries/" (delivery.id) } { bdi .mono { (short(&delivery.job_id)) } }
+                "."
+            }
+        }
+        @if let Some(response) = attempt.and_then(|attempt| attempt.response.as_deref()) {
+            p { "The receiver responded:" }
+            pre tabindex="0" role="group" aria-label="Response" { bdi { (visible(response)) } }
+        }
+    }
+}
+
+/// The waiting deliveries of a pull endpoint, and the times of the last receive and the last poll.
+fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: Waiting, now: Timestamp) -> Markup {
+    let Pulled { asked_at, taken_at } = endpoint.pulled;
+    html! {
+        p {
+            "This is a pull endpoint: your program fetches its deliveries from the API. "
+            strong { (at_most(waiting.due)) " to fetch" }
+            @if waiting.leased > 0 { ", " (at_most(waiting.leased)) " fetched and not settled yet" }
+            "."
+        }
+        p {
+            @match taken_at {
+                Some(at) => { "Last delivery fetched " (times::when(at, now)) ". " },
+                None => "No delivery fetched yet. ",
+            }
+            @match asked_at {
+                Some(at) => { "A program last asked for deliveries " (times::when(at, now)) "." },
+                None => "No program has asked for deliveries yet.",
+            }
+        }
+        (pull::usage(endpoint.id, base))
+    }
+}
+
+/// Formats a number that was counted up to [`MOST_COUNTED`].
+fn at_most(count: usize) -> String {
+    if count >= MOST_COUNTED { format!("{MOST_COUNTED} or more") } else { count.to_string() }
+}

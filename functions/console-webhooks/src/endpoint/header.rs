@@ -1,0 +1,120 @@
+//! The head of the page: the state and the numbers of the endpoint, and its actions.
+
+use common::{
+    http::page::{Form, visible},
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::error_name,
+        endpoints::{EndpointView, Kind, LastError},
+    },
+};
+use maud::{Markup, html};
+
+use crate::{
+    numbers::{Known, is_gone},
+    states::State,
+    times,
+};
+
+/// The state, the numbers of the last 24 hours and the last error, in a row.
+pub(super) fn header(known: &Known, now: Timestamp) -> Markup {
+    let (endpoint, state) = (&known.endpoint, State::of(known));
+    let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
+    let (delivered, ended) = known.successes(now);
+    html! {
+        @if let Some(description) = &endpoint.description { p { bdi { (visible(description.as_str())) } } }
+        div .head {
+            dl .stats {
+                div {
+                    dt { "State" }
+                    dd { (state.badge()) }
+                }
+                div {
+                    dt { "Success rate" }
+                    dd {
+                        @match percent(delivered, ended) {
+                            Some(percent) => { strong { (percent) } " " span .soft { "of " (ended) } },
+                            None if matches!(state, State::Erring(_)) => { strong { "0 %" } " " span .soft { "so far" } },
+                            None => "–",
+                        }
+                    }
+                }
+                @if endpoint.kind == Kind::Push {
+                    div {
+                        dt { "Response time (p95)" }
+                        dd { @match known.counted.p95() { Some(ms) => strong { (ms) " ms" }, None => "–" } }
+                    }
+                }
+                @for (status, word, backlog) in [
+                    ("failed", "Failed", &known.open.failed),
+                    ("held", if endpoint.kind == Kind::Pull && endpoint.active { "To fetch" } else { "Held" }, &known.open.held),
+                    ("pending", "Pending", &known.open.pending),
+                ] {
+                    div {
+                        dt { (word) }
+                        dd {
+                            @if let Some(oldest) = backlog.oldest_at() {
+                                a .strong href=(list(status)) aria-label={ (backlog.number()) " " (status) " deliveries" } { (backlog.number()) }
+                                // Only here: notices show the age of the failed and held deliveries.
+                                @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }
+                            } @else { "0" }
+                        }
+                    }
+                }
+                div {
+                    dt { "Last error" }
+                    dd {
+                        @match known.last_error() {
+                            Some(LastError { at, reason, status_code, .. }) => {
+                                strong { (error_name(&reason, status_code)) } ", " (times::ago(at, now))
+                            }
+                            None => "None",
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Formats a rounded percentage: `98.5 %`. It is 100 % only if `part` equals `all`, and 0 % only if `part` is zero.
+fn percent(part: usize, all: usize) -> Option<String> {
+    let rounded = (part * 1000 + all / 2).checked_div(all)?;
+    let tenths = match rounded {
+        1000 if part < all => 999,
+        0 if part > 0 => 1,
+        tenths => tenths,
+    };
+    Some(if tenths.is_multiple_of(10) {
+        format!("{} %", tenths / 10)
+    } else {
+        format!("{}.{} %", tenths / 10, tenths % 10)
+    })
+}
+
+/// The buttons beside the heading.
+pub(super) fn actions(endpoint: &EndpointView) -> Markup {
+    let (button, action) =
+        if endpoint.active { ("Disable endpoint", "deactivate") } else { ("Enable endpoint", "activate") };
+    html! {
+        (Form { button: "Send test event", is_secondary: true, hidden: &[("action", "test")], ..Form::default() })
+        @if is_gone(endpoint) {
+            a .button.secondary href="?confirm=activate" { "Enable endpoint …" }
+        } @else {
+            (Form { button, is_secondary: true, hidden: &[("action", action)], ..Form::default() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_rounded_but_never_to_all() {
+        let percents =
+            [(0, 0), (0, 3), (2, 3), (999, 1000), (9_999, 10_000), (7, 7)].map(|(part, all)| percent(part, all));
+        let expected = [None, Some("0 %"), Some("66.7 %"), Some("99.9 %"), Some("99.9 %"), Some("100 %")];
+        assert_eq!(percents.each_ref().map(Option::as_deref), expected);
+    }
+}

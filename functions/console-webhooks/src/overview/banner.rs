@@ -1,0 +1,69 @@
+//! The problem of an endpoint, with the button that recovers its missed deliveries.
+
+use common::{
+    http::page::Form,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::{error_meaning, error_name},
+        endpoints::LastError,
+    },
+};
+use maud::{Markup, html};
+
+use super::table::description;
+use crate::{
+    app::App,
+    backlogs::{self, kept, missed, oldest, resend_button},
+    deliveries::short,
+    numbers::{Known, counted},
+    states::State,
+    times,
+};
+
+/// The banner, if the endpoint has a problem or missed deliveries.
+pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp) -> Markup {
+    let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
+    let (id, name) = (endpoint.id, short(endpoint.name()));
+    let (state, number) = (State::of(row), failed.count + held.count);
+    if state.urgency() >= 2 && number == 0 {
+        return html! {};
+    }
+    let is_bad = state.urgency() < 2 || failed.count > 0;
+    let oldest = oldest(failed, held);
+    html! {
+        div .notice.problem.bad[is_bad] {
+            div {
+                p { (state.badge()) " " strong { bdi .mono { (name) } } (description(endpoint)) }
+                p {
+                    @match state {
+                        State::Erring(since) => {
+                            "All attempts have failed for " (times::lasting("since", since, now)) ". "
+                            (counted(row.open.pending.number(), "delivery waits", "deliveries wait")) ". "
+                        }
+                        State::Failing(_) if number == 0 => "Deliveries failed after all their attempts. ",
+                        _ => "",
+                    }
+                    @if let Some(oldest) = oldest {
+                        strong { (missed(failed, held)) } (backlogs::since(number, oldest, now)) "."
+                    }
+                    @if !endpoint.active { (kept(app, endpoint, now)) }
+                    @if is_bad && let Some(LastError { reason, status_code, detail, .. }) = &row.last_error() {
+                        " Last error: " (error_name(reason, *status_code)) ". " (error_meaning(reason, detail.as_ref()))
+                    }
+                }
+            }
+            div .row {
+                @if is_recovering { span { "They are being resent." } } @else if let Some(oldest) = oldest {
+                    (Form {
+                        to: &format!("/console/endpoints/{id}"),
+                        button: &resend_button(endpoint.active, failed, held),
+                        is_secondary: !is_bad,
+                        hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
+                        ..Form::default()
+                    })
+                }
+                a href={ "/console/endpoints/" (id) } aria-label={ "View endpoint " (name) } { "View endpoint" }
+            }
+        }
+    }
+}

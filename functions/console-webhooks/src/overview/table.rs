@@ -1,0 +1,92 @@
+//! The table of endpoints.
+
+use common::{
+    http::page::visible,
+    timestamp::Timestamp,
+    webhooks::{
+        delivery::error_name,
+        endpoints::{EndpointView, Kind, LastError},
+    },
+};
+use maud::{Markup, html};
+
+use crate::{
+    chart,
+    deliveries::{clipped, hover, none, short},
+    numbers::{Known, is_rotating},
+    settings::events,
+    states::State,
+    times,
+};
+
+pub(super) fn table(rows: &[Known], now: Timestamp) -> Markup {
+    html! {
+        table .cards.rows.overview {
+            thead {
+                tr {
+                    th scope="col" { "Endpoint" }
+                    th scope="col" { "State" }
+                    th scope="col" { "Events" }
+                    th scope="col" { "Last 24 hours" }
+                    th scope="col" { "Last error" }
+                    th scope="col" { "Pending" }
+                }
+            }
+            tbody { @for row in rows { (line(row, now)) } }
+        }
+    }
+}
+
+fn line(row: &Known, now: Timestamp) -> Markup {
+    let Known { endpoint, open, counted, .. } = row;
+    html! {
+        tr {
+            td {
+                a .strong.clip href={ "/console/endpoints/" (endpoint.id) } title=[hover(endpoint.name())] {
+                    bdi .mono { (short(endpoint.name())) }
+                }
+                (description(endpoint))
+            }
+            td data-label="State" {
+                (State::of(row).badge())
+                @if is_rotating(endpoint, now) { " " span .soft.note { "two secrets" } }
+                @if endpoint.kind == Kind::Pull { " " span .soft.note { "pull" } }
+            }
+            td data-label="Events" { (events(endpoint)) }
+            td data-label="Last 24 hours" { (chart::day(counted, &short(endpoint.name()), now)) }
+            td data-label="Last error" { (last_error(row, now)) }
+            td data-label="Pending" {
+                @if let Some(oldest) = open.pending.oldest_at() {
+                    a href={ "/console/deliveries?endpoint=" (endpoint.id) "&status=pending" }
+                        aria-label={ (open.pending.number()) " pending to " (short(endpoint.name())) } {
+                        (open.pending.number())
+                    }
+                    ", oldest " (times::ago(oldest, now))
+                } @else { (none()) }
+            }
+        }
+    }
+}
+
+/// The description of an endpoint that is named by its URL. A long one is cut, to keep the page small.
+pub(super) fn description(endpoint: &EndpointView) -> Markup {
+    const MOST: usize = 80;
+    html! {
+        @if let Some(description) = endpoint.description.as_ref().filter(|_| endpoint.url.is_some()) {
+            " " bdi .soft.clip { (clipped(&visible(description.as_str()), MOST)) }
+        }
+    }
+}
+
+/// The latest error. Version 0.1.0 did not record errors, so an endpoint with failed deliveries may have none.
+fn last_error(row: &Known, now: Timestamp) -> Markup {
+    html! {
+        @match row.last_error() {
+            Some(LastError { at, reason, status_code, .. }) => {
+                (error_name(&reason, status_code)) ", " (times::ago(at, now))
+            }
+            None if row.endpoint.failing_since.is_some() || row.open.failed.count > 0 => "Not recorded",
+            None => (none()),
+        }
+    }
+}
