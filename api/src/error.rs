@@ -24,6 +24,12 @@ names! {
         InvalidEmailOrPassword = "INVALID_EMAIL_OR_PASSWORD",
         InvalidPassword = "INVALID_PASSWORD",
         InvalidToken = "INVALID_TOKEN",
+        InvalidCode = "INVALID_CODE",
+        InvalidBackupCode = "INVALID_BACKUP_CODE",
+        InvalidTwoFactorCookie = "INVALID_TWO_FACTOR_COOKIE",
+        TotpAlreadyEnabled = "TOTP_ALREADY_ENABLED",
+        TotpNotEnabled = "TOTP_NOT_ENABLED",
+        TwoFactorNotEnabled = "TWO_FACTOR_NOT_ENABLED",
         ConfirmationRequired = "CONFIRMATION_REQUIRED",
         // Better Auth's names.
         NotAMember = "USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION",
@@ -33,7 +39,7 @@ names! {
     }
 
     /// In errors with the status 409, the reason for a conflict with stored data; in errors with the status 403, the
-    /// reason why a key may not make the call.
+    /// reason why a key or a session may not make the call.
     Reason {
         SlugTaken = "slug_taken",
         EmailTaken = "email_taken",
@@ -55,6 +61,7 @@ names! {
         RecoveryLimit = "recovery_limit",
         IdempotencyKeyReused = "idempotency_key_reused",
         ScopeMissing = "scope_missing",
+        TwoFactorRequired = "two_factor_required",
     }
 
     /// The kind of problem. `invalid_type` means that the field is missing or has the wrong JSON type.
@@ -108,7 +115,7 @@ pub struct Details {
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,
     /// In errors with the status 409, the reason for a conflict with stored data. In errors with the status 403,
-    /// `scope_missing`.
+    /// `scope_missing` or `two_factor_required`.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "String")]
     pub reason: Option<Reason>,
@@ -131,7 +138,7 @@ pub struct PlainError {
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,
     /// In errors with the status 409, the reason for a conflict with stored data. In errors with the status 403,
-    /// `scope_missing`.
+    /// `scope_missing` or `two_factor_required`.
     #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     #[schemars(!default, with = "String")]
     pub reason: Option<Reason>,

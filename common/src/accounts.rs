@@ -23,5 +23,6 @@ pub mod settings;
 pub mod sign_in;
 pub mod signup;
 pub mod token;
+pub mod two_factor;
 pub mod users;
 pub mod verification;

@@ -29,6 +29,8 @@ pub enum Error {
     InvalidPassword,
     /// The token of a link is malformed, unknown, used or expired.
     InvalidToken,
+    /// A problem with the second factor of a user.
+    TwoFactor(FactorProblem),
     /// A program opened a link that only a person can confirm.
     ConfirmationRequired {
         /// The address of the page with the button.
@@ -91,6 +93,23 @@ pub enum Conflict {
     IdempotencyKeyReused,
 }
 
+/// A problem with the second factor of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactorProblem {
+    /// The code of the authenticator app is wrong, outdated or was used before.
+    WrongCode,
+    /// The backup code is wrong or was used before.
+    WrongBackupCode,
+    /// No password was entered in the last five minutes, or the sign-in was finished or ended since.
+    NoSignIn,
+    /// A second factor is enabled already.
+    Enabled,
+    /// No secret for an authenticator app was issued.
+    NoSecret,
+    /// No second factor is enabled.
+    NotEnabled,
+}
+
 /// The reason why an authenticated caller is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -104,6 +123,8 @@ pub enum Refusal {
     ScopeMissing(Scope),
     /// The call needs a user, but an organization key does not act for one.
     NotAUser,
+    /// The organization requires a second factor, which the user has not set up.
+    TwoFactorRequired,
     /// The caller is not a member of the organization that the request names.
     NotAMember,
     /// The invitation is for an address other than the caller's.

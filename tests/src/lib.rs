@@ -3,6 +3,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 
+pub mod authenticator;
 pub mod browser;
 pub mod description;
 pub mod doomed;
@@ -15,6 +16,7 @@ pub mod receiver;
 pub mod rough;
 pub mod world;
 
+pub use authenticator::{Authenticator, Protected};
 pub use browser::Browser;
 pub use doomed::{Doomed, Lives, at_each_call, context};
 pub use event::{callback, event, records};

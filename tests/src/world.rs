@@ -245,6 +245,16 @@ pub fn cookie(account: &Value) -> String {
     set_cookie.split(';').next().unwrap_or_default().to_owned()
 }
 
+/// The cookie of this name that a response sets, as a `cookie` header.
+#[must_use]
+pub fn set_cookie(answer: &Answer, name: &str) -> String {
+    let values = answer.headers.get_all("set-cookie").iter().map(|value| value.to_str().expect("a text"));
+    let own = values.filter_map(|value| value.split(';').next());
+    let found: Vec<_> = own.filter(|value| value.split_once('=').is_some_and(|(found, _)| found == name)).collect();
+    assert_eq!(found.len(), 1, "{name} in {answer:?}");
+    found[0].to_owned()
+}
+
 /// The names and values of a page's hidden fields.
 #[must_use]
 pub fn hidden_fields(page: &str) -> Vec<(String, String)> {

@@ -28,6 +28,17 @@ pub struct Alerts {
     mailer: Mailer,
 }
 
+/// A change to a user's second factor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FactorChange {
+    Enabled,
+    Disabled,
+    /// A sign-in used a backup code, and this many are left.
+    BackupCodeUsed {
+        left: usize,
+    },
+}
+
 const WHY: &str = "You get this email because it concerns the security of your account.";
 
 impl Alerts {
@@ -121,6 +132,53 @@ impl Alerts {
                 Part::Facts(from(&login.address, login.agent.as_deref(), now)),
                 Part::text("If you did not start this sign-in, end its session and change your password."),
                 Part::Button("View sessions", format!("{base}/console/account")),
+            ],
+            &[Part::text(WHY)],
+        );
+        self.tell(user, mail, now).await;
+    }
+
+    /// Notifies `user` of a change to their second factor, made on `device`.
+    pub(crate) async fn two_factor_changed(
+        &self,
+        user: &User,
+        change: FactorChange,
+        device: &Device,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) {
+        let (subject, news) = match change {
+            FactorChange::Enabled => (
+                "Two-factor authentication was enabled",
+                "Signing in to your account now needs a code of your authenticator app, too. All other sessions have \
+                 ended. Your API keys keep working."
+                    .to_owned(),
+            ),
+            FactorChange::Disabled => (
+                "Two-factor authentication was disabled",
+                "Signing in to your account now needs only the password. All other sessions have ended. Your API keys keep \
+                 working."
+                    .to_owned(),
+            ),
+            FactorChange::BackupCodeUsed { left } => (
+                "A backup code was used to sign in",
+                format!(
+                    "A sign-in to your account used a backup code instead of your authenticator app. {left} of your backup \
+                     codes {} left.",
+                    if left == 1 { "is" } else { "are" }
+                ),
+            ),
+        };
+        let mail = Mail::new(
+            subject,
+            &[
+                Part::Text(news),
+                Part::Facts(from(&device.address.to_string(), device.agent.as_deref(), now)),
+                Part::text(
+                    "If it was not you, another person knows your password. Choose a new one, which also ends all sessions \
+                     and API keys, then check your second factor.",
+                ),
+                Part::Button("Reset password", format!("{base}/reset-password")),
             ],
             &[Part::text(WHY)],
         );

@@ -11,6 +11,7 @@ use crate::{
     accounts::{
         email::Email,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
+        users::User,
     },
     aws::{
         clients::Aws,
@@ -61,6 +62,14 @@ pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, 
 
 /// Password checks for one signed-in user, so that a stolen session cannot be used to guess the password.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
+
+/// Codes of the second factor for one user from one client, after the right password. A thousand guesses would find one of
+/// the three valid codes with a probability of 0.3 %.
+const CODE: Limit = Limit { what: "code", attempts: 10, window_seconds: 3600 };
+/// The same from all clients, so that many clients with a stolen password do not get many guesses.
+const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, window_seconds: 24 * 3600 };
+/// Codes that a signed-in user enters, so that a stolen session cannot be used to guess them.
+pub(super) const CODE_CHECK: Limit = Limit { what: "code_check", attempts: 10, window_seconds: 600 };
 
 /// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
 pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
@@ -142,9 +151,34 @@ impl Attempts {
 
     /// Resets the counter of attempts to sign in to `address` from `client`, after a successful sign-in.
     pub async fn forget_sign_in(&self, address: &str, client: ClientAddress) -> Result<()> {
+        self.forget(SIGN_IN, &pair(address, client)).await
+    }
+
+    async fn forget(&self, limit: Limit, subject: &str) -> Result<()> {
         let delete = self.dynamodb.delete_item().table_name(&self.table);
-        let delete = delete.set_key(Some(item([(TOKEN_HASH, text(key(SIGN_IN.what, &pair(address, client))))])));
+        let delete = delete.set_key(Some(item([(TOKEN_HASH, text(key(limit.what, subject)))])));
         delete.send().await.map(drop).map_err(failure("forgetting attempts"))
+    }
+
+    /// Counts a code of the second factor that `user` enters at `client`, after the right password. Only who knows the
+    /// password can use up these limits. The limit across all clients does not apply to clients that have signed in
+    /// before, and it starts anew with the user's sessions: a password reset ends an attacker's guesses, and the wait.
+    ///
+    /// # Errors
+    /// Too many codes: [`Error::TooMany`]; or a call fails.
+    pub(super) async fn count_code(&self, user: &User, client: ClientAddress, now: Timestamp) -> Result<()> {
+        let (subject, epoch) = (user.id.to_string(), user.session_epoch);
+        self.count(CODE, &pair(&subject, client), now).await?;
+        match self.count(CODE_ANYWHERE, &format!("{subject} {epoch}"), now).await {
+            Err(Error::TooMany { .. }) if self.is_known(&pair(user.email.as_str(), client), now).await? => Ok(()),
+            counted => counted,
+        }
+    }
+
+    /// Resets the counters of passwords and codes of `user` at `client`, after a sign-in with both.
+    pub(super) async fn forget_codes(&self, user: &User, client: ClientAddress) -> Result<()> {
+        self.forget(CODE, &pair(&user.id.to_string(), client)).await?;
+        self.forget_sign_in(user.email.as_str(), client).await
     }
 
     /// Remembers for 90 days that `client` has signed in to `address`, which exempts it from the limit for all clients.

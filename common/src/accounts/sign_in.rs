@@ -7,6 +7,7 @@ use crate::{
         password::{Checked, Guess, Hasher, Password, PasswordHash},
         sessions::{Device, Session, Sessions},
         token::Token,
+        two_factor::pending::PendingSignIns,
         users::{User, Users},
     },
     aws::clients::Aws,
@@ -21,8 +22,18 @@ use crate::{
 pub struct SignIns {
     attempts: Attempts,
     hasher: Hasher,
+    pending: PendingSignIns,
     sessions: Sessions,
     users: Users,
+}
+
+/// A sign-in with the right password.
+#[derive(Debug)]
+pub enum SignIn {
+    /// A session of the user has started.
+    Done(Box<User>, Token),
+    /// The user has a second factor, which finishes the sign-in of this token.
+    NeedsCode(Token),
 }
 
 impl SignIns {
@@ -31,24 +42,22 @@ impl SignIns {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
             hasher,
+            pending: PendingSignIns::from_env(env, aws)?,
             sessions: Sessions::from_env(env, aws)?,
             users: Users::from_env(env, aws)?,
         })
     }
 
-    /// Starts a session on `device` for the user with this address and password. All wrong credentials, including
-    /// malformed addresses, get the same response after the same work.
+    /// Starts a session on `device` for the user with this address and password, unless they have a second factor.
+    /// All wrong credentials, including malformed addresses, get the same response after the same work.
+    ///
+    /// If the user has a second factor, the attempt stays counted until they enter it: a known password does not permit
+    /// any number of sign-ins.
     ///
     /// # Errors
     /// There were too many attempts ([`Error::TooMany`]), or no account has this address and password
     /// ([`Error::WrongPassword`]).
-    pub async fn sign_in(
-        &self,
-        address: &str,
-        password: Guess,
-        device: &Device,
-        now: Timestamp,
-    ) -> Result<(User, Token)> {
+    pub async fn sign_in(&self, address: &str, password: Guess, device: &Device, now: Timestamp) -> Result<SignIn> {
         let email = Email::parse(address).ok();
         // All spellings of an address share one counter.
         let subject = email.as_ref().map_or(address, Email::as_str);
@@ -58,13 +67,18 @@ impl SignIns {
         let (Some(user), Some(hash), false) = (user, hash, matches!(checked, Checked::Wrong)) else {
             return Err(Error::WrongPassword);
         };
-        let (session, token) = Session::start(&user, device, now)?;
         let rehash = async {
             match &checked {
                 Checked::Outdated(new) => self.users.rehash(user.id, &hash, new).await,
                 _ => Ok(()),
             }
         };
+        if user.has_two_factor {
+            let (pending, rehashed) = tokio::join!(self.pending.start(&user, now), rehash);
+            metrics::upkeep("signing in", rehashed);
+            return pending.map(SignIn::NeedsCode);
+        }
+        let (session, token) = Session::start(&user, device, now)?;
         let (stored, rehashed, forgotten, remembered) = tokio::join!(
             self.sessions.store(&session),
             rehash,
@@ -73,7 +87,7 @@ impl SignIns {
         );
         stored?;
         [rehashed, forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
-        Ok((user, token))
+        Ok(SignIn::Done(Box::new(user), token))
     }
 
     /// Changes the password of the signed-in `user`, who confirms with the `current` password. All their sessions end,

@@ -94,6 +94,8 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
         role,
         session_epoch,
         key_epoch,
+        has_two_factor: false,
+        must_have_two_factor: false,
     };
     let (session, session_token) = Session::start(&user, &device, now)?;
     Ok(NewUser { user, password, session, session_token, verification_token: Token::generate(), device })

@@ -47,6 +47,11 @@ pub struct User {
     /// The epoch of their keys. Keys from an earlier epoch have ended. A password reset and a move to another
     /// organization start a new epoch.
     pub key_epoch: i64,
+    /// Whether they sign in with a second factor.
+    pub has_two_factor: bool,
+    /// Whether their organization requires a second factor. It is a copy of the organization's setting, so that
+    /// identifying the caller does not read the organization.
+    pub must_have_two_factor: bool,
 }
 
 /// Parses a role from a request.
@@ -72,6 +77,11 @@ attributes! { pub(crate)
     SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
     // The user's epoch in which a session, a key or an approval began.
     EPOCH = "epoch",
+    // The second factor: the secret of the authenticator app, in base32; when the user confirmed it with a first code; the
+    // time step of the last code that was used; the hashes of the unused backup codes.
+    TOTP_SECRET = "totp_secret", TWO_FACTOR_SINCE = "two_factor_since", TOTP_STEP = "totp_step",
+    BACKUP_CODES = "backup_codes",
+    MUST_HAVE_TWO_FACTOR = "must_have_two_factor",
 }
 
 /// The table key of a user.
@@ -112,6 +122,18 @@ impl User {
         if self.email_verified { Ok(()) } else { Err(Error::Forbidden(Refusal::EmailNotVerified)) }
     }
 
+    /// Checks that the user has a second factor, if their organization requires one.
+    ///
+    /// # Errors
+    /// They have none: [`Refusal::TwoFactorRequired`].
+    pub fn check_two_factor(&self) -> Result<()> {
+        if self.has_two_factor || !self.must_have_two_factor {
+            Ok(())
+        } else {
+            Err(Error::Forbidden(Refusal::TwoFactorRequired))
+        }
+    }
+
     /// The address that a link in an email verifies: the pending address if there is one, otherwise the current
     /// address.
     #[must_use]
@@ -143,7 +165,7 @@ impl User {
     }
 
     pub(crate) fn to_item(&self, password: &PasswordHash, now: Timestamp) -> Item {
-        item([
+        let mut item = item([
             (PK, text(user_key(self.id))),
             (USER_ID, text(self.id)),
             (NAME, text(self.name.as_str())),
@@ -156,7 +178,9 @@ impl User {
             (SESSION_EPOCH, number(self.session_epoch)),
             (KEY_EPOCH, number(self.key_epoch)),
             (CREATED_AT, text(now)),
-        ])
+        ]);
+        item.extend(self.must_have_two_factor.then(|| MUST_HAVE_TWO_FACTOR.with(boolean(true))));
+        item
     }
 
     pub(crate) fn from_item(item: &Item) -> Result<Self> {
@@ -173,6 +197,8 @@ impl User {
             role: record.parsed(ROLE)?,
             session_epoch: record.optional_number(SESSION_EPOCH).unwrap_or(0),
             key_epoch: record.optional_number(KEY_EPOCH).unwrap_or(0),
+            has_two_factor: record.optional_text(TWO_FACTOR_SINCE).is_some(),
+            must_have_two_factor: record.optional_boolean(MUST_HAVE_TWO_FACTOR).unwrap_or_default(),
         })
     }
 }
@@ -232,6 +258,11 @@ impl Users {
     /// Finds the user `id` with a consistent read. Returns `None` if the account was deleted.
     pub async fn find(&self, id: UserId) -> Result<Option<User>> {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
+    }
+
+    /// The item of the user `id`, read consistently.
+    pub(super) async fn find_item(&self, id: UserId) -> Result<Option<Item>> {
+        self.read(user_key(id)).await
     }
 
     /// Adds the check that `user` still has the same role in the same organization.

@@ -90,6 +90,11 @@ impl Attribute {
         Expression::new(format!("begins_with({self}, ?)"), [prefix])
     }
 
+    /// Holds for sets with this element, and never for a missing attribute.
+    pub(crate) fn contains(self, element: AttributeValue) -> Condition {
+        Expression::new(format!("contains({self}, ?)"), [element])
+    }
+
     /// Holds for values of more than `size` bytes, and never for a missing attribute.
     pub(crate) fn is_larger_than(self, size: AttributeValue) -> Condition {
         Expression::new(format!("size({self}) > ?"), [size])

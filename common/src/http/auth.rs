@@ -78,10 +78,18 @@ impl People {
     }
 
     /// Finds the user of the session in the cookie of a call, and records that the session was used on this day.
+    ///
+    /// # Errors
+    /// Their organization requires a second factor that they do not have: [`Refusal::TwoFactorRequired`], unless the route
+    /// sets it up; or a call fails. Keys are not affected: programs have no second factor, and deleting them is a separate
+    /// decision.
     async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
         let Some(session) = self.session(call).await? else { return Ok(None) };
         let user = self.users.find(session.user).await?.filter(|user| session.is_of(user));
         let Some(user) = user else { return Ok(None) };
+        if !call.before_two_factor {
+            user.check_two_factor()?;
+        }
         note(self.sessions.note_use(&session, Timestamp::now()).await);
         Ok(Some(SignedIn { user, session }))
     }

@@ -6,7 +6,7 @@ use lambda_http::http::{Method, header};
 use url::Url;
 
 use super::{
-    cookies::token_in_cookies,
+    cookies::{CookieName, PENDING_SIGN_IN, SESSION, token_in_cookies},
     event::Request,
     info::{API_KEY, Credential, Needed},
     json::{Json, Object},
@@ -31,6 +31,8 @@ pub struct Call<C> {
     origins: Arc<Origins>,
     /// The scope that the route requires of a key.
     pub(super) needed: Needed,
+    /// Whether the route can be called before the second factor that an organization requires is set up.
+    pub(super) before_two_factor: bool,
 }
 
 impl Call<()> {
@@ -43,16 +45,17 @@ impl Call<()> {
             origins,
             request,
             needed: Needed::Undeclared,
+            before_two_factor: false,
         }
     }
 
-    pub(super) fn needing(self, needed: Needed) -> Self {
-        Self { needed, ..self }
+    pub(super) fn needing(self, needed: Needed, before_two_factor: bool) -> Self {
+        Self { needed, before_two_factor, ..self }
     }
 
     pub(super) fn by<C>(self, caller: C) -> Call<C> {
-        let Call { base, client, origins, request, needed, .. } = self;
-        Call { caller, base, client, origins, request, needed }
+        let Call { base, client, origins, request, needed, before_two_factor, .. } = self;
+        Call { caller, base, client, origins, request, needed, before_two_factor }
     }
 
     /// Reads the fields that the caller sent: the query or the body, and the variable of the path.
@@ -93,7 +96,17 @@ impl<C> Call<C> {
     /// The session token in the cookie, if any.
     #[must_use]
     pub fn session(&self) -> Option<Token> {
-        token_in_cookies(&self.base, self.request.cookies.iter().map(String::as_str))
+        self.cookie(SESSION)
+    }
+
+    /// The token of a sign-in that waits for the second factor, if any.
+    #[must_use]
+    pub fn pending_sign_in(&self) -> Option<Token> {
+        self.cookie(PENDING_SIGN_IN)
+    }
+
+    fn cookie(&self, name: CookieName) -> Option<Token> {
+        token_in_cookies(&self.base, name, self.request.cookies.iter().map(String::as_str))
     }
 
     /// The client's address and its `User-Agent`.

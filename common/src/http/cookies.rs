@@ -1,47 +1,77 @@
-//! The session cookie: its name, attributes and token.
+//! The cookies of sessions and of unfinished sign-ins: their names, attributes and tokens.
 
 use crate::{
-    accounts::{sessions::SESSION_SECONDS, token::Token},
+    accounts::{sessions::SESSION_SECONDS, token::Token, two_factor::pending::SIGN_IN_SECONDS},
     base_url::BaseUrl,
 };
 
-/// The name of the session cookie. Because of the `__Host-` prefix, browsers accept it only over https, and only from
-/// this host, not from other hosts in its domain (RFC 6265bis, 4.1.3.2).
-fn cookie_name(base: &BaseUrl) -> &'static str {
-    if base.is_https() { "__Host-session_token" } else { "session_token" }
+/// The name of a cookie, with and without the prefix that https deployments use. Because of the prefix, browsers accept it
+/// over https only, and only from this exact host, not from others in its domain (RFC 6265bis, 4.1.3.2).
+#[derive(Clone, Copy)]
+pub struct CookieName {
+    prefixed: &'static str,
+    plain: &'static str,
+}
+
+/// The session cookie.
+pub const SESSION: CookieName = CookieName { prefixed: "__Host-session_token", plain: "session_token" };
+/// The cookie of a sign-in that waits for the second factor.
+pub const PENDING_SIGN_IN: CookieName = CookieName { prefixed: "__Host-two_factor", plain: "two_factor" };
+
+impl CookieName {
+    fn at(self, base: &BaseUrl) -> &'static str {
+        if base.is_https() { self.prefixed } else { self.plain }
+    }
 }
 
 /// The `Set-Cookie` value that signs in.
 #[must_use]
 pub fn session_cookie(base: &BaseUrl, token: &Token) -> String {
-    set_cookie(base, token.reveal(), SESSION_SECONDS)
+    set_cookie(base, SESSION, token.reveal(), SESSION_SECONDS)
 }
 
-fn set_cookie(base: &BaseUrl, value: &str, max_age: i64) -> String {
+/// The `Set-Cookie` values of a sign-in that waits for the second factor, which is not a session. An earlier session of
+/// the browser is not used any more.
+#[must_use]
+pub fn pending_cookies(base: &BaseUrl, token: &Token) -> Vec<String> {
+    vec![set_cookie(base, PENDING_SIGN_IN, token.reveal(), SIGN_IN_SECONDS), cleared_cookie(base)]
+}
+
+/// The `Set-Cookie` values of a session that started with the second factor.
+#[must_use]
+pub fn finished_cookies(base: &BaseUrl, token: &Token) -> Vec<String> {
+    vec![session_cookie(base, token), set_cookie(base, PENDING_SIGN_IN, "", 0)]
+}
+
+fn set_cookie(base: &BaseUrl, name: CookieName, value: &str, max_age: i64) -> String {
     let secure = if base.is_https() { "; Secure" } else { "" };
-    format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", cookie_name(base))
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", name.at(base))
 }
 
 /// The `Cookie` header for clients other than browsers that use the session of `token`.
 #[must_use]
 pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
-    format!("{}={}", cookie_name(base), token.reveal())
+    format!("{}={}", SESSION.at(base), token.reveal())
 }
 
-/// Finds the session token in the values of a request's `cookie` headers.
-pub fn token_in_cookies<'a>(base: &BaseUrl, headers: impl IntoIterator<Item = &'a str>) -> Option<Token> {
+/// Finds a token among the cookies of a request, given the values of its `cookie` headers.
+pub fn token_in_cookies<'a>(
+    base: &BaseUrl,
+    name: CookieName,
+    headers: impl IntoIterator<Item = &'a str>,
+) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));
     // Only the white space of RFC 6265 is trimmed. Browsers treat other white space as part of the name, which then
     // lacks the protection of `__Host-`.
     let mut values =
-        pairs.filter_map(|pair| pair.trim_matches([' ', '\t']).strip_prefix(cookie_name(base))?.strip_prefix('='));
+        pairs.filter_map(|pair| pair.trim_matches([' ', '\t']).strip_prefix(name.at(base))?.strip_prefix('='));
     values.find_map(Token::parse)
 }
 
 /// The `Set-Cookie` value that signs out.
 #[must_use]
 pub fn cleared_cookie(base: &BaseUrl) -> String {
-    set_cookie(base, "", 0)
+    set_cookie(base, SESSION, "", 0)
 }
 
 #[cfg(test)]
@@ -73,10 +103,10 @@ mod tests {
         let (base, token) = (base("https://api.example.com"), Token::generate());
         let cookie = cookie_header(&base, &token);
         for space in [" ", "\t", ""] {
-            assert!(token_in_cookies(&base, [&*format!("a=b;{space}{cookie}")]).is_some(), "{space:?}");
+            assert!(token_in_cookies(&base, SESSION, [&*format!("a=b;{space}{cookie}")]).is_some(), "{space:?}");
         }
         for space in ["\u{85}", "\u{a0}", "\u{2003}"] {
-            assert!(token_in_cookies(&base, [&*format!("{space}{cookie}")]).is_none(), "{space:?}");
+            assert!(token_in_cookies(&base, SESSION, [&*format!("{space}{cookie}")]).is_none(), "{space:?}");
         }
     }
 
@@ -88,7 +118,7 @@ mod tests {
         {
             let (base, header) = (base(base_url), cookie_header(&base(base_url), &token));
             assert_eq!(header, format!("{name}={}", token.reveal()));
-            assert_eq!(token_in_cookies(&base, [&*header]).map(|found| found.hash()), Some(token.hash()));
+            assert_eq!(token_in_cookies(&base, SESSION, [&*header]).map(|found| found.hash()), Some(token.hash()));
         }
     }
 
@@ -96,7 +126,8 @@ mod tests {
     fn the_token_is_found_among_other_cookies() {
         let (local, token) = (base("http://127.0.0.1:9000"), Token::generate());
         let own = format!("session_token={}", token.reveal());
-        let find = |headers: &[&str]| token_in_cookies(&local, headers.iter().copied()).map(|token| token.hash());
+        let find =
+            |headers: &[&str]| token_in_cookies(&local, SESSION, headers.iter().copied()).map(|token| token.hash());
         assert_eq!(find(&[&format!("a=b; {own}; c=d")]), Some(token.hash()));
         assert_eq!(find(&["a=b", &own]), Some(token.hash()));
         assert_eq!(find(&[&format!("session_token=; {own}")]), Some(token.hash()));
@@ -110,7 +141,7 @@ mod tests {
         let token = Token::generate();
         let find = |name: &str| {
             let cookie = format!("{name}={}", token.reveal());
-            token_in_cookies(&base("https://api.example.com"), [cookie.as_str()]).map(|found| found.hash())
+            token_in_cookies(&base("https://api.example.com"), SESSION, [cookie.as_str()]).map(|found| found.hash())
         };
         assert_eq!(find("__Host-session_token"), Some(token.hash()));
         // Other hosts in the domain can set these cookies.

@@ -194,7 +194,7 @@ fn kept(request: &Request) -> Option<String> {
 
 /// The reply to a browser for an error. Without a session, it redirects to the sign-in page and then to `back`, or
 /// shows a sign-in form that restores the `kept` fields. Without a verified address, it redirects to the page that
-/// names the recipient of the link.
+/// names the recipient of the link, and without a required second factor to the page that sets it up.
 fn answer_of(error: HttpError, back: &str, kept: Option<&str>) -> Reply {
     match error {
         HttpError::Domain(Error::Unauthorized) if let Some(kept) = kept => Page::of_lost_session(back, kept).into(),
@@ -204,6 +204,9 @@ fn answer_of(error: HttpError, back: &str, kept: Option<&str>) -> Reply {
         }
         HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
             Reply::Redirect { to: "/console/welcome".to_owned(), cookies: Vec::new() }
+        }
+        HttpError::Domain(Error::Forbidden(Refusal::TwoFactorRequired)) => {
+            Reply::Redirect { to: "/console/two-factor".to_owned(), cookies: Vec::new() }
         }
         error => Page::of(error).into(),
     }

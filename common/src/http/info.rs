@@ -3,6 +3,8 @@
 use api::{account::Scope, error::Reason};
 use lambda_http::http::Method;
 
+use crate::error::FactorProblem;
+
 /// One case of a field that determines which other fields are required: the value, a name for this variant of the
 /// input, and the required fields.
 pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
@@ -30,6 +32,8 @@ pub struct RouteInfo {
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
     pub redirects: bool,
+    /// Whether a session may call it that can otherwise only set up the second factor that its organization requires.
+    pub before_two_factor: bool,
 }
 
 impl RouteInfo {
@@ -99,6 +103,8 @@ pub enum Fault {
     InvalidPassword,
     /// 400: the token of a link is malformed, unknown, used or expired.
     InvalidToken,
+    /// 400 or 401: this problem with the second factor.
+    TwoFactor(FactorProblem),
     /// 400: the caller is a program, and only a person can confirm.
     ConfirmationRequired,
     /// 403: the email is not verified yet.

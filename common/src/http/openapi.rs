@@ -17,8 +17,10 @@ use super::{
     info::{API_KEY, Credential, Fault, Needed, RouteInfo},
     route::BoundRoute,
     shapes::{Generators, Shapes},
+    status::HttpError,
     wire::Wire,
 };
+use crate::error::Error;
 
 mod examples;
 mod refusals;
@@ -272,11 +274,18 @@ fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(
     if info.scope.all().next().is_some() {
         add(403, Code::Forbidden, Some(Reason::ScopeMissing));
     }
+    if info.credentials.contains(&Credential::Session) && !info.before_two_factor {
+        add(403, Code::Forbidden, Some(Reason::TwoFactorRequired));
+    }
     if info.method == Method::POST {
         add(403, if plain { Code::InvalidOrigin } else { Code::Forbidden }, None);
     }
     for fault in faults {
         match fault {
+            Fault::TwoFactor(problem) => {
+                let error = HttpError::Domain(Error::TwoFactor(*problem));
+                add(error.status().as_u16(), error.code(), None);
+            }
             Fault::WrongPassword if plain => add(401, Code::InvalidEmailOrPassword, None),
             Fault::WrongPassword => add(401, Code::Unauthorized, None),
             Fault::InvalidPassword if plain => add(400, Code::InvalidPassword, None),

@@ -71,6 +71,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             description: "",
             faults: &[],
             redirects: false,
+            before_two_factor: false,
         };
         let answer = move |app: Arc<A>, callers: Arc<W>, call: Call<()>, wire| -> BoxFuture<'static, Handled> {
             Box::pin(async move {
@@ -164,13 +165,22 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
+    /// Lets sessions call the route that can otherwise only set up the second factor that their organization requires.
+    #[must_use]
+    pub fn before_two_factor(mut self) -> Self {
+        self.info.before_two_factor = true;
+        self
+    }
+
     pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire) -> BoundRoute {
         let Self { info, answer, .. } = self;
-        let (for_answer, callers, needed) = (Arc::clone(app), Arc::clone(callers), info.scope);
+        let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));
+        let (needed, before_two_factor) = (info.scope, info.before_two_factor);
         BoundRoute {
             info,
             answer: Box::new(move |call| {
-                answer(Arc::clone(&for_answer), Arc::clone(&callers), call.needing(needed), wire)
+                let call = call.needing(needed, before_two_factor);
+                answer(Arc::clone(&for_answer), Arc::clone(&callers), call, wire)
             }),
             #[cfg(feature = "openapi")]
             describe: {

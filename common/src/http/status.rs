@@ -7,7 +7,7 @@ use api::{
 use lambda_http::http::StatusCode;
 
 use crate::{
-    error::{Conflict, Error, Refusal},
+    error::{Conflict, Error, FactorProblem, Refusal},
     issue::Issue,
 };
 
@@ -42,6 +42,7 @@ impl HttpError {
                 | Error::InvalidToken
                 | Error::ConfirmationRequired { .. } => StatusCode::BAD_REQUEST,
                 Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => StatusCode::UNAUTHORIZED,
+                Error::TwoFactor(problem) => factor_status(*problem),
                 Error::Forbidden(_) => StatusCode::FORBIDDEN,
                 Error::NotFound(_) => StatusCode::NOT_FOUND,
                 Error::Conflict(_) => StatusCode::CONFLICT,
@@ -65,6 +66,7 @@ impl HttpError {
                 | Error::InvalidToken
                 | Error::ConfirmationRequired { .. } => Code::BadRequest,
                 Error::Unauthorized | Error::SessionRequired | Error::WrongPassword => Code::Unauthorized,
+                Error::TwoFactor(problem) => factor_code(*problem),
                 Error::Forbidden(_) => Code::Forbidden,
                 Error::NotFound(_) => Code::NotFound,
                 Error::Conflict(_) => Code::Conflict,
@@ -93,10 +95,11 @@ impl HttpError {
         }
     }
 
-    /// The reason for a conflict or for the refusal of a key.
+    /// The reason for a conflict or for the refusal of a key or a session.
     pub(super) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Domain(Error::Conflict(conflict)) => Some(reason(conflict)),
+            Self::Domain(Error::Forbidden(Refusal::TwoFactorRequired)) => Some(Reason::TwoFactorRequired),
             _ => self.scope().map(|_| Reason::ScopeMissing),
         }
     }
@@ -120,6 +123,7 @@ pub(super) fn error_message(error: &Error) -> String {
         Error::WrongPassword => "Invalid email or password".to_owned(),
         Error::InvalidPassword => "This is not your current password".to_owned(),
         Error::InvalidToken => "This link or its token is not valid: it may have expired or been used".to_owned(),
+        Error::TwoFactor(problem) => factor_message(*problem).to_owned(),
         Error::ConfirmationRequired { page } => {
             format!("Nothing was confirmed. Open {page} in a browser, with the same query, and press the button")
         }
@@ -131,6 +135,9 @@ pub(super) fn error_message(error: &Error) -> String {
         }
         Error::Forbidden(Refusal::NotAUser) => {
             "An organization key does not act for a user. Use a personal key, or sign in".to_owned()
+        }
+        Error::Forbidden(Refusal::TwoFactorRequired) => {
+            "Two-factor authentication is required for this. Set it up on the page /console/two-factor".to_owned()
         }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::NotTheRecipient) => {
@@ -148,6 +155,38 @@ pub(super) fn error_message(error: &Error) -> String {
         }
         Error::Busy => "The service is busy. Try again in a moment".to_owned(),
         Error::Internal(_) => "Internal server error".to_owned(),
+    }
+}
+
+/// Better Auth's statuses: an invalid code is a missing credential.
+fn factor_status(problem: FactorProblem) -> StatusCode {
+    match problem {
+        FactorProblem::WrongCode | FactorProblem::WrongBackupCode | FactorProblem::NoSignIn => StatusCode::UNAUTHORIZED,
+        FactorProblem::Enabled | FactorProblem::NoSecret | FactorProblem::NotEnabled => StatusCode::BAD_REQUEST,
+    }
+}
+
+fn factor_code(problem: FactorProblem) -> Code {
+    match problem {
+        FactorProblem::WrongCode => Code::InvalidCode,
+        FactorProblem::WrongBackupCode => Code::InvalidBackupCode,
+        FactorProblem::NoSignIn => Code::InvalidTwoFactorCookie,
+        FactorProblem::Enabled => Code::TotpAlreadyEnabled,
+        FactorProblem::NoSecret => Code::TotpNotEnabled,
+        FactorProblem::NotEnabled => Code::TwoFactorNotEnabled,
+    }
+}
+
+fn factor_message(problem: FactorProblem) -> &'static str {
+    match problem {
+        FactorProblem::WrongCode => {
+            "This code is not valid, or it was used before. Enter the code that your authenticator app shows now"
+        }
+        FactorProblem::WrongBackupCode => "This backup code is not valid, or it was used before",
+        FactorProblem::NoSignIn => "This sign-in has expired. Enter your email and password again",
+        FactorProblem::Enabled => "Two-factor authentication is enabled already. To set it up again, disable it first",
+        FactorProblem::NoSecret => "No authenticator app is set up. Enable two-factor authentication first",
+        FactorProblem::NotEnabled => "Two-factor authentication is not enabled",
     }
 }
 

@@ -3,8 +3,8 @@
 use common::{
     accounts::{
         alerts::Alerts, api_keys::ApiKeys, attempts::Attempts, email_change::EmailChanges, mail::Mailer,
-        password::Hasher, password_reset::PasswordResets, sessions::Sessions, sign_in::SignIns, users::Users,
-        verification::Verifications,
+        password::Hasher, password_reset::PasswordResets, sessions::Sessions, sign_in::SignIns, two_factor::TwoFactor,
+        users::Users, verification::Verifications,
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
@@ -21,6 +21,7 @@ pub(crate) struct App {
     pub(crate) resets: PasswordResets,
     pub(crate) sessions: Sessions,
     pub(crate) sign_ins: SignIns,
+    pub(crate) two_factor: TwoFactor,
     pub(crate) users: Users,
     pub(crate) verifications: Verifications,
 }
@@ -38,6 +39,7 @@ impl App {
             mailer: Mailer::from_env(env, aws)?,
             resets: PasswordResets::from_env(env, aws)?,
             sessions: Sessions::from_env(env, aws)?,
+            two_factor: TwoFactor::from_env(env, aws)?,
             users: Users::from_env(env, aws)?,
             verifications: Verifications::from_env(env, aws)?,
         })

@@ -14,6 +14,7 @@ mod done;
 mod email;
 mod password;
 mod session;
+mod two_factor;
 mod user;
 
 /// Builds the function with the settings in `env`.
@@ -33,6 +34,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         session::revoke_all(),
         user::update(),
         user::change_email(),
+        two_factor::enable(),
+        two_factor::verify_code(),
+        two_factor::verify_backup_code(),
+        two_factor::link(),
+        two_factor::renew_codes(),
+        two_factor::disable(),
         api_key::create(),
         api_key::list(),
         api_key::delete(),

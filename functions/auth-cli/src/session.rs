@@ -8,12 +8,13 @@ use common::{
         email::Email,
         password::Guess,
         sessions::{IdOrToken, Session},
+        sign_in::SignIn,
         users::User,
     },
     error::Result,
     http::{
         self, AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, SignedIn, WithCookies,
-        cookies::{cleared_cookie, session_cookie},
+        cookies::{cleared_cookie, pending_cookies, session_cookie},
     },
     id::{SessionId, UserId},
     name::Name,
@@ -30,11 +31,16 @@ use crate::{
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
         .summary("Starts a session. Wrong credentials always get the same response, after the same amount of work.")
+        .description(
+            "If the user has a second factor, no session starts: the response is `twoFactorRedirect`, with a cookie for the \
+             five minutes in which `two-factor/verify-totp` or `two-factor/verify-backup-code` finishes the sign-in.",
+        )
         .faults(&[Fault::WrongPassword, Fault::TooMany])
 }
 
 pub(crate) fn get() -> Route<App> {
     Route::get("/api/auth/get-session", AnyCaller, |_, _| Ok(()), who)
+        .before_two_factor()
         .any_scope()
         .summary(
             "Returns the caller and their session, or `null` for an unauthenticated caller. With a key, `expiresAt` \
@@ -105,6 +111,27 @@ impl Credentials {
 }
 
 #[derive(JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum SignedInOrNot {
+    Started(Started),
+    NeedsCode(NeedsCode),
+}
+
+/// The password is right, and the second factor is needed.
+#[derive(JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields, inline)]
+struct NeedsCode {
+    /// Always `true`: no session has started yet.
+    two_factor_redirect: bool,
+    /// The second factors of the user, always `totp`. Backup codes work, too.
+    #[schemars(extend("examples" = [["totp"]]))]
+    two_factor_methods: [&'static str; 1],
+}
+
+/// The session has started.
+#[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Started {
     /// The secret of the session, which the cookie also contains.
@@ -146,6 +173,8 @@ pub(crate) struct UserView {
     name: Name,
     /// Whether the user has verified their email address.
     email_verified: bool,
+    /// Whether the user signs in with a second factor.
+    two_factor_enabled: bool,
 }
 
 /// A session in the list. Callers end it by its id, because its secret is not stored.
@@ -191,15 +220,23 @@ impl From<Session> for Listed {
 
 impl From<User> for UserView {
     fn from(user: User) -> Self {
-        let User { id, email, name, email_verified, .. } = user;
-        Self { id, email, name, email_verified }
+        let User { id, email, name, email_verified, has_two_factor: two_factor_enabled, .. } = user;
+        Self { id, email, name, email_verified, two_factor_enabled }
     }
 }
 
-async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<Started>> {
-    let (user, token) = app.sign_ins.sign_in(&input.address, input.password, &call.device(), Timestamp::now()).await?;
-    let cookies = vec![session_cookie(&call.base, &token)];
-    Ok(WithCookies { body: Started { token: token.reveal().to_owned(), user: user.into() }, cookies })
+async fn start(app: Arc<App>, call: Call<()>, input: Credentials) -> Result<WithCookies<SignedInOrNot>> {
+    Ok(match app.sign_ins.sign_in(&input.address, input.password, &call.device(), Timestamp::now()).await? {
+        SignIn::Done(user, token) => {
+            let body = Started { token: token.reveal().to_owned(), user: (*user).into() };
+            let cookies = vec![session_cookie(&call.base, &token)];
+            WithCookies { body: SignedInOrNot::Started(body), cookies }
+        }
+        SignIn::NeedsCode(pending) => {
+            let body = NeedsCode { two_factor_redirect: true, two_factor_methods: ["totp"] };
+            WithCookies { body: SignedInOrNot::NeedsCode(body), cookies: pending_cookies(&call.base, &pending) }
+        }
+    })
 }
 
 async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<Current>> {

@@ -205,6 +205,8 @@ async fn page(app: &App, caller: &SignedIn, sent: Sent) -> Result<Page> {
         h2 { "Change your password" }
         p { "All other sessions end. Your API keys keep working." }
         (password_form(&sent))
+        h2 { "Two-factor authentication" }
+        (two_factor(user))
         @if !is_alone {
             h2 { "Leave the organization" }
             p { "An account belongs to one organization, so leaving it deletes your account. Your API keys stop working." }
@@ -336,6 +338,18 @@ fn password_form(sent: &Sent) -> Markup {
         ..Form::default()
     };
     html! { (form) }
+}
+
+fn two_factor(user: &User) -> Markup {
+    html! {
+        @if user.has_two_factor {
+            p { span .state.good { "✓ Enabled" } " Signing in needs a code of your authenticator app." }
+            p { a .button.secondary href="/console/two-factor" { "Manage two-factor authentication" } }
+        } @else {
+            p { "Protect your account with codes of an authenticator app, in addition to the password." }
+            p { a .button.secondary href="/console/two-factor" { "Set up two-factor authentication" } }
+        }
+    }
 }
 
 fn leave_form(sent: &Sent) -> Markup {

@@ -19,6 +19,7 @@ use common::{
         settings::Settings,
         sign_in::SignIns,
         signup::Accounts,
+        two_factor::TwoFactor,
         users::{User, Users},
         verification::Verifications,
     },
@@ -55,6 +56,7 @@ pub(crate) struct App {
     pub(crate) sessions: Sessions,
     pub(crate) settings: Settings,
     pub(crate) sign_ins: SignIns,
+    pub(crate) two_factor: TwoFactor,
     pub(crate) users: Users,
     pub(crate) verifications: Verifications,
 }
@@ -84,6 +86,7 @@ impl App {
             settings: Settings::from_env(env, aws)?,
             sign_ins: SignIns::from_env(env, aws, hasher.clone())?,
             hasher,
+            two_factor: TwoFactor::from_env(env, aws)?,
             users: Users::from_env(env, aws)?,
             verifications: Verifications::from_env(env, aws)?,
         })

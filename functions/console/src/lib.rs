@@ -22,6 +22,7 @@ mod reset_password;
 mod settings;
 mod signin;
 mod team;
+mod two_factor;
 mod verify_email;
 mod welcome;
 
@@ -49,6 +50,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         settings::submit(),
         account::show(),
         account::submit(),
+        two_factor::show(),
+        two_factor::submit(),
         welcome::show(),
         welcome::submit(),
         elsewhere::icon(),

@@ -13,13 +13,15 @@ use common::{
     accounts::{
         cli_logins::{CliLogin, parse_secret},
         password::Guess,
+        sign_in::SignIn,
         token::Token,
+        two_factor::Entered,
         users::User,
     },
-    error::{Error, Result},
+    error::{Error, FactorProblem, Result},
     http::{
         Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
-        cookies::{cleared_cookie, session_cookie},
+        cookies::{cleared_cookie, finished_cookies, pending_cookies, session_cookie},
         page::{Field, Form, Page, TICKED, facts, warning},
     },
     id::CliLoginId,
@@ -41,15 +43,19 @@ const QUERY: [(&str, &str); 5] = [
 ];
 
 /// The fields of all forms on the page.
-const FIELDS: [(&str, &str); 14] = [
-    ("action", "The submitted form: `sign-in` (the default), `sign-up`, `sign-out`, `approve` or `verify`."),
+const FIELDS: [(&str, &str); 16] = [
+    (
+        "action",
+        "The submitted form: `sign-in` (the default), `code`, `backup-code`, `sign-up`, `sign-out`, `approve` or `verify`.",
+    ),
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
     ("next", "The page of the console or the invitation to open afterwards."),
     (
         "kept",
-        "`sign-in`: the fields of a form that was sent to `next` without a session. They are restored afterwards.",
+        "`sign-in`, `code` and `backup-code`: the fields of a form that was sent to `next` without a session. They are \
+         restored afterwards.",
     ),
     (
         "userId",
@@ -60,6 +66,8 @@ const FIELDS: [(&str, &str); 14] = [
     ("name", "`sign-up`: the name of the user."),
     ("email", "`sign-in` and `sign-up`: the email address of the user."),
     ("password", "`sign-in` and `sign-up`: the password."),
+    ("code", "`code`: the code of the authenticator app, after a sign-in with the password."),
+    ("backupCode", "`backup-code`: a backup code, instead."),
     ("organizationName", "`sign-up`: the name of the organization."),
     ("organizationSlug", "`sign-up`: a short unique name of the organization, for use in links."),
     (
@@ -73,6 +81,7 @@ const NO_REQUEST: Error = Error::NotFound("Sign-in request not found");
 
 pub(crate) fn show() -> Route<App> {
     Route::get("/signin", Visitor, |_, fields| Ok(fields.typed(&QUERY)), open)
+        .before_two_factor()
         .summary(
             "Shows the page to sign in, sign up (with `mode` `signup`) or approve a client's request. Opening the \
              page changes nothing.",
@@ -82,12 +91,16 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .before_two_factor()
         .summary(
-            "Handles the forms of the sign-in page, which sign the user in, up or out, approve a client, or resend the \
-             verification email, as the API does.",
+            "Handles the forms of the sign-in page, which sign the user in (with a second factor, if they have one), up or \
+             out, approve a client, or resend the verification email, as the API does.",
         )
         .faults(&[
             Fault::WrongPassword,
+            Fault::TwoFactor(FactorProblem::WrongCode),
+            Fault::TwoFactor(FactorProblem::WrongBackupCode),
+            Fault::TwoFactor(FactorProblem::NoSignIn),
             Fault::NotFound,
             Fault::Conflict(Reason::SlugTaken),
             Fault::Conflict(Reason::EmailTaken),
@@ -102,6 +115,8 @@ async fn open(app: Arc<App>, call: Call<Option<SignedIn>>, link: Typed) -> Resul
 
 async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result<Reply> {
     match form.get("action") {
+        "code" => enter(&app, &call, &form, Entered::Code(form.get("code"))).await,
+        "backup-code" => enter(&app, &call, &form, Entered::BackupCode(form.get("backupCode"))).await,
         "sign-up" => sign_up(&app, &call, &form).await,
         "sign-out" => sign_out(&app, &call, &form).await,
         "approve" => Ok(approve(&app, &call, &form).await?.into()),
@@ -123,6 +138,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
         // No form values: a link could contain those of any form.
         (None, login) => sign_in_form(app, link, login.is_some(), None, ""),
         (Some(visitor), None) => signed_in(&visitor.user, link),
+        (Some(visitor), Some(_)) if visitor.user.check_two_factor().is_err() => signed_in(&visitor.user, link),
         (Some(visitor), Some(login)) => approval(&visitor.user, &login, call, link),
     })
 }
@@ -130,15 +146,36 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
 async fn sign_in(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
     let (address, password) = (form.get("email"), Guess::new(form.get("password")));
     match app.sign_ins.sign_in(address, password, &call.device(), Timestamp::now()).await {
-        Ok((_, token)) => {
-            let cookie = session_cookie(&call.base, &token);
-            Ok(match kept::read(form, console(form.get("next"))) {
-                Some(page) => Reply::Page { page, cookies: vec![cookie] },
-                None => on(form, cookie),
-            })
+        Ok(SignIn::Done(_, token)) => Ok(started(form, vec![session_cookie(&call.base, &token)])),
+        Ok(SignIn::NeedsCode(pending)) => {
+            Ok(Reply::Page { page: code_form(form, None), cookies: pending_cookies(&call.base, &pending) })
         }
         Err(error) if error.is_ours() => Err(error),
         Err(error) => Ok(sign_in_form(app, form, request(form).is_some(), Some(error), form.get("kept")).into()),
+    }
+}
+
+/// Finishes a sign-in with the second factor.
+async fn enter(app: &App, call: &Call<Option<SignedIn>>, form: &Typed, entered: Entered<'_>) -> Result<Reply> {
+    let finished = async {
+        let pending = call.pending_sign_in().ok_or(Error::TwoFactor(FactorProblem::NoSignIn))?;
+        app.two_factor.finish(&pending, entered, &call.device(), &call.base, Timestamp::now()).await
+    };
+    match finished.await {
+        Ok((_, token)) => Ok(started(form, finished_cookies(&call.base, &token))),
+        Err(error) if error.is_ours() => Err(error),
+        Err(error @ Error::TwoFactor(FactorProblem::NoSignIn)) => {
+            Ok(sign_in_form(app, form, request(form).is_some(), Some(error), form.get("kept")).into())
+        }
+        Err(error) => Ok(code_form(form, Some(error)).into()),
+    }
+}
+
+/// Continues after a sign-in, with the fields of a form that was sent before it, if there are any.
+fn started(form: &Typed, cookies: Vec<String>) -> Reply {
+    match kept::read(form, console(form.get("next"))) {
+        Some(page) => Reply::Page { page, cookies },
+        None => on(form, cookies),
     }
 }
 
@@ -151,7 +188,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
     match founded.await {
         Ok(new) => {
             new.welcome(&app.attempts, &app.mailer, &call.base, Timestamp::now()).await;
-            Ok(on(form, session_cookie(&call.base, &new.session_token)))
+            Ok(on(form, vec![session_cookie(&call.base, &new.session_token)]))
         }
         Err(error) if error.is_ours() => Err(error),
         Err(error) => Ok(sign_up_form(form, Some(error)).into()),
@@ -170,7 +207,7 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
     if let Some(token) = call.session() {
         app.sessions.end(&token).await?;
     }
-    Ok(again(form, cleared_cookie(&call.base)))
+    Ok(again(form, vec![cleared_cookie(&call.base)]))
 }
 
 /// Approves the request as the user whom the page named. If another user has signed in since, the page is shown again.
@@ -179,6 +216,7 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
 /// click, but cannot cause clicks on two different targets.
 async fn approve(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Page> {
     let (Some(visitor), Some(request)) = (&call.caller, request(form)) else { return page(app, call, form).await };
+    visitor.user.check_two_factor()?;
     if visitor.user.id.to_string() != form.get("userId") || form.get("sure") != TICKED {
         return page(app, call, form).await;
     }
@@ -223,11 +261,11 @@ async fn find(app: &App, request: Result<(CliLoginId, Token)>) -> Result<CliLogi
 }
 
 /// Redirects after a sign-in: to the client's request, to the page that the visitor opened before, or to the console.
-fn on(form: &Typed, cookie: String) -> Reply {
+fn on(form: &Typed, cookies: Vec<String>) -> Reply {
     if request(form).is_some() {
-        return again(form, cookie);
+        return again(form, cookies);
     }
-    Reply::Redirect { to: next(form).unwrap_or("/console").to_owned(), cookies: vec![cookie] }
+    Reply::Redirect { to: next(form).unwrap_or("/console").to_owned(), cookies }
 }
 
 /// The page that the visitor opened before signing in. A link can contain any text, so only paths of the console and
@@ -253,8 +291,8 @@ fn is_plain(address: &str) -> bool {
 }
 
 /// Redirects to the same page with a `GET`, so that a reload does not resubmit the form.
-fn again(form: &Typed, cookie: String) -> Reply {
-    Reply::Redirect { to: address(form, mode(form)), cookies: vec![cookie] }
+fn again(form: &Typed, cookies: Vec<String>) -> Reply {
+    Reply::Redirect { to: address(form, mode(form)), cookies }
 }
 
 /// The mode, if it is known: a link can contain any text.
@@ -305,6 +343,41 @@ fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Option<Error>,
         p { a href=(app.docs.as_str()) { "Documentation" } }
     };
     Page::new("Sign in", content).refused(error)
+}
+
+/// The second step of a sign-in. Its forms carry what the first one did.
+fn code_form(form: &Typed, error: Option<Error>) -> Page {
+    let is_backup = form.get("action") == "backup-code";
+    let [_, mode, id, secret, next] = hidden(form, "");
+    let kept = ("kept", form.get("kept"));
+    let code = Form {
+        id: "code",
+        button: "Sign in",
+        hidden: &[("action", "code"), mode, id, secret, next, kept],
+        fields: &[Field::code("code", "Code")],
+        error: error.as_ref().filter(|_| !is_backup),
+        ..Form::default()
+    };
+    let backup = Form {
+        id: "backup",
+        button: "Sign in with a backup code",
+        is_secondary: true,
+        hidden: &[("action", "backup-code"), mode, id, secret, next, kept],
+        fields: &[Field::text("backupCode", "Backup code", "off", "").hint("Each code works once")],
+        error: error.as_ref().filter(|_| is_backup),
+        ..Form::default()
+    };
+    let content = html! {
+        p { "Your password is right. Enter the code of your authenticator app within five minutes." }
+        (code)
+        details open[is_backup] {
+            summary { "Use a backup code" }
+            (backup)
+            p .soft { "If you have neither, ask the operator of this service to remove the second factor." }
+        }
+        p { a href=(address(form, "signin")) { "Start again" } }
+    };
+    Page::new("Enter your code", content).refused(error)
 }
 
 fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {

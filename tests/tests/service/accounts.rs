@@ -10,4 +10,5 @@ mod purge;
 mod sign_in;
 mod sign_up;
 mod story;
+mod two_factor;
 mod verification;

@@ -95,6 +95,16 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::BadRequest => "The request is malformed, or a field is not valid. Correct the fields listed in `issues`.",
         Code::InvalidPassword => "The current password is wrong. Ask for it again.",
         Code::InvalidToken => "The token is malformed, unknown, used or expired. Request another email.",
+        Code::InvalidCode => {
+            "The code is wrong or was used before. Ask for the one that the authenticator app shows now."
+        }
+        Code::InvalidBackupCode => "The backup code is wrong or was used before. Ask for another one.",
+        Code::InvalidTwoFactorCookie => {
+            "No password was entered in the last five minutes, or the sign-in was finished. Start with `sign-in/email`."
+        }
+        Code::TotpAlreadyEnabled => "A second factor is enabled already. Disable it before you set up another one.",
+        Code::TotpNotEnabled => "No secret was issued. Call `two-factor/enable` first.",
+        Code::TwoFactorNotEnabled => "No second factor is enabled. Nothing is left to do.",
         Code::ConfirmationRequired => {
             "Only a person can confirm an email address. Open the link in a browser, and press the button."
         }
@@ -112,7 +122,7 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::NotTheRecipient => {
             "The invitation is for another email address. Sign in with that address, or ask for an invitation to yours."
         }
-        Code::Forbidden if reason == Some(Reason::ScopeMissing) => remedy_of_reason(Reason::ScopeMissing),
+        Code::Forbidden if let Some(reason) = reason => remedy_of_reason(reason),
         Code::Forbidden => {
             "The email is not verified, the caller is not an owner, or the `Origin` is not trusted, as the message \
             explains."
@@ -131,6 +141,10 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
 fn remedy_of_reason(reason: Reason) -> &'static str {
     match reason {
         Reason::ScopeMissing => "The API key lacks the scope that `scope` names. Use a key that has it, or sign in.",
+        Reason::TwoFactorRequired => {
+            "The organization requires a second factor, which the user of the session has not set up. Call \
+             `two-factor/enable`, or open `/console/two-factor`."
+        }
         Reason::SlugTaken => "Another organization already has this slug. Choose a different one.",
         Reason::EmailTaken => "The address already has an account. Sign in, or use another address.",
         Reason::InvitationExpired => "The invitation is older than 7 days. Ask an owner for a new one.",

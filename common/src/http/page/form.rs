@@ -83,6 +83,8 @@ pub struct Field<'a> {
     is_filter: bool,
     options: &'a [(&'a str, &'a str)],
     choices: &'a [Choice<'a>],
+    /// The keyboard that a phone shows.
+    keyboard: Option<&'static str>,
 }
 
 impl<'a> Field<'a> {
@@ -100,6 +102,7 @@ impl<'a> Field<'a> {
             is_filter: false,
             options: &[],
             choices: &[],
+            keyboard: None,
         }
     }
 
@@ -156,6 +159,13 @@ impl<'a> Field<'a> {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
     }
 
+    /// A code of an authenticator app, which password managers fill in.
+    #[must_use]
+    pub fn code(name: &'static str, label: &'static str) -> Self {
+        let hint = Some("The 6 digits that your authenticator app shows");
+        Self { keyboard: Some("numeric"), hint, ..Self::text(name, label, "one-time-code", "") }
+    }
+
     /// A checkbox, which sends [`TICKED`].
     #[must_use]
     pub fn tick(name: &'static str, label: &'static str) -> Self {
@@ -183,7 +193,8 @@ impl<'a> Field<'a> {
     /// Renders the field for the form with this id, with its issues in `error`.
     #[must_use]
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
-        let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options, choices } = *self;
+        let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options, choices, keyboard } =
+            *self;
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
@@ -237,7 +248,7 @@ impl<'a> Field<'a> {
                         }
                     },
                     _ => input id=(id) name=(name) type=(kind) value=[(!value.is_empty()).then_some(value)]
-                        autocomplete=(autocomplete) aria-describedby=[described] aria-invalid=[invalid]
+                        autocomplete=(autocomplete) inputmode=[keyboard] aria-describedby=[described] aria-invalid=[invalid]
                         minlength=[(autocomplete == "new-password").then_some("8")] required[!is_optional]
                         autofocus[is_first];,
                 }

@@ -21,7 +21,7 @@ async fn a_changed_password_ends_all_sessions_and_starts_one() {
     let second = cookie(&world.sign_in(&tenant.email, OLD).await);
     let changed = change(&world, &tenant.cookie, OLD, NEW).await;
     assert_eq!(changed.status, 200, "{changed:?}");
-    let user = json!({"id": tenant.user, "email": tenant.email, "name": "Jo Doe", "emailVerified": true});
+    let user = json!({"id": tenant.user, "email": tenant.email, "name": "Jo Doe", "emailVerified": true, "twoFactorEnabled": false});
     assert_eq!(changed.body, json!({"token": changed.body["token"], "user": user}));
     let set = changed.headers["set-cookie"].to_str().expect("a text");
     assert!(set.starts_with(&cookie(&changed)), "{set}");

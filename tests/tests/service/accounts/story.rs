@@ -54,7 +54,7 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     let credentials = json!({"email": " AL@example.com ", "password": "another long password"});
     let signed_in = world.cli("", "sign-in/email", credentials).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");
-    let user = json!({"id": al["userId"], "email": "al@example.com", "name": "Al", "emailVerified": true});
+    let user = json!({"id": al["userId"], "email": "al@example.com", "name": "Al", "emailVerified": true, "twoFactorEnabled": false});
     assert_eq!(signed_in.body["user"], user);
     let new_cookie = format!("session_token={}", signed_in.body["token"].as_str().expect("a token"));
     let header = signed_in.headers["set-cookie"].to_str().expect("a text");

@@ -18,7 +18,7 @@ const PAGES: [&str; 8] = [
 ];
 
 /// The console's pages for a new organization.
-const CONSOLE: [&str; 7] = [
+const CONSOLE: [&str; 8] = [
     "/console",
     "/console/deliveries",
     "/console/endpoints/new",
@@ -26,6 +26,7 @@ const CONSOLE: [&str; 7] = [
     "/console/team",
     "/console/settings",
     "/console/account",
+    "/console/two-factor",
 ];
 
 /// All pages for an owner.

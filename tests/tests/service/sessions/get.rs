@@ -15,7 +15,7 @@ async fn get_session_returns_the_signed_in_user() {
         json!({
             "session": {"id": session["id"], "expiresAt": session["expiresAt"]},
             "user": {
-                "id": account["userId"], "email": "jo@acme.example.com", "name": "Jo Doe", "emailVerified": false,
+                "id": account["userId"], "email": "jo@acme.example.com", "name": "Jo Doe", "emailVerified": false, "twoFactorEnabled": false,
             },
         })
     );

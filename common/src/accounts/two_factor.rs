@@ -1,0 +1,353 @@
+//! The second factor of sign-ins: codes of an authenticator app, and backup codes.
+//!
+//! All of it is in the user's item, so that checking and using up a code is one conditional write, and identifying a
+//! caller reads nothing else. Password resets and new addresses leave it there. An app counts only after its first code
+//! was confirmed: until then, its secret has no effect.
+
+pub mod backup_codes;
+pub mod pending;
+mod totp;
+
+use aws_sdk_dynamodb::Client;
+use zeroize::Zeroizing;
+
+use self::pending::PendingSignIns;
+pub use self::{backup_codes::BackupCodes, totp::TotpSecret};
+use crate::{
+    accounts::{
+        alerts::{Alerts, FactorChange},
+        attempts::{Attempts, CODE_CHECK},
+        password::Guess,
+        sessions::{Device, Session, Sessions},
+        sign_in::SignIns,
+        token::{SecretHash, TOKEN_HASH, Token},
+        users::{BACKUP_CODES, PK, SESSION_EPOCH, TOTP_SECRET, TOTP_STEP, TWO_FACTOR_SINCE, User, Users, pk, user_key},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, number, text, texts},
+        expression::{Condition, Update},
+        transaction::Transaction,
+    },
+    base_url::BaseUrl,
+    config::{ConfigError, Env},
+    error::{Error, FactorProblem, Result},
+    name::ServiceName,
+    telemetry::metrics,
+    timestamp::Timestamp,
+};
+
+/// A code that a user enters.
+#[derive(Clone, Copy)]
+pub enum Entered<'a> {
+    /// A code of the authenticator app.
+    Code(&'a str),
+    BackupCode(&'a str),
+}
+
+/// A new secret, which has no effect until a code is confirmed.
+#[derive(Debug)]
+pub struct Enrollment {
+    pub secret: TotpSecret,
+    /// The link that adds the account to an authenticator app. It contains the secret.
+    pub link: Zeroizing<String>,
+    pub codes: BackupCodes,
+}
+
+/// The stored second factor of a user.
+struct Factor {
+    user: User,
+    secret: Option<TotpSecret>,
+    backup_codes: Vec<SecretHash>,
+}
+
+impl Factor {
+    fn from_item(item: &Item) -> Result<Self> {
+        let record = Record::new("user", item);
+        Ok(Self {
+            user: User::from_item(item)?,
+            secret: record.optional_text(TOTP_SECRET).map(TotpSecret::stored).transpose()?,
+            backup_codes: record
+                .optional_set(BACKUP_CODES, |text| Ok::<_, Vec<_>>(SecretHash::stored(text)))?
+                .unwrap_or_default(),
+        })
+    }
+
+    fn secret(&self) -> Result<&TotpSecret> {
+        self.secret.as_ref().ok_or(Error::TwoFactor(FactorProblem::NoSecret))
+    }
+}
+
+/// The stores, and the mailer for the alerts.
+#[derive(Clone)]
+pub struct TwoFactor {
+    alerts: Alerts,
+    attempts: Attempts,
+    dynamodb: Client,
+    pending: PendingSignIns,
+    service: ServiceName,
+    sessions: Sessions,
+    tokens_table: String,
+    users: Users,
+    users_table: String,
+}
+
+impl TwoFactor {
+    /// The stores over the tables that `env` names, and the mailer.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            alerts: Alerts::from_env(env, aws)?,
+            attempts: Attempts::from_env(env, aws)?,
+            dynamodb: aws.dynamodb(),
+            pending: PendingSignIns::from_env(env, aws)?,
+            service: ServiceName::from_env(env)?,
+            sessions: Sessions::from_env(env, aws)?,
+            tokens_table: env.required("TOKENS_TABLE")?,
+            users: Users::from_env(env, aws)?,
+            users_table: env.required("USERS_TABLE")?,
+        })
+    }
+
+    /// Issues a secret and backup codes for `user`, who confirms their password. They replace those of an enrollment that
+    /// was not finished.
+    ///
+    /// # Errors
+    /// As [`SignIns::confirm`]; or a second factor is enabled already.
+    pub async fn enroll(
+        &self,
+        user: &User,
+        (sign_ins, password): (&SignIns, Guess),
+        now: Timestamp,
+    ) -> Result<Enrollment> {
+        sign_ins.confirm(user, password, now).await?;
+        let (secret, codes) = (TotpSecret::generate(), BackupCodes::generate());
+        let link = secret.link(&self.service, &user.email)?;
+        let update = self
+            .change(user)
+            .set(TOTP_SECRET, text(secret.reveal().as_str()))
+            .set(BACKUP_CODES, stored(&codes, user))
+            .only_if(TWO_FACTOR_SINCE.is_absent());
+        if update.send(&self.dynamodb, "enrolling a second factor").await? {
+            return Ok(Enrollment { secret, link, codes });
+        }
+        let factor = self.factor(user).await?;
+        Err(if factor.user.has_two_factor { Error::TwoFactor(FactorProblem::Enabled) } else { Error::Unauthorized })
+    }
+
+    /// The link that adds the account of `user`, who confirms their password, to another authenticator app.
+    ///
+    /// # Errors
+    /// As [`SignIns::confirm`]; or no secret was issued.
+    pub async fn link(
+        &self,
+        user: &User,
+        (sign_ins, password): (&SignIns, Guess),
+        now: Timestamp,
+    ) -> Result<Zeroizing<String>> {
+        sign_ins.confirm(user, password, now).await?;
+        self.factor(user).await?.secret()?.link(&self.service, &user.email)
+    }
+
+    /// Checks and uses up a code of `user`, who is signed in. If it is the first code, it enables the second factor, which
+    /// ends all sessions of the user and starts another one on `device`: those that began without the second factor do
+    /// not outlive it. `codes` then replace the backup codes of the enrollment. Returns the token of that session.
+    ///
+    /// # Errors
+    /// Too many tries: [`Error::TooMany`]; the code is wrong or was used; no secret was issued; or a call fails.
+    pub async fn verify(
+        &self,
+        user: &User,
+        entered: Entered<'_>,
+        codes: Option<&BackupCodes>,
+        device: &Device,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<Option<Token>> {
+        self.attempts.count(CODE_CHECK, &user.id.to_string(), now).await?;
+        let factor = self.factor(user).await?;
+        let wrong = wrong(entered);
+        if factor.user.has_two_factor {
+            let update = self.use_up(&factor, entered, now)?;
+            let is_used = update.send(&self.dynamodb, "using a code").await?;
+            return if is_used { Ok(None) } else { Err(wrong) };
+        }
+        let (secret, Entered::Code(code)) = (factor.secret()?, entered) else {
+            return Err(Error::TwoFactor(FactorProblem::NotEnabled));
+        };
+        let step = secret.step(code, now)?.ok_or(Error::TwoFactor(FactorProblem::WrongCode))?;
+        let enable = self
+            .sessions
+            .next_epoch(user)
+            .set(TWO_FACTOR_SINCE, text(now))
+            .set(TOTP_STEP, number(step))
+            .set_all(codes.map(|codes| (BACKUP_CODES, stored(codes, user))))
+            .only_if(TOTP_SECRET.equals(text(secret.reveal().as_str())))
+            .only_if(TWO_FACTOR_SINCE.is_absent());
+        let token = self.restart(user, enable, wrong, device, now).await?;
+        self.alerts.two_factor_changed(user, FactorChange::Enabled, device, base, now).await;
+        Ok(Some(token))
+    }
+
+    /// Disables the second factor of `user`, who confirms their password. All their sessions end, and another one starts
+    /// on `device`. An enrollment that was not finished ends without an effect on sessions: `None`.
+    ///
+    /// # Errors
+    /// As [`SignIns::confirm`]; or the sessions were changed in the meantime.
+    pub async fn disable(
+        &self,
+        user: &User,
+        (sign_ins, password): (&SignIns, Guess),
+        device: &Device,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<Option<Token>> {
+        sign_ins.confirm(user, password, now).await?;
+        let all = [TOTP_SECRET, TWO_FACTOR_SINCE, TOTP_STEP, BACKUP_CODES];
+        if !self.factor(user).await?.user.has_two_factor {
+            let update = self.change(user).remove(all).only_if(TWO_FACTOR_SINCE.is_absent());
+            let is_ended = update.send(&self.dynamodb, "ending an enrollment").await?;
+            return if is_ended { Ok(None) } else { Err(Error::Busy) };
+        }
+        let disable = self.sessions.next_epoch(user).remove(all).only_if(TWO_FACTOR_SINCE.exists());
+        let token = self.restart(user, disable, Error::Busy, device, now).await?;
+        self.alerts.two_factor_changed(user, FactorChange::Disabled, device, base, now).await;
+        Ok(Some(token))
+    }
+
+    /// Replaces the backup codes of `user`, who confirms their password.
+    ///
+    /// # Errors
+    /// As [`SignIns::confirm`]; or no second factor is enabled.
+    pub async fn renew_codes(
+        &self,
+        user: &User,
+        (sign_ins, password): (&SignIns, Guess),
+        now: Timestamp,
+    ) -> Result<BackupCodes> {
+        sign_ins.confirm(user, password, now).await?;
+        let codes = BackupCodes::generate();
+        let update = self.change(user).set(BACKUP_CODES, stored(&codes, user)).only_if(TWO_FACTOR_SINCE.exists());
+        let is_renewed = update.send(&self.dynamodb, "renewing backup codes").await?;
+        if is_renewed { Ok(codes) } else { Err(Error::TwoFactor(FactorProblem::NotEnabled)) }
+    }
+
+    /// The number of backup codes that `user` has not used.
+    pub async fn codes_left(&self, user: &User) -> Result<usize> {
+        Ok(self.factor(user).await?.backup_codes.len())
+    }
+
+    /// Finishes the sign-in of `token` with the second factor. One transaction uses up the code and the sign-in, and
+    /// starts a session on `device`, so of concurrent calls with the same code or the same sign-in, one succeeds.
+    ///
+    /// # Errors
+    /// The sign-in has expired or was finished, or the user's sessions were ended since; too many tries:
+    /// [`Error::TooMany`]; the code is wrong or was used; or a call fails.
+    pub async fn finish(
+        &self,
+        token: &Token,
+        entered: Entered<'_>,
+        device: &Device,
+        base: &BaseUrl,
+        now: Timestamp,
+    ) -> Result<(User, Token)> {
+        let over = || Error::TwoFactor(FactorProblem::NoSignIn);
+        let pending = self.pending.find(token, now).await?.ok_or_else(over)?;
+        let item = self.users.find_item(pending.user).await?.ok_or_else(over)?;
+        let factor = Factor::from_item(&item)?;
+        let user = &factor.user;
+        if !pending.is_of(user) || !user.has_two_factor {
+            return Err(over());
+        }
+        self.attempts.count_code(user, device.address, now).await?;
+        let (session, session_token) = Session::start(user, device, now)?;
+        let writes = Transaction::new("signing in with a second factor")
+            .update(self.use_up(&factor, entered, now)?)
+            .or(wrong(entered));
+        self.pending
+            .finish(writes, token)
+            .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
+            .commit(&self.dynamodb)
+            .await?;
+        let (forgotten, remembered) = tokio::join!(
+            self.attempts.forget_codes(user, device.address),
+            self.attempts.remember_client(user.email.as_str(), device.address, now),
+        );
+        [forgotten, remembered].into_iter().for_each(|outcome| metrics::upkeep("signing in", outcome));
+        if let Entered::BackupCode(_) = entered {
+            let left = factor.backup_codes.len().saturating_sub(1);
+            self.alerts.two_factor_changed(user, FactorChange::BackupCodeUsed { left }, device, base, now).await;
+        }
+        Ok((factor.user, session_token))
+    }
+
+    /// The write that uses up what was entered. Its condition fails if a concurrent call was first.
+    ///
+    /// # Errors
+    /// It is wrong, or a code that is not newer than the last one: RFC 6238 permits each code once.
+    fn use_up(&self, factor: &Factor, entered: Entered<'_>, now: Timestamp) -> Result<Update> {
+        let update = self.change(&factor.user).only_if(TWO_FACTOR_SINCE.exists());
+        match entered {
+            Entered::Code(code) => {
+                let secret = factor.secret()?;
+                let step = secret.step(code, now)?.ok_or(wrong(entered))?;
+                let is_new = TOTP_STEP.is_absent().or(TOTP_STEP.is_below(number(step)));
+                let is_same = TOTP_SECRET.equals(text(secret.reveal().as_str()));
+                Ok(update.set(TOTP_STEP, number(step)).only_if(is_new).only_if(is_same))
+            }
+            Entered::BackupCode(code) => {
+                let hash = backup_codes::hash(code, factor.user.id);
+                if !factor.backup_codes.contains(&hash) {
+                    return Err(wrong(entered));
+                }
+                let is_unused = BACKUP_CODES.contains(text(hash.as_str()));
+                Ok(update.delete(BACKUP_CODES, texts([hash.as_str()].into_iter())).only_if(is_unused))
+            }
+        }
+    }
+
+    /// Makes `change`, which starts the next session epoch of `user`, and a session in it.
+    async fn restart(
+        &self,
+        user: &User,
+        change: Update,
+        refusal: Error,
+        device: &Device,
+        now: Timestamp,
+    ) -> Result<Token> {
+        let next = User { session_epoch: user.session_epoch + 1, ..user.clone() };
+        let (session, token) = Session::start(&next, device, now)?;
+        Transaction::new("changing a second factor")
+            .update(change)
+            .or(refusal)
+            .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
+            .commit(&self.dynamodb)
+            .await?;
+        Ok(token)
+    }
+
+    /// A change of `user`, whose sessions have not been ended since they were read.
+    fn change(&self, user: &User) -> Update {
+        Update::of(&self.users_table, pk(user_key(user.id))).only_if(PK.exists().and(is_current(user)))
+    }
+
+    async fn factor(&self, user: &User) -> Result<Factor> {
+        let item = self.users.find_item(user.id).await?.ok_or(Error::Unauthorized)?;
+        Factor::from_item(&item)
+    }
+}
+
+fn is_current(user: &User) -> Condition {
+    let is_equal = SESSION_EPOCH.equals(number(user.session_epoch));
+    if user.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
+}
+
+fn stored(codes: &BackupCodes, user: &User) -> aws_sdk_dynamodb::types::AttributeValue {
+    texts(codes.hashes(user.id).iter().map(SecretHash::as_str))
+}
+
+fn wrong(entered: Entered<'_>) -> Error {
+    Error::TwoFactor(match entered {
+        Entered::Code(_) => FactorProblem::WrongCode,
+        Entered::BackupCode(_) => FactorProblem::WrongBackupCode,
+    })
+}

@@ -1,0 +1,86 @@
+//! Sign-ins that wait for the second factor. The browser has a token of the sign-in in a cookie, and no session.
+
+use aws_sdk_dynamodb::Client;
+
+use crate::{
+    accounts::{
+        token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
+        users::{CREATED_AT, EPOCH, USER_ID, User},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, get, item, number, put, text},
+        expression::Condition,
+        transaction::Transaction,
+    },
+    config::{ConfigError, Env},
+    error::{Error, FactorProblem, Result},
+    id::UserId,
+    timestamp::Timestamp,
+};
+
+/// The second factor can be entered for five minutes.
+pub const SIGN_IN_SECONDS: i64 = 5 * 60;
+/// The kind of these sign-ins among the tokens in the table.
+const PENDING_SIGN_IN: &str = "pending_sign_in";
+
+/// A sign-in whose password was right.
+pub(super) struct Pending {
+    pub(super) user: UserId,
+    epoch: i64,
+}
+
+impl Pending {
+    /// Whether it is of `user`, whose sessions have not been ended since. A password reset ends the sign-in, too.
+    pub(super) fn is_of(&self, user: &User) -> bool {
+        self.user == user.id && self.epoch == user.session_epoch
+    }
+}
+
+/// The store of these sign-ins, in the table of tokens.
+#[derive(Clone)]
+pub struct PendingSignIns {
+    dynamodb: Client,
+    tokens: String,
+}
+
+impl PendingSignIns {
+    /// The store over the table that `env` names.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
+    }
+
+    /// Stores a sign-in of `user`, whose password was right.
+    pub async fn start(&self, user: &User, now: Timestamp) -> Result<Token> {
+        let token = Token::generate();
+        let pending: Item = item([
+            (TOKEN_HASH, text(token.hash().as_str())),
+            (KIND, text(PENDING_SIGN_IN)),
+            (USER_ID, text(user.id)),
+            (EPOCH, number(user.session_epoch)),
+            (EXPIRES_AT, number(now.as_second() + SIGN_IN_SECONDS)),
+            (CREATED_AT, text(now)),
+        ]);
+        put(&self.dynamodb, &self.tokens, pending, "storing a sign-in").await?;
+        Ok(token)
+    }
+
+    /// Finds the sign-in of `token`, unless it has expired by `now` or was finished.
+    pub(super) async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Pending>> {
+        let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a sign-in").await?;
+        let Some(found) = found else { return Ok(None) };
+        let record = Record::new("sign-in", &found);
+        if record.text(KIND)? != PENDING_SIGN_IN || record.number(EXPIRES_AT)? <= now.as_second() {
+            return Ok(None);
+        }
+        Ok(Some(Pending { user: record.parsed(USER_ID)?, epoch: record.number(EPOCH)? }))
+    }
+
+    /// Adds the write that finishes the sign-in of `token`, once.
+    pub(super) fn finish(&self, writes: Transaction, token: &Token) -> Transaction {
+        let is_pending: Condition = KIND.equals(text(PENDING_SIGN_IN));
+        writes
+            .delete_if(&self.tokens, token_key(&token.hash()), is_pending)
+            .or(Error::TwoFactor(FactorProblem::NoSignIn))
+    }
+}

@@ -1,0 +1,248 @@
+//! The second factor: setting it up, and entering it to finish a sign-in.
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        password::Guess,
+        two_factor::{Enrollment, Entered},
+        users::User,
+    },
+    error::{Error, FactorProblem, Result},
+    http::{
+        Call, Fault, Fields, Rejected, Route, Session, SignedIn, Visitor, WithCookies,
+        cookies::{finished_cookies, session_cookie},
+    },
+    issue::Problem,
+    timestamp::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{app::App, done::Status, session::UserView};
+
+pub(crate) fn enable() -> Route<App> {
+    Route::post("/api/auth/two-factor/enable", Session, Enabling::read, enroll)
+        .before_two_factor()
+        .summary("Issues a secret for an authenticator app, and backup codes. They are shown only once.")
+        .description(
+            "The second factor counts after `two-factor/verify-totp` was called with a first code of the app. Until then, \
+             another call replaces the secret and the codes. API keys work without a second factor. Requests with `issuer` \
+             are refused with a 400.",
+        )
+        .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::Enabled), Fault::TooMany])
+}
+
+pub(crate) fn verify_code() -> Route<App> {
+    Route::post("/api/auth/two-factor/verify-totp", Visitor, Code::read, enter_code)
+        .before_two_factor()
+        .summary(
+            "Finishes a sign-in with a code of the authenticator app. With a session, it checks a code; the first one \
+             enables the second factor.",
+        )
+        .description(
+            "A sign-in can be finished within five minutes, with the cookie that `sign-in/email` has set. Each code works \
+             once; so that clocks may differ, the codes before and after the current one work, too. Enabling ends all \
+             sessions, and the caller gets a new one. Ten codes an hour and client are checked. Requests with \
+             `trustDevice` are refused with a 400.",
+        )
+        .faults(&[
+            Fault::TwoFactor(FactorProblem::WrongCode),
+            Fault::TwoFactor(FactorProblem::NoSignIn),
+            Fault::TwoFactor(FactorProblem::NoSecret),
+            Fault::TooMany,
+        ])
+}
+
+pub(crate) fn verify_backup_code() -> Route<App> {
+    Route::post("/api/auth/two-factor/verify-backup-code", Visitor, Code::read, enter_backup_code)
+        .before_two_factor()
+        .summary("Finishes a sign-in with a backup code, which works once. With a session, it checks and uses up a code.")
+        .description(
+            "The limits are those of `two-factor/verify-totp`. The user is notified by email. Requests with `trustDevice` \
+             or `disableSession` are refused with a 400.",
+        )
+        .faults(&[
+            Fault::TwoFactor(FactorProblem::WrongBackupCode),
+            Fault::TwoFactor(FactorProblem::NoSignIn),
+            Fault::TwoFactor(FactorProblem::NotEnabled),
+            Fault::TooMany,
+        ])
+}
+
+pub(crate) fn link() -> Route<App> {
+    Route::post("/api/auth/two-factor/get-totp-uri", Session, Confirmation::read, show_link)
+        .before_two_factor()
+        .summary("Returns the link that adds the account to another authenticator app.")
+        .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::NoSecret), Fault::TooMany])
+}
+
+pub(crate) fn renew_codes() -> Route<App> {
+    Route::post("/api/auth/two-factor/generate-backup-codes", Session, Confirmation::read, renew)
+        .summary("Replaces the backup codes. The new ones are shown only once.")
+        .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::NotEnabled), Fault::TooMany])
+}
+
+pub(crate) fn disable() -> Route<App> {
+    Route::post("/api/auth/two-factor/disable", Session, Confirmation::read, end)
+        .before_two_factor()
+        .summary("Disables the second factor. All sessions end, and the caller gets a new one.")
+        .description(
+            "If the organization requires a second factor, the new session can only set one up. Without a second factor, \
+             the call ends an enabling that was not finished.",
+        )
+        .faults(&[Fault::InvalidPassword, Fault::TooMany])
+}
+
+struct Confirmation {
+    password: Guess,
+}
+
+impl Confirmation {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let password = fields.about("The current password.").text("password", |text| Ok(Guess::new(text)));
+        Ok(Self { password: password? })
+    }
+}
+
+struct Enabling(Confirmation);
+
+impl Enabling {
+    fn read(app: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let method = fields.about("The kind of second factor. Only `totp` is supported.").optional_text("method", totp);
+        let refused = fields.refuse(&["issuer"]);
+        let confirmation = Confirmation::read(app, fields);
+        method?;
+        refused?;
+        Ok(Self(confirmation?))
+    }
+}
+
+fn totp(method: &str) -> Result<(), Vec<Problem>> {
+    if method == "totp" { Ok(()) } else { Err(vec![Problem::format("Must be totp")]) }
+}
+
+struct Code(String);
+
+impl Code {
+    fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
+        let code = fields
+            .about("The code. White space in it does not matter.")
+            .example("123456")
+            .text("code", |text| Ok(text.to_owned()));
+        fields.refuse(&["trustDevice", "disableSession"])?;
+        Ok(Self(code?))
+    }
+}
+
+/// The link for an authenticator app, and the codes that replace the app if it is lost.
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Enrolled {
+    /// The kind of second factor, always `totp`.
+    #[schemars(extend("const" = "totp"))]
+    method: &'static str,
+    /// The link to open with an authenticator app, or to show as a QR code. It contains the secret.
+    #[serde(rename = "totpURI")]
+    #[schemars(extend("examples" = ["otpauth://totp/fanfare:ada%40example.com?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=fanfare"]))]
+    totp_uri: String,
+    /// Ten codes, each of which finishes one sign-in without the app.
+    #[serde(rename = "backupCodes")]
+    #[schemars(extend("examples" = [["k3vd-8m2q-xw7t-hn5c"]]))]
+    backup_codes: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Link {
+    /// The link to open with an authenticator app, or to show as a QR code. It contains the secret.
+    #[serde(rename = "totpURI")]
+    #[schemars(extend("examples" = ["otpauth://totp/fanfare:ada%40example.com?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=fanfare"]))]
+    totp_uri: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Renewed {
+    /// Always `true`; refusals are returned as errors.
+    status: bool,
+    /// Ten codes. The earlier ones no longer work.
+    #[serde(rename = "backupCodes")]
+    #[schemars(extend("examples" = [["k3vd-8m2q-xw7t-hn5c"]]))]
+    backup_codes: Vec<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+struct Verified {
+    /// The secret of the session, which the cookie also contains.
+    #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
+    token: String,
+    /// The user.
+    user: UserView,
+}
+
+async fn enroll(app: Arc<App>, call: Call<SignedIn>, Enabling(input): Enabling) -> Result<Enrolled> {
+    let confirmation = (&app.sign_ins, input.password);
+    let Enrollment { link, codes, .. } =
+        app.two_factor.enroll(&call.caller.user, confirmation, Timestamp::now()).await?;
+    Ok(Enrolled { method: "totp", totp_uri: link.to_string(), backup_codes: codes.reveal().to_vec() })
+}
+
+async fn enter_code(app: Arc<App>, call: Call<Option<SignedIn>>, Code(code): Code) -> Result<WithCookies<Verified>> {
+    enter(&app, &call, Entered::Code(&code)).await
+}
+
+async fn enter_backup_code(
+    app: Arc<App>,
+    call: Call<Option<SignedIn>>,
+    Code(code): Code,
+) -> Result<WithCookies<Verified>> {
+    enter(&app, &call, Entered::BackupCode(&code)).await
+}
+
+/// Finishes the sign-in that waits for the code. Without one, the code is that of the signed-in user.
+async fn enter(app: &App, call: &Call<Option<SignedIn>>, entered: Entered<'_>) -> Result<WithCookies<Verified>> {
+    let (device, now) = (call.device(), Timestamp::now());
+    if let Some(pending) = call.pending_sign_in() {
+        let finished = app.two_factor.finish(&pending, entered, &device, &call.base, now).await;
+        match finished {
+            // The cookie may be older than the session.
+            Err(Error::TwoFactor(FactorProblem::NoSignIn)) if call.caller.is_some() => {}
+            finished => {
+                let (user, token) = finished?;
+                return Ok(WithCookies { cookies: finished_cookies(&call.base, &token), body: verified(&token, user) });
+            }
+        }
+    }
+    let no_sign_in = Error::TwoFactor(FactorProblem::NoSignIn);
+    let (Some(SignedIn { user, .. }), Some(current)) = (&call.caller, call.session()) else { return Err(no_sign_in) };
+    let enabled = app.two_factor.verify(user, entered, None, &device, &call.base, now).await?;
+    let cookies = enabled.iter().map(|token| session_cookie(&call.base, token)).collect();
+    let user = User { has_two_factor: true, ..user.clone() };
+    Ok(WithCookies { body: verified(&enabled.unwrap_or(current), user), cookies })
+}
+
+fn verified(token: &common::accounts::token::Token, user: User) -> Verified {
+    Verified { token: token.reveal().to_owned(), user: user.into() }
+}
+
+async fn show_link(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<Link> {
+    let confirmation = (&app.sign_ins, input.password);
+    let link = app.two_factor.link(&call.caller.user, confirmation, Timestamp::now()).await?;
+    Ok(Link { totp_uri: link.to_string() })
+}
+
+async fn renew(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<Renewed> {
+    let confirmation = (&app.sign_ins, input.password);
+    let codes = app.two_factor.renew_codes(&call.caller.user, confirmation, Timestamp::now()).await?;
+    Ok(Renewed { status: true, backup_codes: codes.reveal().to_vec() })
+}
+
+async fn end(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<WithCookies<Status>> {
+    let (confirmation, device) = ((&app.sign_ins, input.password), call.device());
+    let user = &call.caller.user;
+    let token = app.two_factor.disable(user, confirmation, &device, &call.base, Timestamp::now()).await?;
+    let cookies = token.iter().map(|token| session_cookie(&call.base, token)).collect();
+    Ok(WithCookies { body: Status::DONE, cookies })
+}

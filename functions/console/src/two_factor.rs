@@ -1,0 +1,257 @@
+//! The page that sets up the signed-in user's second factor. It is the only page of the console for members who still need
+//! one, because their organization requires it.
+
+mod qr;
+
+use std::sync::Arc;
+
+use common::{
+    accounts::{
+        password::Guess,
+        two_factor::{BackupCodes, Enrollment, Entered, backup_codes::COUNT},
+        users::User,
+    },
+    error::{Error, FactorProblem, Result},
+    http::{
+        Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
+        cookies::session_cookie,
+        page::{Field, Form, Page, warning},
+    },
+    timestamp::Timestamp,
+};
+use maud::{Markup, html};
+
+use crate::{
+    app::App,
+    frame::{NO_FORM, Sent, console, go_on, tick},
+};
+
+const HERE: &str = "/console/two-factor";
+/// The console link that the page belongs to.
+const ACCOUNT: &str = "/console/account";
+
+/// The fields of all forms of the page.
+const FIELDS: [(&str, &str); 4] = [
+    ("action", "The submitted form: `enable`, `verify`, `codes` or `disable`."),
+    ("password", "`enable`, `codes` and `disable`: the password."),
+    ("code", "`verify`: the first code of the authenticator app."),
+    ("sure", "`disable`: `yes` from the checkbox that confirms the action."),
+];
+
+const DONE: [(&str, &str); 1] = [("disabled", "Two-factor authentication is disabled. All other sessions have ended.")];
+
+pub(crate) fn show() -> Route<App> {
+    Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
+        .before_two_factor()
+        .summary("Shows whether the signed-in user has a second factor, and the forms to set it up.")
+}
+
+pub(crate) fn submit() -> Route<App> {
+    Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .before_two_factor()
+        .summary(
+            "Handles the forms of the page, which set up, confirm and disable the second factor, and replace the backup \
+             codes, as the API does.",
+        )
+        .faults(&[
+            Fault::InvalidPassword,
+            Fault::TwoFactor(FactorProblem::WrongCode),
+            Fault::TwoFactor(FactorProblem::Enabled),
+            Fault::NotFound,
+            Fault::TooMany,
+        ])
+        .redirects()
+}
+
+async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> {
+    page(&app, &call.caller.user, Sent::link(link)).await
+}
+
+async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
+    let done = match form.get("action") {
+        "enable" => enable(&app, &call, &form).await,
+        "verify" => verify(&app, &call, &form).await,
+        "codes" => renew(&app, &call, &form).await,
+        "disable" => disable(&app, &call, &form).await,
+        _ => Err(NO_FORM),
+    };
+    match done {
+        Ok(reply) => Ok(reply),
+        Err(error) => Ok(page(&app, &call.caller.user, Sent::refused(form, error)?).await?.into()),
+    }
+}
+
+fn password(form: &Typed) -> Result<Guess> {
+    form.read(|fields| fields.text("password", |text| Ok(Guess::new(text))))
+}
+
+async fn enable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let (user, password) = (&call.caller.user, password(form)?);
+    let enrollment = app.two_factor.enroll(user, (&app.sign_ins, password), Timestamp::now()).await?;
+    Ok(to_scan(&enrollment).into())
+}
+
+/// Enables the second factor. The backup codes are made now, so that the page can show them once, when they count.
+async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let (user, codes) = (&call.caller.user, BackupCodes::generate());
+    let entered = Entered::Code(form.get("code"));
+    let device = call.device();
+    let token = app.two_factor.verify(user, entered, Some(&codes), &device, &call.base, Timestamp::now()).await?;
+    Ok(match token {
+        Some(token) => {
+            let page = new_codes("Two-factor authentication is enabled", &codes);
+            Reply::Page { page, cookies: vec![session_cookie(&call.base, &token)] }
+        }
+        // Another call was first.
+        None => go_on(HERE, ""),
+    })
+}
+
+async fn renew(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let (user, password) = (&call.caller.user, password(form)?);
+    let codes = app.two_factor.renew_codes(user, (&app.sign_ins, password), Timestamp::now()).await?;
+    Ok(new_codes("Your new backup codes", &codes).into())
+}
+
+async fn disable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
+    let password = form.read(|fields| {
+        let password = fields.text("password", |text| Ok(Guess::new(text)));
+        let sure = fields.text("sure", tick);
+        sure.and(password)
+    })?;
+    let (user, confirmation, device) = (&call.caller.user, (&app.sign_ins, password), call.device());
+    let token = app.two_factor.disable(user, confirmation, &device, &call.base, Timestamp::now()).await?;
+    let cookies = token.iter().map(|token| session_cookie(&call.base, token)).collect();
+    Ok(Reply::Redirect { to: format!("{HERE}?did=disabled"), cookies })
+}
+
+async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
+    let news = sent.news(&DONE, &["enable", "verify", "codes", "disable"]);
+    let content = if user.has_two_factor {
+        let left = app.two_factor.codes_left(user).await?;
+        html! { (news) (enabled(left, &sent)) }
+    } else {
+        html! {
+            (news)
+            @if user.must_have_two_factor {
+                (warning(html! {
+                    p {
+                        "Your organization requires two-factor authentication. Until you set it up, you cannot use the \
+                         console. Your API keys keep working."
+                    }
+                }))
+            }
+            @if let Some(error) = sent.error("verify") { (code_form(Some(error))) h2 { "Start again" } }
+            (enable_form(&sent))
+            @if user.must_have_two_factor { (sign_out()) }
+        }
+    };
+    let page = Page::new("Two-factor authentication", content).refused(sent.refused);
+    // The links of the frame lead nowhere before a required second factor is set up.
+    if user.check_two_factor().is_err() {
+        return Ok(page);
+    }
+    Ok(page.within(console(app, user, ACCOUNT).await?))
+}
+
+fn enable_form(sent: &Sent) -> Markup {
+    let form = Form {
+        id: "enable",
+        button: "Set up two-factor authentication",
+        hidden: &[("action", "enable")],
+        fields: &[Field::password("password", "Password")],
+        error: sent.error("enable"),
+        ..Form::default()
+    };
+    html! {
+        p {
+            "Signing in then needs a code of an authenticator app on your phone or in your password manager, in addition to \
+             the password. API keys work without it."
+        }
+        (form)
+    }
+}
+
+/// The page with the secret. It is not shown again: a stolen session would otherwise be enough to read it.
+fn to_scan(enrollment: &Enrollment) -> Page {
+    let secret = enrollment.secret.reveal();
+    let groups: Vec<&str> = secret.as_bytes().chunks(4).filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let content = html! {
+        p { "Scan the code with your authenticator app:" }
+        (qr::svg(&enrollment.link))
+        p { "Or " a href=(enrollment.link.as_str()) { "open the app on this device" } ", or enter the secret in it:" }
+        pre #totp-secret { (groups.join(" ")) }
+        p { "Then enter the code that the app shows." }
+        (code_form(None))
+        p { a href=(HERE) { "Cancel" } }
+    };
+    Page::new("Set up two-factor authentication", content)
+}
+
+fn code_form(error: Option<&Error>) -> Markup {
+    let form = Form {
+        id: "verify",
+        button: "Enable two-factor authentication",
+        hidden: &[("action", "verify")],
+        fields: &[Field::code("code", "Code")],
+        error,
+        ..Form::default()
+    };
+    html! { (form) }
+}
+
+/// The page with codes that are not shown again.
+fn new_codes(title: &'static str, codes: &BackupCodes) -> Page {
+    let content = html! {
+        p {
+            strong { "Save these backup codes now. They are not shown again." }
+            " Each of them signs you in once if you lose your authenticator app."
+        }
+        pre .whole #backup-codes { (codes.reveal().join("\n")) }
+        p { "Keep them where you would still have them without your phone, such as in a password manager or on paper." }
+        p { a .button href="/console" { "Continue to the console" } }
+    };
+    Page::new(title, content).done()
+}
+
+fn enabled(left: usize, sent: &Sent) -> Markup {
+    let renew = Form {
+        id: "codes",
+        button: "Replace backup codes",
+        is_secondary: true,
+        hidden: &[("action", "codes")],
+        fields: &[Field::password("password", "Password")],
+        error: sent.error("codes"),
+        ..Form::default()
+    };
+    let disable = Form {
+        id: "disable",
+        button: "Disable two-factor authentication",
+        is_danger: true,
+        hidden: &[("action", "disable")],
+        fields: &[Field::password("password", "Password"), Field::tick("sure", "Sign in with the password alone")],
+        error: sent.error("disable"),
+        ..Form::default()
+    };
+    html! {
+        p { span .state.good { "✓ Enabled" } " Signing in needs a code of your authenticator app, or a backup code." }
+        h2 { "Backup codes" }
+        p { (left) " of " (COUNT) " backup codes are left. New codes replace all earlier ones." }
+        (renew)
+        h2 { "Disable two-factor authentication" }
+        p { "To use another authenticator app, disable two-factor authentication, then set it up again. All other sessions end." }
+        (disable)
+    }
+}
+
+fn sign_out() -> Markup {
+    let form = Form {
+        id: "out",
+        to: "/signin",
+        button: "Sign out",
+        is_secondary: true,
+        hidden: &[("action", "sign-out")],
+        ..Form::default()
+    };
+    html! { (form) }
+}
