@@ -31,7 +31,7 @@ calls! {
     }
     POST "/v1/tenant/settings" ChangeSettings -> Settings {
         required {}
-        optional { debug_notification_email: Email, disable_job_failure_notifications: bool }
+        optional { debug_notification_email: Email, disable_job_failure_notifications: bool, require_two_factor: bool }
     }
 }
 
@@ -142,4 +142,6 @@ pub struct Settings {
     pub disable_job_failure_notifications: bool,
     /// The address that gets the emails about failing endpoints and failed jobs.
     pub debug_notification_email: Email,
+    /// Whether members need a second factor.
+    pub require_two_factor: bool,
 }

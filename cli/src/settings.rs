@@ -14,6 +14,8 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
     let change = ChangeSettings {
         debug_notification_email: settings.email.map(Email::from),
         disable_job_failure_notifications: settings.job_failures.map(|is_on| !is_on),
+        // Only sessions can change it.
+        require_two_factor: None,
     };
     let found = api.call(&change).await?;
     if is_json {

@@ -127,6 +127,9 @@ const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 /// The index of invitations by organization. It has only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
+/// The number of tries to join while other calls change the organization.
+const ATTEMPTS: usize = 3;
+
 impl Invitations {
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
@@ -306,8 +309,17 @@ impl Invitations {
         let person = Person { name: invitee.name, email: invitation.email.clone(), password, device };
         let mut new = new_user(person, invitation.organization.clone(), invitation.role, now)?;
         new.user.email_verified = is_proven;
-        self.accept(&invitation, &new, now).await?;
-        Ok(new)
+        for _ in 0..ATTEMPTS {
+            let required =
+                organizations::requires_two_factor(&self.dynamodb, &self.organizations, &invitation.organization);
+            new.user.must_have_two_factor = required.await?.ok_or(NOT_FOUND)?;
+            match self.accept(&invitation, &new, now).await {
+                // The organization was deleted or has changed its setting.
+                Err(Error::Busy) => {}
+                accepted => return accepted.map(|()| new),
+            }
+        }
+        Err(Error::Busy)
     }
 
     /// In one transaction, creates the invited user, their guard, session and verification token, and marks the
@@ -318,8 +330,13 @@ impl Invitations {
         let writes = Transaction::new("accepting an invitation")
             .update(mark)
             .or(Error::Conflict(Conflict::InvitationUsed))
-            .update(organizations::join(&self.organizations, &invitation.organization, new.user.id))
-            .or(NOT_FOUND);
+            .update(organizations::join(
+                &self.organizations,
+                &invitation.organization,
+                new.user.id,
+                new.user.must_have_two_factor,
+            ))
+            .or(Error::Busy);
         new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
     }
 

@@ -97,6 +97,12 @@ impl Members {
         Ok((members, total))
     }
 
+    /// The ids of all members that the index shows.
+    pub(super) async fn ids(&self, organization: &TenantId) -> Result<Vec<UserId>> {
+        let members = self.read(organization, self.keys(organization).await?).await?;
+        Ok(members.into_iter().map(|member| member.user.id).collect())
+    }
+
     /// Whether an owner of `organization` has verified their email address. An owner who has just joined may be missed.
     pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
         let keys = self.keys(organization).await?;

@@ -9,7 +9,10 @@ use crate::{
         invitations::{InvitationStatus, Invitations, Invited, received::Received},
         members::{Member, MemberIdOrEmail, Members, is_still},
         organizations,
-        users::{EMAIL, EMAIL_VERIFIED, JOINED_AT, KEY_EPOCH, ORGANIZATION_ID, ROLE, User, Users, pk, user_key},
+        users::{
+            EMAIL, EMAIL_VERIFIED, JOINED_AT, KEY_EPOCH, MUST_HAVE_TWO_FACTOR, ORGANIZATION_ID, ROLE, User, Users, pk,
+            user_key,
+        },
     },
     aws::{
         clients::Aws,
@@ -54,8 +57,7 @@ pub struct Left {
 
 /// The maximum number of tries while other calls change the user, the invitation or the members.
 const ATTEMPTS: usize = 5;
-/// The index of the write that fails if the organization to join was deleted.
-const JOIN: usize = 1;
+const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 
 impl Moves {
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
@@ -101,27 +103,36 @@ impl Moves {
                 return Err(Error::Conflict(Conflict::OrganizationChanged));
             }
             let (to, role) = (invitation.organization.clone(), invitation.role);
+            let required = organizations::requires_two_factor(&self.dynamodb, &self.organizations_table, &to).await?;
+            let required = required.ok_or(NOT_FOUND)?;
             let moving = Update::of(&self.users_table, pk(user_key(current.id)))
                 .set(ORGANIZATION_ID, text(&to))
                 .set(ROLE, text(role.as_str()))
                 .set(JOINED_AT, text(now))
+                .set_all(required.then(|| (MUST_HAVE_TWO_FACTOR, boolean(true))))
+                .remove((!required).then_some(MUST_HAVE_TWO_FACTOR))
                 .add(KEY_EPOCH, number(1))
                 .only_if(is_still(&current, current.role))
                 .only_if(EMAIL.equals(text(&current.email)).and(EMAIL_VERIFIED.equals(boolean(true))));
             let writes = Transaction::new("moving to another organization")
                 .update(self.invitations.accept_by(invitation, &current, now))
-                .update(organizations::join(&self.organizations_table, &to, current.id))
+                .update(organizations::join(&self.organizations_table, &to, current.id, required))
                 .update(moving);
             let (writes, has_ended) = self.members.leave(writes, &current, may_end, now).await?;
             let writes = if has_ended { self.keys.end_with(&current.organization, writes) } else { writes };
             match writes.first_refused(&self.dynamodb).await? {
                 None => {
                     let left = Some(Left { organization: current.organization, has_ended });
-                    let user = User { organization: to, role, key_epoch: current.key_epoch + 1, ..current };
+                    let user = User {
+                        organization: to,
+                        role,
+                        key_epoch: current.key_epoch + 1,
+                        must_have_two_factor: required,
+                        ..current
+                    };
                     let invited = Invited { status: InvitationStatus::Accepted, ..received.invited };
                     return Ok(Moved { invited, member: Member { user, joined_at: now }, left });
                 }
-                Some(JOIN) => return Err(Error::NotFound("Invitation not found")),
                 Some(_) => current = self.users.find(user.id).await?.ok_or(Error::Unauthorized)?,
             }
         }

@@ -14,7 +14,7 @@ use crate::{
     aws::{
         batch::batch_get,
         clients::Aws,
-        dynamo::{Attribute, Item, Record, get, item, text, texts},
+        dynamo::{Attribute, Item, Record, boolean, get, item, text, texts},
         expression::{Condition, Update},
     },
     config::{ConfigError, Env},
@@ -35,6 +35,8 @@ pub struct Organization {
     pub debug_notification_email: Email,
     /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: bool,
+    /// Whether members need a second factor. Each member's item has a copy.
+    pub require_two_factor: bool,
     /// The time of its founder's sign-up.
     pub created_at: Timestamp,
 }
@@ -42,6 +44,7 @@ pub struct Organization {
 pub(crate) const SLUG: Attribute = Attribute("slug");
 const DEBUG_NOTIFICATION_EMAIL: Attribute = Attribute("debug_notification_email");
 const DISABLE_JOB_FAILURE_NOTIFICATIONS: Attribute = Attribute("disable_job_failure_notifications");
+const REQUIRE_TWO_FACTOR: Attribute = Attribute("require_two_factor");
 /// The users who have joined and have not left. Members who joined before this attribute existed may be missing.
 pub(crate) const JOINED: Attribute = Attribute("joined");
 pub(crate) const DELETED_AT: Attribute = Attribute("deleted_at");
@@ -62,8 +65,24 @@ pub(crate) fn exists() -> Condition {
 
 /// Records that `user` joins an organization, if it [`exists`]. The index of users lags, so the deletion of an
 /// organization uses this record to rule out other members.
-pub(crate) fn join(table: &str, organization: &TenantId, user: UserId) -> Update {
-    Update::of(table, pk(organization_key(organization))).add(JOINED, one(user)).only_if(exists())
+///
+/// `requires_two_factor` is the setting that the item of the user copies: the write is refused if it was changed since.
+pub(crate) fn join(table: &str, organization: &TenantId, user: UserId, requires_two_factor: bool) -> Update {
+    let joins = Update::of(table, pk(organization_key(organization))).add(JOINED, one(user)).only_if(exists());
+    joins.only_if(is_required(requires_two_factor))
+}
+
+/// The condition that the members of an organization need a second factor, or that they do not.
+fn is_required(requires_two_factor: bool) -> Condition {
+    let is_required = REQUIRE_TWO_FACTOR.equals(boolean(requires_two_factor));
+    if requires_two_factor { is_required } else { REQUIRE_TWO_FACTOR.is_absent().or(is_required) }
+}
+
+/// Whether the members of an organization need a second factor. `None` if it was deleted.
+pub(super) async fn requires_two_factor(dynamodb: &Client, table: &str, id: &TenantId) -> Result<Option<bool>> {
+    let found = existing(dynamodb, table, id).await?;
+    let read = |item| Record::new("organization", item).optional_boolean(REQUIRE_TWO_FACTOR).unwrap_or_default();
+    Ok(found.as_ref().map(read))
 }
 
 /// Records that `user` leaves an organization.
@@ -104,6 +123,7 @@ impl Organization {
             disable_job_failure_notifications: record
                 .optional_boolean(DISABLE_JOB_FAILURE_NOTIFICATIONS)
                 .unwrap_or_default(),
+            require_two_factor: record.optional_boolean(REQUIRE_TWO_FACTOR).unwrap_or_default(),
             created_at: record.parsed(CREATED_AT)?,
         })
     }

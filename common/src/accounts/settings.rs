@@ -8,6 +8,7 @@ use crate::{
             Organization, Organizations,
             settings::{SettingsChange, address_mails},
         },
+        two_factor::requirement::Requirement,
     },
     aws::clients::Aws,
     base_url::BaseUrl,
@@ -22,6 +23,7 @@ pub struct Settings {
     attempts: Attempts,
     mailer: Mailer,
     organizations: Organizations,
+    requirement: Requirement,
 }
 
 impl Settings {
@@ -30,6 +32,7 @@ impl Settings {
             attempts: Attempts::from_env(env, aws)?,
             mailer: Mailer::from_env(env, aws)?,
             organizations: Organizations::from_env(env, aws)?,
+            requirement: Requirement::from_env(env, aws)?,
         })
     }
 
@@ -49,6 +52,9 @@ impl Settings {
             self.attempts.count_notified(id, address, Timestamp::now()).await?;
         }
         let before = self.organizations.change_settings(id, &change).await?;
+        if let Some(is_required) = change.require_two_factor {
+            self.requirement.copy(id, is_required).await?;
+        }
         let after = before.clone().changed(change);
         self.tell(&before, &after, base).await;
         Ok(after)

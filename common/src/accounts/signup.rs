@@ -133,6 +133,7 @@ impl Accounts {
             slug: founder.organization_slug,
             debug_notification_email: founder.debug_notification_email,
             disable_job_failure_notifications: false,
+            require_two_factor: false,
             created_at: now,
         };
         let person = Person { name: founder.name, email: founder.email, password, device };

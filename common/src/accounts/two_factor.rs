@@ -6,6 +6,7 @@
 
 pub mod backup_codes;
 pub mod pending;
+pub(super) mod requirement;
 mod totp;
 
 use aws_sdk_dynamodb::Client;

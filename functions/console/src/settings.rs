@@ -9,7 +9,7 @@ use common::{
         users::{Role, User},
     },
     base_url::BaseUrl,
-    error::Result,
+    error::{Error, Refusal, Result},
     http::{
         Call, DID, Fault, Reply, Route, Typed, VerifiedPerson,
         page::{Field, Form, Page, visible},
@@ -28,18 +28,24 @@ use crate::{
 const HERE: &str = "/console/settings";
 
 /// The fields of all forms of the page.
-const FIELDS: [(&str, &str); 4] = [
-    ("action", "The submitted form: `save` (the default) or `rename`."),
+const FIELDS: [(&str, &str); 5] = [
+    ("action", "The submitted form: `save` (the default), `rename` or `require`."),
     ("name", "`rename`: the new name of the organization."),
     ("debugNotificationEmail", "The address that receives the emails about failing endpoints and failed jobs."),
+    ("requireTwoFactor", "`require`: whether all members need a second factor: `on` or `off`."),
     ("jobFailureMails", "Whether emails about failed jobs are sent: `on` or `off`."),
 ];
 
 /// The actions of the forms.
 const SAVE: &str = "save";
 const RENAME: &str = "rename";
+const REQUIRE: &str = "require";
 
-const DONE: [(&str, &str); 2] = [("saved", "Settings saved."), ("renamed", "Name changed.")];
+const DONE: [(&str, &str); 3] =
+    [("saved", "Settings saved."), ("renamed", "Name changed."), ("required", "Two-factor setting saved.")];
+
+/// The choices for the second factor of members.
+const FACTORS: [(&str, &str); 2] = [("off", "Optional"), ("on", "Required for all members")];
 
 /// The options for emails about failed jobs.
 const MAILS: [(&str, &str); 2] = [("on", "On: send an email when jobs fail"), ("off", "Off")];
@@ -67,6 +73,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
 async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
     let done = match form.get("action") {
         RENAME => rename(&app, &call.caller, &form).await.map(|()| "renamed"),
+        REQUIRE => require(&app, &call.caller, &form, &call.base).await.map(|()| "required"),
         _ => save(&app, &call.caller, &form, &call.base).await.map(|()| "saved"),
     };
     match done {
@@ -80,7 +87,11 @@ async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()
         let address = fields.text("debugNotificationEmail", Email::parse);
         let disable = fields.text("jobFailureMails", is_off);
         let (debug_notification_email, disable) = (Some(address?), Some(disable?));
-        Ok(SettingsChange { debug_notification_email, disable_job_failure_notifications: disable })
+        Ok(SettingsChange {
+            debug_notification_email,
+            disable_job_failure_notifications: disable,
+            ..Default::default()
+        })
     })?;
     user.check_owner()?;
     app.settings.change(&user.organization, change, base).await.map(drop)
@@ -90,6 +101,16 @@ async fn rename(app: &App, user: &User, form: &Typed) -> Result<()> {
     user.check_manages()?;
     let name = form.read(|fields| fields.text("name", Name::parse))?;
     app.organizations.rename(&user.organization, &name).await.map(drop)
+}
+
+async fn require(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
+    let is_off = form.read(|fields| fields.text("requireTwoFactor", is_off))?;
+    user.check_owner()?;
+    if !user.has_two_factor {
+        return Err(Error::Forbidden(Refusal::TwoFactorRequired));
+    }
+    let change = SettingsChange { require_two_factor: Some(!is_off), ..Default::default() };
+    app.settings.change(&user.organization, change, base).await.map(drop)
 }
 
 fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
@@ -103,12 +124,14 @@ fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let organization = app.organizations.get(&user.organization).await?;
     let content = html! {
-        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RENAME] } else { &[] }))
+        (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RENAME, REQUIRE] } else { &[] }))
         @if user.role == Role::Owner {
             h2 { "Notifications" }
             (form(&organization, &sent))
             h2 { "Organization name" }
             (rename_form(&organization, &sent))
+            h2 { "Two-factor authentication" }
+            (require_form(user, &organization, &sent))
         } @else { (shown(&organization)) }
     };
     let frame = Console { organization: organization.name, here: HERE };
@@ -159,6 +182,32 @@ fn rename_form(organization: &Organization, sent: &Sent) -> Markup {
     }
 }
 
+fn require_form(user: &User, organization: &Organization, sent: &Sent) -> Markup {
+    let require = Form {
+        id: REQUIRE,
+        button: "Save two-factor setting",
+        is_secondary: true,
+        hidden: &[("action", REQUIRE)],
+        fields: &[Field::select(
+            "requireTwoFactor",
+            "Second factor",
+            &FACTORS,
+            if organization.require_two_factor { "on" } else { "off" },
+        )],
+        error: sent.error(REQUIRE),
+        ..Form::default()
+    };
+    html! {
+        p {
+            "If it is required, members without a second factor can only set it up after they sign in. API keys are not \
+             affected."
+        }
+        @if user.has_two_factor { (require) } @else {
+            p { a href="/console/two-factor" { "Set up your own second factor first" } }
+        }
+    }
+}
+
 fn shown(organization: &Organization) -> Markup {
     html! {
         dl {
@@ -167,6 +216,8 @@ fn shown(organization: &Organization) -> Markup {
             dt { "Email for notifications" } dd { (organization.debug_notification_email) }
             dt { "Emails about failed jobs" }
             dd { @if organization.disable_job_failure_notifications { "Off" } @else { "On" } }
+            dt { "Two-factor authentication" }
+            dd { @if organization.require_two_factor { "Required" } @else { "Optional" } }
         }
         p { "Only owners can change these settings." }
     }

@@ -15,8 +15,8 @@ use common::{
     },
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::Result,
-    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    error::{Error, Refusal, Result},
+    http::{By, Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
 };
 
 /// Builds the function with the settings in `env`.
@@ -56,7 +56,19 @@ impl Input {
         let disable = fields
             .about("`true` turns off the emails about failed jobs. Emails about failing endpoints are still sent.")
             .optional_bool(ChangeSettings::NAMES.disable_job_failure_notifications);
-        let change = SettingsChange { debug_notification_email: address?, disable_job_failure_notifications: disable? };
+        let require = fields
+            .about(
+                "`true` requires a second factor of all members. Without one, their sessions can only set it up \
+                 (`data.reason` `two_factor_required` elsewhere); API keys are not affected. Only an owner's session can \
+                 change it, and only with a second factor. If the call fails, repeat it: some members may not be affected \
+                 yet.",
+            )
+            .optional_bool(ChangeSettings::NAMES.require_two_factor);
+        let change = SettingsChange {
+            debug_notification_email: address?,
+            disable_job_failure_notifications: disable?,
+            require_two_factor: require?,
+        };
         Ok(Self { change })
     }
 }
@@ -67,8 +79,26 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: I
         caller.check_scope(Scope::SettingsWrite)?;
         caller.check_owner()?;
     }
-    let Organization { debug_notification_email, disable_job_failure_notifications, .. } =
+    if change.require_two_factor.is_some() {
+        check_protected(caller)?;
+    }
+    let Organization { debug_notification_email, disable_job_failure_notifications, require_two_factor, .. } =
         settings.change(&caller.organization, change, &call.base).await?;
     let debug_notification_email = debug_notification_email.into();
-    Ok(Output { code_sharing_enabled: false, disable_job_failure_notifications, debug_notification_email })
+    Ok(Output {
+        code_sharing_enabled: false,
+        disable_job_failure_notifications,
+        debug_notification_email,
+        require_two_factor,
+    })
+}
+
+/// Checks that the caller has signed in and has a second factor. A leaked key cannot weaken the sign-in of members, and an
+/// owner cannot require what they do not have.
+fn check_protected(caller: &Caller) -> Result<()> {
+    match &caller.by {
+        By::Session { user, .. } if user.has_two_factor => Ok(()),
+        By::Session { .. } => Err(Error::Forbidden(Refusal::TwoFactorRequired)),
+        By::Key { .. } | By::OrganizationKey(_) => Err(Error::SessionRequired),
+    }
 }

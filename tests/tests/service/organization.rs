@@ -6,3 +6,4 @@ mod invitations;
 mod members;
 mod moving;
 mod settings;
+mod two_factor;

@@ -3,7 +3,8 @@
 use aws_sdk_dynamodb::types::ReturnValue;
 
 use super::{
-    DEBUG_NOTIFICATION_EMAIL, DISABLE_JOB_FAILURE_NOTIFICATIONS, Organization, Organizations, exists, organization_key,
+    DEBUG_NOTIFICATION_EMAIL, DISABLE_JOB_FAILURE_NOTIFICATIONS, JOINED, Organization, Organizations,
+    REQUIRE_TWO_FACTOR, existing, exists, is_required, organization_key,
 };
 use crate::{
     accounts::{
@@ -12,13 +13,13 @@ use crate::{
         users::{NAME, Role, User, pk},
     },
     aws::{
-        dynamo::{boolean, text},
+        dynamo::{Item, Record, boolean, text},
         expression::Update,
         transaction::Transaction,
     },
     base_url::BaseUrl,
     error::{Error, Result},
-    id::TenantId,
+    id::{TenantId, UserId},
     name::Name,
 };
 
@@ -29,6 +30,8 @@ pub struct SettingsChange {
     pub debug_notification_email: Option<Email>,
     /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: Option<bool>,
+    /// Whether members need a second factor.
+    pub require_two_factor: Option<bool>,
 }
 
 impl SettingsChange {
@@ -40,11 +43,14 @@ impl SettingsChange {
     /// Returns the part of this change that would change `organization`.
     #[must_use]
     pub fn left_of(self, organization: &Organization) -> Self {
-        let Self { debug_notification_email: address, disable_job_failure_notifications: disable } = self;
+        let Self { debug_notification_email: address, disable_job_failure_notifications: disable, require_two_factor } =
+            self;
         Self {
             debug_notification_email: address.filter(|address| *address != organization.debug_notification_email),
             disable_job_failure_notifications: disable
                 .filter(|disable| *disable != organization.disable_job_failure_notifications),
+            // It is copied to the members again, because an earlier call may have been interrupted.
+            require_two_factor,
         }
     }
 }
@@ -53,10 +59,11 @@ impl Organization {
     /// Applies `change` to the organization.
     #[must_use]
     pub fn changed(mut self, change: SettingsChange) -> Self {
-        let SettingsChange { debug_notification_email, disable_job_failure_notifications } = change;
+        let SettingsChange { debug_notification_email, disable_job_failure_notifications, require_two_factor } = change;
         self.debug_notification_email = debug_notification_email.unwrap_or(self.debug_notification_email);
         self.disable_job_failure_notifications =
             disable_job_failure_notifications.unwrap_or(self.disable_job_failure_notifications);
+        self.require_two_factor = require_two_factor.unwrap_or(self.require_two_factor);
         self
     }
 }
@@ -73,10 +80,24 @@ impl Organizations {
         let update = Update::of(&self.table, pk(organization_key(id)))
             .set_all(address.map(|address| (DEBUG_NOTIFICATION_EMAIL, text(address))))
             .set_all(disable.map(|disable| (DISABLE_JOB_FAILURE_NOTIFICATIONS, boolean(disable))))
+            .set_all(settings.require_two_factor.map(|is_required| (REQUIRE_TWO_FACTOR, boolean(is_required))))
             .only_if(exists());
         let doing = "changing the settings of an organization";
         let before = update.send_for(&self.dynamodb, ReturnValue::AllOld, doing).await?;
         Organization::from_item(&before.ok_or(Error::Unauthorized)?)
+    }
+
+    /// The ids of the users who have joined the organization `id` and have not left. Members from before 0.2.0 may be
+    /// missing. Empty if it was deleted.
+    pub(in crate::accounts) async fn joined(&self, id: &TenantId) -> Result<Vec<UserId>> {
+        let found = existing(&self.dynamodb, &self.table, id).await?;
+        let read = |item: &Item| Record::new("organization", item).optional_set(JOINED, |id| UserId::parse(id));
+        Ok(found.as_ref().map(read).transpose()?.flatten().unwrap_or_default())
+    }
+
+    /// Adds the check that members of the organization `id` need a second factor, or that they do not.
+    pub(in crate::accounts) fn check_required(&self, writes: Transaction, id: &TenantId, is_it: bool) -> Transaction {
+        writes.check(&self.table, pk(organization_key(id)), exists().and(is_required(is_it)))
     }
 
     /// Changes the name of a user's own organization, and returns the changed organization.

@@ -197,6 +197,20 @@ async fn revoke_ends_a_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn remove_second_factor_lets_the_password_sign_in() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let (protected, others) = (world.protect(&jo).await, world.protect(&other).await);
+    assert!(!shell(&world, &["remove_second_factor", "absent@example.com"]).await.status.success());
+    run(&world, &["remove_second_factor", &jo.email]).await;
+    assert!(!world.is_signed_in(&protected.cookie).await && world.key_works(&jo.key).await);
+    let session = world.signed_in(&jo.email, PASSWORD).await;
+    assert_eq!(world.is_protected(&session).await, false);
+    assert_eq!(world.is_protected(&others.cookie).await, true);
+    world.begin_sign_in(&other.email, PASSWORD).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn move_gives_an_account_another_address() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);

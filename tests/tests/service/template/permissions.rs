@@ -194,6 +194,12 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     a_client_is_signed_in_by_the_browser(world, &tenant).await;
     let address = json!({"debug_notification_email": "alerts@example.com"});
     world.rpc(&tenant.key, "tenant/settings", address).await.ok();
+    let guarded = world.tenant("guarded").await;
+    let session = world.protect(&guarded).await.cookie;
+    world.rpc_by_session(&session, "tenant/settings", json!({"require_two_factor": true})).await.ok();
+    let optional = world.http.post(world.url("/console/settings")).header("origin", world.stack.api());
+    let optional = optional.form(&[("action", "require"), ("requireTwoFactor", "off")]);
+    assert_eq!(world.send(optional.header("cookie", &session)).await.status, 303);
     let get = |path: &str| world.send(world.http.get(world.url(path)).header("x-api-key", &tenant.key));
     assert_eq!(get("/api/auth/organization/list").await.status, 200);
 

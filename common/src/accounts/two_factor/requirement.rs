@@ -1,0 +1,68 @@
+//! Copies the setting that members need a second factor to their items, which every call with a session reads.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_dynamodb::Client;
+
+use crate::{
+    accounts::{
+        members::Members,
+        organizations::Organizations,
+        users::{MUST_HAVE_TWO_FACTOR, ORGANIZATION_ID, Users},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{boolean, text},
+        expression::Update,
+        transaction::Transaction,
+    },
+    config::{ConfigError, Env},
+    error::Result,
+    id::TenantId,
+};
+
+/// The write of the transaction that fails if the setting was changed in the meantime.
+const SETTING: usize = 0;
+
+/// The stores of the members and of the setting.
+pub(in crate::accounts) struct Requirement {
+    dynamodb: Client,
+    members: Members,
+    organizations: Organizations,
+    users: Users,
+}
+
+impl Requirement {
+    /// The stores over the tables that `env` names.
+    pub(in crate::accounts) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            dynamodb: aws.dynamodb(),
+            members: Members::from_env(env, aws)?,
+            organizations: Organizations::from_env(env, aws)?,
+            users: Users::from_env(env, aws)?,
+        })
+    }
+
+    /// Copies the setting `is_required` of `organization`, which was stored before. Each copy is made on condition that the
+    /// setting is still the same, so after concurrent changes, all copies are those of the last one. Users who join copy
+    /// the setting themselves, on the same condition. An interrupted call can be repeated.
+    pub(in crate::accounts) async fn copy(&self, organization: &TenantId, is_required: bool) -> Result<()> {
+        // The index lags, and the list of those who joined may lack early members.
+        let listed = self.members.ids(organization).await?;
+        let joined = self.organizations.joined(organization).await?;
+        let members: BTreeSet<_> = listed.into_iter().chain(joined).collect();
+        for id in members {
+            let (table, key) = self.users.item(id);
+            let copy = Update::of(table, key)
+                .set_all(is_required.then(|| (MUST_HAVE_TWO_FACTOR, boolean(true))))
+                .remove((!is_required).then_some(MUST_HAVE_TWO_FACTOR))
+                .only_if(ORGANIZATION_ID.equals(text(organization)));
+            let writes = Transaction::new("requiring a second factor");
+            let writes = self.organizations.check_required(writes, organization, is_required).update(copy);
+            if writes.first_refused(&self.dynamodb).await? == Some(SETTING) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
