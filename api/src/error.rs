@@ -43,6 +43,7 @@ names! {
     Reason {
         SlugTaken = "slug_taken",
         EmailTaken = "email_taken",
+        EmailSuppressed = "email_suppressed",
         InvitationExpired = "invitation_expired",
         InvitationUsed = "invitation_used",
         LastOwner = "last_owner",

@@ -35,6 +35,17 @@ calls! {
     }
 }
 
+names! {
+    /// Whether emails to an address are sent: `bounced` if a server rejected one permanently in the last 30 days,
+    /// `complained` if its recipient reported one as spam in the last year. Choose another address then.
+    #[schemars(inline)]
+    NotificationEmailStatus {
+        Ok = "ok",
+        Bounced = "bounced",
+        Complained = "complained",
+    }
+}
+
 /// An API key, without its secret.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -144,4 +155,6 @@ pub struct Settings {
     pub debug_notification_email: Email,
     /// Whether members need a second factor.
     pub require_two_factor: bool,
+    /// Whether these emails are sent.
+    pub notification_email_status: Open<NotificationEmailStatus>,
 }

@@ -22,6 +22,7 @@ pub mod sessions;
 pub mod settings;
 pub mod sign_in;
 pub mod signup;
+pub mod suppressions;
 pub mod token;
 pub mod two_factor;
 pub mod users;

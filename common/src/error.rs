@@ -60,6 +60,8 @@ pub enum Conflict {
     SlugTaken(Slug),
     /// An account with this email address exists.
     EmailTaken,
+    /// The address gets no emails that it did not request, because earlier ones bounced or were reported as spam.
+    EmailSuppressed,
     InvitationExpired,
     /// The invitation was already accepted or canceled.
     InvitationUsed,

@@ -44,6 +44,8 @@ pub enum Handler {
     Wake(deliveries_wake::Wake),
     /// Deletes the data of deleted organizations, on a schedule.
     Purge(accounts_purge::Purge),
+    /// Stores bounces and complaints, for events from SES.
+    Bounces(accounts_bounces::Bounces),
 }
 
 impl From<common::http::Function> for Handler {
@@ -61,6 +63,12 @@ impl From<webhooks_deliver::Deliver> for Handler {
 impl From<deliveries_wake::Wake> for Handler {
     fn from(function: deliveries_wake::Wake) -> Self {
         Self::Wake(function)
+    }
+}
+
+impl From<accounts_bounces::Bounces> for Handler {
+    fn from(function: accounts_bounces::Bounces) -> Self {
+        Self::Bounces(function)
     }
 }
 
@@ -100,7 +108,7 @@ impl Handler {
                 };
                 function.routes().flat_map(|route| names(route.path, route.methods())).collect()
             }
-            Self::Deliver(_) | Self::Wake(_) | Self::Purge(_) => Vec::new(),
+            Self::Deliver(_) | Self::Wake(_) | Self::Purge(_) | Self::Bounces(_) => Vec::new(),
         }
     }
 
@@ -120,6 +128,11 @@ impl Handler {
                 Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
             }
             Self::Wake(function) => {
+                let payload = serde_json::from_value(event)?;
+                let answer = function.handle(LambdaEvent::new(payload, context)).await;
+                Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)
+            }
+            Self::Bounces(function) => {
                 let payload = serde_json::from_value(event)?;
                 let answer = function.handle(LambdaEvent::new(payload, context)).await;
                 Ok(serde_json::to_value(answer.map_err(anyhow::Error::from_boxed)?)?)

@@ -1,6 +1,6 @@
 //! Shows the sent emails, as a page and as JSON, newest first.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -12,6 +12,9 @@ use chrono::DateTime;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use rustack_ses_core::retrospection::{EmailStore, SentEmail};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::functions::Function;
 
 const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\
     main{max-width:50rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}\
@@ -86,4 +89,42 @@ fn newest_first(mail: &EmailStore) -> Vec<SentEmail> {
     let mut emails = mail.query(None, None);
     emails.sort_by(|a, b| b.timestamp.cmp(&a.timestamp));
     emails
+}
+
+/// The time between two checks for new emails.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Reports emails to the addresses of the [SES mailbox simulator] as SES does: `bounce@simulator.amazonses.com` bounces, and
+/// `complaint@simulator.amazonses.com` complains, also with a label such as `bounce+1@`. `function` gets the events.
+///
+/// [SES mailbox simulator]: https://docs.aws.amazon.com/ses/latest/dg/send-an-email-from-console.html
+pub(crate) async fn simulate(mail: Arc<EmailStore>, function: Arc<Function>, stop: CancellationToken) {
+    let mut reported = HashSet::new();
+    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        for mail in mail.query(None, None) {
+            let returned = mail.destination.to_addresses.iter().filter_map(|to| returned(to));
+            for event in returned.filter(|_| reported.insert(mail.id.clone())) {
+                if let Err(error) = function.invoke(event).await {
+                    tracing::error!(error = format!("{error:#}"), "email.report_failed");
+                }
+            }
+        }
+    }
+}
+
+/// The event that SES sends for an email to this address of its simulator.
+fn returned(to: &str) -> Option<Value> {
+    let recipients = json!([{"emailAddress": to}]);
+    let (kind, detail) = match to.strip_suffix("@simulator.amazonses.com")?.split('+').next()? {
+        "bounce" => (
+            "Email Bounced",
+            json!({"eventType": "Bounce", "bounce": {"bounceType": "Permanent", "bouncedRecipients": recipients}}),
+        ),
+        "complaint" => (
+            "Email Complaint Received",
+            json!({"eventType": "Complaint", "complaint": {"complainedRecipients": recipients}}),
+        ),
+        _ => return None,
+    };
+    Some(json!({"source": "aws.ses", "detail-type": kind, "detail": detail}))
 }

@@ -11,7 +11,7 @@ use crate::functions::{Function, Handler};
 pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     let http = functions.values().filter_map(|function| match &function.handler {
         Handler::Http(function) => Some(function),
-        Handler::Deliver(_) | Handler::Wake(_) | Handler::Purge(_) => None,
+        Handler::Deliver(_) | Handler::Wake(_) | Handler::Purge(_) | Handler::Bounces(_) => None,
     });
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }

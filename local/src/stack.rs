@@ -13,6 +13,7 @@ use axum::{Router, http::header, routing::get};
 use bytes::Bytes;
 use common::{aws::clients::Aws, base_url::BaseUrl, config::Env};
 use hyper_util::service::TowerToHyperService;
+use rustack_ses_core::retrospection::EmailStore;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet, time::MissedTickBehavior};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -167,7 +168,7 @@ impl Stack {
         };
         // Polling begins after the demo tenant's past has been created.
         if poll {
-            start_polling(&template, &functions, &pollers, &tasks, &stop)?;
+            start_polling(&template, &functions, &pollers, &services.mail, &tasks, &stop)?;
         }
         Ok(Self {
             addresses,
@@ -538,6 +539,7 @@ fn start_polling(
     template: &Template,
     functions: &BTreeMap<String, Arc<Function>>,
     pollers: &BTreeMap<String, Arc<Poller>>,
+    sent: &Arc<EmailStore>,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Result<()> {
@@ -547,6 +549,9 @@ fn start_polling(
     for (properties, function) in template.functions.values().zip(functions.values()) {
         for schedule in properties.schedules() {
             tasks.spawn(tick(schedule.clone(), schedule.period()?, Arc::clone(function), stop.clone()));
+        }
+        if properties.rules().any(|rule| rule.is_for("aws.ses")) {
+            tasks.spawn(mail::simulate(Arc::clone(sent), Arc::clone(function), stop.clone()));
         }
     }
     Ok(())

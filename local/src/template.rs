@@ -56,6 +56,8 @@ enum Event {
     #[serde(rename = "SQS")]
     Sqs(Mapping),
     Schedule(Schedule),
+    /// Matching events on EventBridge's default bus.
+    EventBridgeRule(Rule),
 }
 
 /// A schedule on which EventBridge invokes a function.
@@ -65,6 +67,18 @@ pub(crate) struct Schedule {
     schedule: String,
     /// The event, unless it is EventBridge's default.
     input: Option<String>,
+}
+
+/// The events that EventBridge sends to a function.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Rule {
+    pattern: Pattern,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Pattern {
+    source: Vec<String>,
 }
 
 /// The requests that API Gateway sends to a function.
@@ -191,10 +205,23 @@ impl Function {
         self.events.values().filter_map(|event| if let Event::Sqs(mapping) = event { Some(mapping) } else { None })
     }
 
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.events
+            .values()
+            .filter_map(|event| if let Event::EventBridgeRule(rule) = event { Some(rule) } else { None })
+    }
+
     pub(crate) fn schedules(&self) -> impl Iterator<Item = &Schedule> {
         self.events
             .values()
             .filter_map(|event| if let Event::Schedule(schedule) = event { Some(schedule) } else { None })
+    }
+}
+
+impl Rule {
+    /// Whether the rule is for events from `source`, such as `aws.ses`.
+    pub(crate) fn is_for(&self, source: &str) -> bool {
+        self.pattern.source.iter().any(|name| name == source)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
         organizations::Organizations,
         password::{Hasher, Password},
         sessions::{Device, Session, Sessions},
+        suppressions,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
         users::{
             CREATED_AT, EMAIL, EMAIL_UNDOS, EMAIL_VERIFIED, KEY_EPOCH, PASSWORD_HASH, PENDING_EMAIL, PK, RESERVED_FOR,
@@ -211,7 +212,8 @@ impl EmailChanges {
                 .update(mark)
                 .put_if(&self.users_table, email_guard(email, user.id), is_free_for(user.id, now))
                 .put_if(&self.users_table, reserved, USER_ID.equals(text(user.id)))
-                .put_new(&self.tokens_table, TOKEN_HASH, token_item(UNDO, &undo, user.id, &user.email, now));
+                .put_new(&self.tokens_table, TOKEN_HASH, token_item(UNDO, &undo, user.id, &user.email, now))
+                .delete(&self.tokens_table, suppressions::key(email));
             if let Some(session) = session {
                 writes = writes.update(self.sessions.keep(user, session));
             }
@@ -326,6 +328,7 @@ fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
              email: without the confirmation, nothing changes.",
         )],
     )
+    .requested()
 }
 
 /// The email to the old address, with the link that undoes the change. It omits the new address, which may be an

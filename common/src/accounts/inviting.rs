@@ -12,7 +12,7 @@ use crate::{
     aws::clients::Aws,
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    error::Result,
+    error::{Conflict, Error, Result},
     timestamp::Timestamp,
 };
 
@@ -38,10 +38,14 @@ impl Inviting {
     /// `inviter` may invite. Each attempt is counted.
     ///
     /// # Errors
-    /// There were too many invitations (`Error::TooMany`), or a member has the email.
+    /// There were too many invitations (`Error::TooMany`), the address gets no emails that it did not request, or a member
+    /// has the email.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();
         self.attempts.count_invitation(inviter.id, email, now).await?;
+        if self.mailer.suppressed(email).await?.is_some() {
+            return Err(Error::Conflict(Conflict::EmailSuppressed));
+        }
         let new = self.invitations.invite(inviter, email, role, now).await?;
         let organization = self.organizations.get(&inviter.organization).await?;
         let mail = invitation_mail(base, &inviter.name, &organization, &new);

@@ -12,12 +12,16 @@ use text::Untrusted;
 use tokio::time::sleep;
 
 use crate::{
-    accounts::email::Email,
+    accounts::{
+        email::Email,
+        suppressions::{Cause, Suppressions},
+    },
     aws::{clients::Aws, failure},
     config::{ConfigError, Env},
     error::{Error, Result},
     name::ServiceName,
     telemetry::metrics,
+    timestamp::Timestamp,
 };
 
 /// Longer than two reads, a write and an email take.
@@ -38,7 +42,10 @@ pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
 pub struct Mailer {
     ses: Client,
     from: String,
+    /// Makes SES report bounces and complaints.
+    configuration_set: String,
     service: ServiceName,
+    suppressions: Suppressions,
 }
 
 /// An email, as HTML and as plain text for clients that do not show HTML. Both are built from the same parts.
@@ -47,6 +54,7 @@ pub struct Mail {
     subject: String,
     text: String,
     html: String,
+    is_requested: bool,
 }
 
 /// A part of the body of an email.
@@ -83,25 +91,42 @@ impl Mailer {
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         let service = ServiceName::from_env(env)?;
         let from = format!("{} <{}>", display_name(service.as_str()), env.required("MAIL_FROM")?);
-        Ok(Self { ses: aws.ses(), from, service })
+        let configuration_set = env.required("MAIL_CONFIGURATION_SET")?;
+        let suppressions = Suppressions::from_env(env, aws)?;
+        Ok(Self { ses: aws.ses(), from, configuration_set, service, suppressions })
     }
 
-    /// Sends `mail` to one address. A failure is only logged and counted, because the recipient can request another
-    /// email.
+    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
-        if let Err(error) = self.try_send(to, mail).await {
+        if let Err(error) = self.try_send(to, mail, &about).await {
             crate::log!("email.failed", %about, ?error);
         }
     }
 
-    /// Sends `mail` to one address, and counts whether it was sent.
+    /// Sends `mail` to one address, and counts whether it was sent. An address on the suppression list gets only
+    /// requested emails; others are logged with `about`, the id of their subject.
     ///
     /// # Errors
-    /// SES rejected the email or did not respond.
-    pub async fn try_send(&self, to: &Email, mail: Mail) -> Result<()> {
+    /// SES refused the email, or did not answer; or the suppression list could not be read.
+    pub async fn try_send(&self, to: &Email, mail: Mail, about: impl fmt::Display) -> Result<()> {
+        if !mail.is_requested
+            && let Some(cause) = self.suppressed(to).await?
+        {
+            crate::log!("email.suppressed", %about, %cause);
+            metrics::count("MailSuppressed");
+            return Ok(());
+        }
         let sent = self.call(to, mail).await;
         metrics::count(if sent.is_ok() { "MailSent" } else { "MailFailed" });
         sent
+    }
+
+    /// Returns the reason why `address` gets only requested emails, or `None` if it gets all.
+    ///
+    /// # Errors
+    /// The suppression list could not be read.
+    pub async fn suppressed(&self, address: &Email) -> Result<Option<Cause>> {
+        self.suppressions.cause(address, Timestamp::now()).await
     }
 
     async fn call(&self, to: &Email, mail: Mail) -> Result<()> {
@@ -112,6 +137,7 @@ impl Mailer {
         self.ses
             .send_email()
             .source(&self.from)
+            .configuration_set_name(&self.configuration_set)
             .destination(Destination::builder().to_addresses(to.as_str()).build())
             .message(
                 Message::builder().subject(content(format!("{}: {}", self.service, mail.subject))?).body(body).build(),
@@ -235,7 +261,13 @@ impl Mail {
                 }
             }
         };
-        Self { subject: subject.into_owned(), text: text.join("\n"), html: html.into_string() }
+        Self { subject: subject.into_owned(), text: text.join("\n"), html: html.into_string(), is_requested: false }
+    }
+
+    /// Marks the email as requested by its recipient, so that it is also sent to an address on the suppression list.
+    #[must_use]
+    pub fn requested(self) -> Self {
+        Self { is_requested: true, ..self }
     }
 }
 

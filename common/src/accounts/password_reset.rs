@@ -10,6 +10,7 @@ use crate::{
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
         password::{Hasher, Password},
+        suppressions,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
         users::{
             CREATED_AT, EMAIL, EMAIL_VERIFIED, KEY_EPOCH, PASSWORD_HASH, SESSION_EPOCH, USER_ID, User, Users, pk,
@@ -93,8 +94,8 @@ impl PasswordResets {
     }
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
-    /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified, because
-    /// the token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
+    /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified and not
+    /// suppressed, because the token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
     /// email.
     ///
     /// A concurrent change to the user's sessions does not stop a reset. Otherwise a signed-in intruder could block
@@ -124,6 +125,7 @@ impl PasswordResets {
             .or(Error::InvalidToken)
             .update(change)
             .or(Error::InvalidToken)
+            .delete(&self.tokens_table, suppressions::key(&user.email))
             .commit(&self.dynamodb)
             .await?;
         metrics::upkeep("resetting a password", keys.delete_ended(user).await);
@@ -163,4 +165,5 @@ pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
              this email: your password has not changed.",
         )],
     )
+    .requested()
 }

@@ -8,6 +8,7 @@ use crate::{
             Organization, Organizations,
             settings::{SettingsChange, address_mails},
         },
+        suppressions::Cause,
         two_factor::requirement::Requirement,
     },
     aws::clients::Aws,
@@ -58,6 +59,14 @@ impl Settings {
         let after = before.clone().changed(change);
         self.tell(&before, &after, base).await;
         Ok(after)
+    }
+
+    /// Returns the reason why the notification address of `organization` gets no emails, or `None` if it gets them.
+    ///
+    /// # Errors
+    /// A read fails.
+    pub async fn suppressed(&self, organization: &Organization) -> Result<Option<Cause>> {
+        self.mailer.suppressed(&organization.debug_notification_email).await
     }
 
     /// Sends emails to both addresses if the notification address has changed.

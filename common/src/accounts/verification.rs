@@ -7,6 +7,7 @@ use crate::{
         email::Email,
         mail::{Mail, Mailer, Part},
         organizations::Organizations,
+        suppressions,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
         users::{
             CHOSE_EMAIL, CREATED_AT, EMAIL, EMAIL_VERIFIED, PENDING_EMAIL, USER_ID, User, email_guard, email_key,
@@ -161,6 +162,7 @@ impl Verifications {
         let use_up = Update::of(&self.tokens, token_key(&token.hash())).set(KIND, text(USED)).only_if(is_current);
         let mut writes = Transaction::new("verifying an email").update(use_up);
         let new = user.email_to_verify();
+        writes = writes.delete(&self.tokens, suppressions::key(new));
         if *new == user.email {
             writes = writes.update(mark);
         } else {
@@ -196,6 +198,7 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
              without the confirmation, the account cannot be used.",
         )],
     )
+    .requested()
 }
 
 /// The email to the owner of an account whose address another person has entered. It contains no text from that person.

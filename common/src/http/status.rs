@@ -231,6 +231,11 @@ fn conflict_message(conflict: &Conflict) -> String {
     match conflict {
         Conflict::SlugTaken(slug) => format!("The organization slug \"{slug}\" is already taken"),
         Conflict::EmailTaken => "An account with this email already exists".to_owned(),
+        Conflict::EmailSuppressed => {
+            "Earlier emails to this address bounced or were reported as spam, so no invitation is \
+             sent to it. Check the address"
+                .to_owned()
+        }
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
         Conflict::InvitationUsed => "This invitation has already been used".to_owned(),
         Conflict::LastOwner => {
@@ -271,6 +276,7 @@ fn reason(conflict: &Conflict) -> Reason {
     match conflict {
         Conflict::SlugTaken(_) => Reason::SlugTaken,
         Conflict::EmailTaken => Reason::EmailTaken,
+        Conflict::EmailSuppressed => Reason::EmailSuppressed,
         Conflict::InvitationExpired => Reason::InvitationExpired,
         Conflict::InvitationUsed => Reason::InvitationUsed,
         Conflict::LastOwner => Reason::LastOwner,

@@ -345,6 +345,20 @@ pub const LINES: &[Line] = &[
          the limit.",
     ),
     line(
+        "email.suppressed",
+        INFO,
+        &["about", "cause"],
+        "An email that its recipient had not requested was not sent, because an earlier email to the address bounced \
+         (`bounce`) or was reported as spam (`complaint`).",
+    ),
+    line(
+        "email.returned",
+        WARN,
+        &["cause"],
+        "SES reported that an email bounced permanently or was reported as spam. Its address gets only requested emails \
+         for 30 days or a year.",
+    ),
+    line(
         "email.uncounted",
         ERROR,
         &["user", "error"],

@@ -41,6 +41,7 @@ pub(crate) fn invite() -> Route<App> {
             Fault::OwnersOnly,
             Fault::NotFound,
             Fault::Conflict(Reason::AlreadyAMember),
+            Fault::Conflict(Reason::EmailSuppressed),
             Fault::TooMany,
         ])
 }

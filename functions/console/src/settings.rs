@@ -6,6 +6,7 @@ use common::{
     accounts::{
         email::Email,
         organizations::{Organization, settings::SettingsChange},
+        suppressions::Cause,
         users::{Role, User},
     },
     base_url::BaseUrl,
@@ -123,8 +124,10 @@ fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {
 
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let organization = app.organizations.get(&user.organization).await?;
+    let suppressed = app.settings.suppressed(&organization).await?;
     let content = html! {
         (sent.news(&DONE, if user.role == Role::Owner { &[SAVE, RENAME, REQUIRE] } else { &[] }))
+        @if let Some(cause) = suppressed { (undelivered(&organization, cause)) }
         @if user.role == Role::Owner {
             h2 { "Notifications" }
             (form(&organization, &sent))
@@ -136,6 +139,23 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     };
     let frame = Console { organization: organization.name, here: HERE };
     Ok(Page::new("Settings", content).within(frame).refused(sent.refused))
+}
+
+fn undelivered(organization: &Organization, cause: Cause) -> Markup {
+    let event = match cause {
+        Cause::Bounce => "bounced",
+        Cause::Complaint => "were reported as spam",
+    };
+    html! {
+        div .notice.bad {
+            p {
+                "Emails to " strong { (visible(organization.debug_notification_email.as_str())) } " " (event)
+                ", so no notifications are sent to it. "
+                @if cause == Cause::Bounce { "Choose another address. After 30 days, emails are sent again." }
+                @else { "Choose another address." }
+            }
+        }
+    }
 }
 
 fn choice(organization: &Organization) -> &'static str {

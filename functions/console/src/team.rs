@@ -68,6 +68,7 @@ pub(crate) fn submit() -> Route<App> {
             Fault::NotFound,
             Fault::Conflict(Reason::LastOwner),
             Fault::Conflict(Reason::AlreadyAMember),
+            Fault::Conflict(Reason::EmailSuppressed),
             Fault::Conflict(Reason::InvitationUsed),
             Fault::TooMany,
         ])

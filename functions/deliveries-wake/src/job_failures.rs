@@ -125,6 +125,9 @@ impl FailedJobs {
         if !self.members.has_verified_owner(tenant).await? {
             return Ok(Audience::Not("unverified"));
         }
+        if self.mailer.suppressed(&organization.debug_notification_email).await?.is_some() {
+            return Ok(Audience::Not("suppressed"));
+        }
         Ok(Audience::Told(Box::new(organization)))
     }
 
@@ -145,7 +148,7 @@ impl FailedJobs {
         let is_last = number >= MAILS_A_DAY;
         let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
         // Only logged: the organization's address may be wrong, which is not a failure of the sweep.
-        if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail).await {
+        if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await {
             not_sent(tenant, workflow, &error);
             return self.table.give_back_mail(tenant, now).await.map(|()| true);
         }

@@ -117,7 +117,7 @@ impl Notices {
         };
         let (name, held) = (&organization.name, held.as_ref());
         let mail = mail::about(&self.base, name, notice, failures, held, (self.disable_after, now));
-        self.mailer.try_send(&organization.debug_notification_email, mail).await
+        self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await
     }
 
     /// Reads the deliveries that have failed since the endpoint began to fail.

@@ -4,15 +4,10 @@ use std::sync::Arc;
 
 use api::{
     Call as _,
-    team::{ChangeSettings, Settings as Output},
+    team::{ChangeSettings, NotificationEmailStatus, Settings as Output},
 };
 use common::{
-    accounts::{
-        email::Email,
-        organizations::{Organization, settings::SettingsChange},
-        permissions::Scope,
-        settings::Settings,
-    },
+    accounts::{email::Email, organizations::settings::SettingsChange, permissions::Scope, settings::Settings},
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
@@ -82,14 +77,14 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: I
     if change.require_two_factor.is_some() {
         check_protected(caller)?;
     }
-    let Organization { debug_notification_email, disable_job_failure_notifications, require_two_factor, .. } =
-        settings.change(&caller.organization, change, &call.base).await?;
-    let debug_notification_email = debug_notification_email.into();
+    let organization = settings.change(&caller.organization, change, &call.base).await?;
+    let status = settings.suppressed(&organization).await?.map_or(NotificationEmailStatus::Ok, Into::into);
     Ok(Output {
         code_sharing_enabled: false,
-        disable_job_failure_notifications,
-        debug_notification_email,
-        require_two_factor,
+        disable_job_failure_notifications: organization.disable_job_failure_notifications,
+        debug_notification_email: organization.debug_notification_email.into(),
+        notification_email_status: status.into(),
+        require_two_factor: organization.require_two_factor,
     })
 }
 
@@ -100,5 +95,4 @@ fn check_protected(caller: &Caller) -> Result<()> {
         By::Session { user, .. } if user.has_two_factor => Ok(()),
         By::Session { .. } => Err(Error::Forbidden(Refusal::TwoFactorRequired)),
         By::Key { .. } | By::OrganizationKey(_) => Err(Error::SessionRequired),
-    }
 }

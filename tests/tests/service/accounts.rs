@@ -2,6 +2,7 @@
 
 mod addresses_and_names;
 mod alerts;
+mod bounces;
 mod deletion;
 mod email_change;
 mod password_change;

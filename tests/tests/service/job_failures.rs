@@ -12,12 +12,12 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 
 /// A time this many milliseconds from now.
-fn later(milliseconds: i64) -> Timestamp {
+pub(crate) fn later(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
 }
 
 /// A failed job of this workflow.
-fn failed(tenant: &str, workflow: &str, job: impl ToString) -> Value {
+pub(crate) fn failed(tenant: &str, workflow: &str, job: impl ToString) -> Value {
     let mut event = event(tenant, job);
     event["event"] = json!("job.failed");
     event["workflow"] = json!(workflow);

@@ -147,6 +147,10 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         }
         Reason::SlugTaken => "Another organization already has this slug. Choose a different one.",
         Reason::EmailTaken => "The address already has an account. Sign in, or use another address.",
+        Reason::EmailSuppressed => {
+            "Earlier emails to the address bounced or were reported as spam, so it gets no invitation. Check the address, or \
+             ask its owner to request a password reset, which ends the suppression."
+        }
         Reason::InvitationExpired => "The invitation is older than 7 days. Ask an owner for a new one.",
         Reason::InvitationUsed => {
             "The invitation was accepted, canceled or replaced by a newer one. Use the newest invitation, or sign in."

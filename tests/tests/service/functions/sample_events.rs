@@ -162,6 +162,12 @@ async fn deliveries_wake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn accounts_bounces() {
+    let (_, response) = invoke("accounts-bounces", &sample_event("accounts-bounces").to_string()).await;
+    assert_eq!(response, Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn accounts_purge() {
     let (_, response) = invoke("accounts-purge", &sample_event("accounts-purge").to_string()).await;
     assert_eq!(response, Value::Null);

@@ -32,7 +32,7 @@ async fn notify(world: &World, who: &Tenant, address: &str) -> Answer {
 fn settings(address: &str, is_disabled: bool) -> Value {
     json!({
         "code_sharing_enabled": false, "disable_job_failure_notifications": is_disabled,
-        "debug_notification_email": address, "require_two_factor": false,
+        "debug_notification_email": address, "notification_email_status": "ok", "require_two_factor": false,
     })
 }
 

@@ -38,7 +38,7 @@ fn a_tenth_of_every_quota_of_the_deployment_is_left() {
     let template = template(&ALL);
     let resources_of = |event: &Value| match text(&event["Type"]) {
         "HttpApi" | "SQS" => 1,
-        "Schedule" => 2,
+        "EventBridgeRule" | "Schedule" => 2,
         other => panic!("count the resources of the event {other}"),
     };
     let of_events: usize = events(&template).iter().flat_map(|(_, events)| events.values()).map(resources_of).sum();

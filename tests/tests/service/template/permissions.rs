@@ -95,6 +95,8 @@ fn permissions_match_the_resources_in_the_variables() {
                 named.insert(format!("arn:aws:sqs:eu-central-1:123456789012:{}", last(value, '/')));
             } else if variable == "MAIL_FROM" {
                 named.insert("arn:aws:ses:eu-central-1:123456789012:identity/example.com".to_owned());
+            } else if variable == "MAIL_CONFIGURATION_SET" {
+                named.insert(format!("arn:aws:ses:eu-central-1:123456789012:configuration-set/{value}"));
             }
         }
         let permitted = statements(role(&template, function)).into_iter().flat_map(|statement| {
@@ -338,6 +340,8 @@ async fn the_organization_is_deleted(world: &World, tenant: &tests::Tenant) {
     assert_eq!(world.cli(&cookie, "delete-user", leaving).await.status, 200);
     let later = Timestamp::now().after(Duration::from_secs(180));
     world.stack.invoke("accounts-purge", json!({"time": later})).await.expect("the purge succeeds");
+    let bounced = tests::sample_event("accounts-bounces");
+    world.stack.invoke("accounts-bounces", bounced).await.expect("the address is stored");
 }
 
 /// These calls identify the caller first, too, and a key is not sufficient.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ALL, LEAST, resources, template, text};
 
 /// All metrics of the functions, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
-pub(crate) const METRICS: [&str; 22] = [
+pub(crate) const METRICS: [&str; 25] = [
     "AgeAtDelivery",
     "AttemptLatency",
     "Attempts",
@@ -21,8 +21,11 @@ pub(crate) const METRICS: [&str; 22] = [
     "FailureUnnoted",
     "FailuresTold",
     "LogWriteFailed",
+    "MailBounced",
+    "MailComplained",
     "MailFailed",
     "MailSent",
+    "MailSuppressed",
     "Malformed",
     "NoticeGivenUp",
     "Overdue",

@@ -1,0 +1,107 @@
+//! The suppression list: addresses whose emails bounced permanently, or whose owners marked an email as spam. Such an
+//! address gets only emails that its owner requests, because SES suspends accounts that keep sending to such addresses.
+
+use std::{fmt, time::Duration};
+
+use api::team::NotificationEmailStatus;
+use aws_sdk_dynamodb::Client;
+
+use crate::{
+    accounts::{
+        email::Email,
+        token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH},
+    },
+    aws::{
+        clients::Aws,
+        dynamo::{Attribute, Item, Record, get, item, number, put, text},
+    },
+    config::{ConfigError, Env},
+    error::Result,
+    timestamp::Timestamp,
+};
+
+/// The kind of these items in the table of tokens.
+const SUPPRESSION: &str = "suppression";
+const CAUSE: Attribute = Attribute("cause");
+
+/// The reason why an address is on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The receiving server rejected an email permanently, for example because the mailbox does not exist.
+    Bounce,
+    /// The recipient marked an email as spam.
+    Complaint,
+}
+
+impl Cause {
+    const ALL: [Self; 2] = [Self::Bounce, Self::Complaint];
+
+    /// The time for which an address stays on the list. A mailbox may be repaired; a complaint is a decision.
+    const fn lasts(self) -> Duration {
+        const DAY: u64 = 24 * 60 * 60;
+        match self {
+            Self::Bounce => Duration::from_secs(30 * DAY),
+            Self::Complaint => Duration::from_secs(365 * DAY),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bounce => "bounce",
+            Self::Complaint => "complaint",
+        })
+    }
+}
+
+impl From<Cause> for NotificationEmailStatus {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Bounce => Self::Bounced,
+            Cause::Complaint => Self::Complained,
+        }
+    }
+}
+
+/// The list, in the table of tokens. Its items expire by the table's TTL.
+#[derive(Clone)]
+pub struct Suppressions {
+    dynamodb: Client,
+    table: String,
+}
+
+impl Suppressions {
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
+    }
+
+    /// Adds `address`, or replaces its cause.
+    pub async fn add(&self, address: &Email, cause: Cause, now: Timestamp) -> Result<()> {
+        let mut entry = key(address);
+        entry.extend([
+            KIND.with(text(SUPPRESSION)),
+            CAUSE.with(text(cause)),
+            EXPIRES_AT.with(number(now.after(cause.lasts()).as_second())),
+        ]);
+        put(&self.dynamodb, &self.table, entry, "suppressing an address").await
+    }
+
+    /// Returns the reason why `address` is on the list, or `None` if it is not.
+    pub async fn cause(&self, address: &Email, now: Timestamp) -> Result<Option<Cause>> {
+        let found = get(&self.dynamodb, &self.table, key(address), "reading the suppression list").await?;
+        let Some(found) = found else { return Ok(None) };
+        let record = Record::new("suppression", &found);
+        if record.number(EXPIRES_AT)? <= now.as_second() {
+            return Ok(None);
+        }
+        let cause = record.text(CAUSE)?;
+        Ok(Cause::ALL.into_iter().find(|known| known.to_string() == cause))
+    }
+}
+
+/// The key of the entry for `address`. Deleting the item removes the address from the list, for example once a link in
+/// an email has proved that the mailbox works. Hashing keeps readable addresses out of the table.
+pub(crate) fn key(address: &Email) -> Item {
+    item([(TOKEN_HASH, text(format!("{SUPPRESSION}#{}", SecretHash::of(address.as_str()).as_str())))])
+}

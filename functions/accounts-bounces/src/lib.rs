@@ -1,0 +1,93 @@
+//! Stores bounces and complaints that SES reports through EventBridge: these addresses get no more emails that they did not
+//! request.
+//!
+//! Storing an event twice has no further effect, so Lambda may repeat an invocation. The form of the events:
+//! <https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html>.
+
+use common::{
+    accounts::{
+        email::Email,
+        suppressions::{Cause, Suppressions},
+    },
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    telemetry::metrics,
+    timestamp::Timestamp,
+};
+use lambda_runtime::LambdaEvent;
+use serde::Deserialize;
+
+/// The function, ready to be called. Cloning is cheap.
+#[derive(Clone)]
+pub struct Bounces {
+    suppressions: Suppressions,
+}
+
+/// An event from SES, as EventBridge sends it.
+#[derive(Debug, Deserialize)]
+pub struct Event {
+    detail: Detail,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "eventType")]
+enum Detail {
+    Bounce { bounce: Bounce },
+    Complaint { complaint: Complaint },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bounce {
+    /// `Permanent`, `Transient` (such as a full mailbox) or `Undetermined`.
+    bounce_type: String,
+    bounced_recipients: Vec<Recipient>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Complaint {
+    complained_recipients: Vec<Recipient>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Recipient {
+    email_address: String,
+}
+
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Bounces, ConfigError> {
+    Ok(Bounces { suppressions: Suppressions::from_env(env, &Aws::new(env)?)? })
+}
+
+impl Bounces {
+    /// Stores the addresses of a permanent bounce or a complaint.
+    ///
+    /// # Errors
+    /// A write fails. Lambda repeats the invocation.
+    pub async fn handle(&self, event: LambdaEvent<Event>) -> Result<(), lambda_runtime::Error> {
+        let (cause, metric, recipients) = match event.payload.detail {
+            Detail::Bounce { bounce } if bounce.bounce_type != "Permanent" => return Ok(()),
+            Detail::Bounce { bounce } => (Cause::Bounce, "MailBounced", bounce.bounced_recipients),
+            Detail::Complaint { complaint } => (Cause::Complaint, "MailComplained", complaint.complained_recipients),
+        };
+        for recipient in recipients {
+            // The service sent the email to this address, so the address parses.
+            let Ok(address) = Email::parse(&recipient.email_address) else { continue };
+            self.suppressions.add(&address, cause, Timestamp::now()).await.map_err(report)?;
+            common::log!("email.returned", %cause);
+            metrics::count(metric);
+        }
+        Ok(())
+    }
+}
+
+/// Converts an error into a failure of the invocation, which Lambda repeats and an alarm counts.
+fn report(error: Error) -> lambda_runtime::Error {
+    match error {
+        Error::Internal(cause) => cause.into(),
+        error => format!("{error:?}").into(),
+    }
+}
