@@ -95,4 +95,5 @@ fn check_protected(caller: &Caller) -> Result<()> {
         By::Session { user, .. } if user.has_two_factor => Ok(()),
         By::Session { .. } => Err(Error::Forbidden(Refusal::TwoFactorRequired)),
         By::Key { .. } | By::OrganizationKey(_) => Err(Error::SessionRequired),
+    }
 }

@@ -297,6 +297,22 @@ async fn letters_and_deleted_print_their_items() {
     assert_eq!(run(&world, &["deleted"]).await, [[tenant.id]]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn unsuppress_sends_to_a_bounced_address_again() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let status = async || {
+        let settings = world.rpc(&tenant.key, "tenant/settings", json!({})).await;
+        settings.ok()["notification_email_status"].clone()
+    };
+    let mut bounce = tests::sample_event("accounts-bounces");
+    bounce["detail"]["bounce"]["bouncedRecipients"][0]["emailAddress"] = json!("ops@example.com");
+    world.stack.invoke("accounts-bounces", bounce).await.expect("the address is stored");
+    assert_eq!(status().await, "bounced");
+    run(&world, &["unsuppress", "ops@example.com"]).await;
+    assert_eq!(status().await, "ok");
+}
+
 /// Functions that only other functions call.
 const WITHIN: [&str; 2] = ["output", "uuid7"];
 
