@@ -12,6 +12,7 @@ mod call;
 mod name;
 
 pub mod account;
+pub mod audit;
 pub mod auth;
 pub mod deliveries;
 pub mod error;

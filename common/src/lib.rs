@@ -7,6 +7,7 @@
 //! - [`accounts`] and [`webhooks`]: the domain. Values are parsed at the edge into types that guarantee their validity;
 //!   the methods of a store are domain verbs, and each makes one DynamoDB call or one transaction. `webhooks` does not
 //!   depend on `accounts`.
+//! - [`audit`]: the log of changes, below the domain, whose stores record their changes in it.
 //! - [`aws`]: clients, items and transactions.
 //! - [`telemetry`]: the log and the metrics.
 //! - The remaining modules: small values that depend on none of these.
@@ -14,6 +15,7 @@
 pub mod accounts;
 pub mod ambient;
 pub mod application;
+pub mod audit;
 pub mod aws;
 pub mod base_url;
 pub mod config;

@@ -12,6 +12,7 @@ use crate::{
         token::{EXPIRES_AT, SecretHash},
         users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, USER_ID, User, Users},
     },
+    audit::{Actor, ActorKind},
     aws::{
         batch::{batch_write, delete_request},
         clients::Aws,
@@ -86,6 +87,8 @@ impl fmt::Debug for ApiKey {
 #[derive(Clone, Debug)]
 pub struct KeyHolder {
     pub key: KeyId,
+    /// Its display name.
+    pub name: Name,
     /// The organization that the key belongs to.
     pub tenant: TenantId,
     /// The user who issued the key. A personal key acts for this user.
@@ -107,6 +110,7 @@ impl KeyHolder {
         }
         Ok(Some(Self {
             key: record.parsed(KEY_ID)?,
+            name: Name::stored(record.text(NAME)?),
             tenant: record.parsed(ORGANIZATION_ID)?,
             user: record.parsed(USER_ID)?,
             permissions: Permissions::of_item(&record)?,
@@ -114,6 +118,13 @@ impl KeyHolder {
             epoch: record.optional_number(EPOCH).unwrap_or(0),
             hash: hash.clone(),
         }))
+    }
+
+    /// The key as the author of changes. A personal key acts for `user`.
+    #[must_use]
+    pub fn actor(&self, user: Option<&User>) -> Actor {
+        let (name, email) = (Some(self.name.as_str().to_owned()), user.map(|user| user.email.to_string()));
+        Actor { kind: ActorKind::Key.into(), id: self.key.to_string(), name, email }
     }
 
     /// Whether the personal key still works for `user`, who may have left its organization or reset their password.

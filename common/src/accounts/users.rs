@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
     accounts::{email::Email, password::PasswordHash, token::SecretHash},
+    audit::{Actor, ActorKind},
     aws::{
         batch::batch_get,
         clients::Aws,
@@ -162,6 +163,13 @@ impl User {
     /// The user is not an owner ([`Refusal::OwnersOnly`]).
     pub fn check_owner(&self) -> Result<()> {
         if self.role == Role::Owner { Ok(()) } else { Err(Error::Forbidden(Refusal::OwnersOnly)) }
+    }
+
+    /// The user as the author of changes.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        let name = Some(self.name.as_str().to_owned());
+        Actor { kind: ActorKind::User.into(), id: self.id.to_string(), name, email: Some(self.email.to_string()) }
     }
 
     pub(crate) fn to_item(&self, password: &PasswordHash, now: Timestamp) -> Item {

@@ -12,6 +12,7 @@ use crate::{
         sessions::{Session as Stored, Sessions},
         users::{User, Users},
     },
+    audit::Actor,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
@@ -33,6 +34,9 @@ pub trait Access<W>: Send + 'static {
 
     /// The organization whose data the call uses, for the log.
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
+
+    /// The author of the changes of the call, for the audit log, if the caller is known.
+    fn actor(caller: &Self::Caller) -> Option<Actor>;
 }
 
 /// The stores that identify callers: [`Callers`], [`People`] or [`NoCallers`].
@@ -166,6 +170,10 @@ impl<W: Sync> Access<W> for Public {
     fn tenant((): &()) -> Option<&TenantId> {
         None
     }
+
+    fn actor((): &()) -> Option<Actor> {
+        None
+    }
 }
 
 /// An organization key, or a user with a verified email who calls with a key or a session. Missing, malformed, unknown
@@ -192,6 +200,10 @@ impl Access<Callers> for Verified {
     fn tenant(caller: &Caller) -> Option<&TenantId> {
         Some(&caller.organization)
     }
+
+    fn actor(caller: &Caller) -> Option<Actor> {
+        Some(caller.actor())
+    }
 }
 
 /// A [`Verified`] caller of any role, who acts for their organization.
@@ -207,6 +219,11 @@ impl Access<Callers> for Tenant {
 
     fn tenant(tenant: &TenantId) -> Option<&TenantId> {
         Some(tenant)
+    }
+
+    /// The organization does not tell: routes that record changes use [`Verified`].
+    fn actor(_: &TenantId) -> Option<Actor> {
+        None
     }
 }
 
@@ -281,6 +298,16 @@ impl Caller {
         self.any_user().map_or(Ok(()), User::check_owner)
     }
 
+    /// The caller as the author of changes: the key of the call, or else the user.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        match &self.by {
+            By::Session { user, .. } => user.actor(),
+            By::Key { user, key } => key.actor(Some(user)),
+            By::OrganizationKey(key) => key.actor(None),
+        }
+    }
+
     /// The member whose keys the caller manages; `None` for owners and organization keys, which manage all.
     #[must_use]
     pub fn manages_keys_of(&self) -> Option<UserId> {
@@ -308,6 +335,10 @@ impl Access<Callers> for AnyCaller {
     fn tenant(caller: &Option<Caller>) -> Option<&TenantId> {
         caller.as_ref().map(|caller| &caller.organization)
     }
+
+    fn actor(caller: &Option<Caller>) -> Option<Actor> {
+        caller.as_ref().map(Caller::actor)
+    }
 }
 
 /// A user with a key or a session. As with [`AnyCaller`], a session takes precedence.
@@ -323,6 +354,10 @@ impl Access<Callers> for KeyOrSession {
 
     fn tenant(caller: &Caller) -> Option<&TenantId> {
         Some(&caller.organization)
+    }
+
+    fn actor(caller: &Caller) -> Option<Actor> {
+        Some(caller.actor())
     }
 }
 
@@ -350,6 +385,10 @@ impl Access<Callers> for Session {
     fn tenant(caller: &SignedIn) -> Option<&TenantId> {
         Some(&caller.user.organization)
     }
+
+    fn actor(caller: &SignedIn) -> Option<Actor> {
+        Some(caller.user.actor())
+    }
 }
 
 /// A visitor of a page for signed-in users. A browser without a session is redirected to the sign-in page, and returns
@@ -366,6 +405,10 @@ impl<W: AsRef<People> + Sync> Access<W> for Person {
 
     fn tenant(person: &SignedIn) -> Option<&TenantId> {
         Some(&person.user.organization)
+    }
+
+    fn actor(person: &SignedIn) -> Option<Actor> {
+        Some(person.user.actor())
     }
 }
 
@@ -384,6 +427,10 @@ impl<W: AsRef<People> + Sync> Access<W> for VerifiedPerson {
     fn tenant(user: &User) -> Option<&TenantId> {
         Some(&user.organization)
     }
+
+    fn actor(user: &User) -> Option<Actor> {
+        Some(user.actor())
+    }
 }
 
 /// A visitor of a page, signed in or not. Keys are ignored.
@@ -399,5 +446,9 @@ impl Access<Callers> for Visitor {
 
     fn tenant(visitor: &Option<SignedIn>) -> Option<&TenantId> {
         visitor.as_ref().map(|visitor| &visitor.user.organization)
+    }
+
+    fn actor(visitor: &Option<SignedIn>) -> Option<Actor> {
+        visitor.as_ref().map(|visitor| visitor.user.actor())
     }
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     accounts::{attempts::ClientAddress, sessions::Device, token::Token},
+    audit::{Actor, Origin, Recorder},
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
 };
@@ -33,6 +34,8 @@ pub struct Call<C> {
     pub(super) needed: Needed,
     /// Whether the route can be called before the second factor that an organization requires is set up.
     pub(super) before_two_factor: bool,
+    /// The recorder of the route's changes, if it makes any.
+    pub(super) recorder: Option<Recorder>,
 }
 
 impl Call<()> {
@@ -46,16 +49,24 @@ impl Call<()> {
             request,
             needed: Needed::Undeclared,
             before_two_factor: false,
+            recorder: None,
         }
     }
 
-    pub(super) fn needing(self, needed: Needed, before_two_factor: bool) -> Self {
-        Self { needed, before_two_factor, ..self }
+    pub(super) fn needing(self, needed: Needed, before_two_factor: bool, recorder: Option<Recorder>) -> Self {
+        Self { needed, before_two_factor, recorder, ..self }
+    }
+
+    /// The recorder for the changes of this call, whose caller is `actor`.
+    pub(super) fn recorder(&self, actor: impl FnOnce() -> Option<Actor>) -> Option<Recorder> {
+        let Device { address, agent } = self.recorder.as_ref().map(|_| self.device())?;
+        let origin = Origin { actor: actor(), ip: Some(address.to_string()), user_agent: agent };
+        self.recorder.as_ref().map(|recorder| recorder.with(origin))
     }
 
     pub(super) fn by<C>(self, caller: C) -> Call<C> {
-        let Call { base, client, origins, request, needed, before_two_factor, .. } = self;
-        Call { caller, base, client, origins, request, needed, before_two_factor }
+        let Call { base, client, origins, request, needed, before_two_factor, recorder, .. } = self;
+        Call { caller, base, client, origins, request, needed, before_two_factor, recorder }
     }
 
     /// Reads the fields that the caller sent: the query or the body, and the variable of the path.

@@ -15,6 +15,7 @@ use crate::{
         token::Token,
         users::User,
     },
+    audit::Position,
     id::{CliLoginId, EndpointId, InvitationId, KeyId, LeaseId, RecoveryId, SessionId, TenantId, UserId},
     name::{Description, Name, Slug},
     timestamp::Timestamp,
@@ -70,6 +71,26 @@ forms! {
     UserId: to_string,
     WebhookId: to_string,
     WorkflowFilter,
+}
+
+impl From<Position> for api::Cursor {
+    fn from(position: Position) -> Self {
+        position.to_string().into()
+    }
+}
+
+impl JsonSchema for Position {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        api::Cursor::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        api::Cursor::json_schema(generator)
+    }
 }
 
 impl From<Delivery> for deliveries::Delivery {

@@ -51,8 +51,9 @@ impl Function {
         routes: impl IntoIterator<Item = Route<A, W>>,
     ) -> Result<Self, ConfigError> {
         let (app, callers) = (Arc::new(app), Arc::new(W::from_env(env, aws)?));
-        let mut routes: Vec<_> = routes.into_iter().map(|route| route.bind(&app, &callers, wire)).collect();
-        // As in API Gateway, a path without a variable takes precedence over a matching path with a variable.
+        let bound = routes.into_iter().map(|route| route.bind(&app, &callers, wire, env));
+        let mut routes = bound.collect::<Result<Vec<_>, _>>()?;
+        // As in API Gateway, a path without a variable takes precedence over a matching path with one.
         routes.sort_by_key(|route| route.info.path.contains('{'));
         let service = (wire == Wire::Page).then(|| ServiceName::from_env(env)).transpose()?;
         Ok(Self { wire, origins: Arc::new(Origins::from_env(env)?), routes: routes.into(), service })

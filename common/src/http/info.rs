@@ -1,6 +1,6 @@
 //! The values that describe a route, for the OpenAPI description and the checks against the template.
 
-use api::{account::Scope, error::Reason};
+use api::{account::Scope, audit::Action, error::Reason};
 use lambda_http::http::Method;
 
 use crate::error::FactorProblem;
@@ -34,6 +34,8 @@ pub struct RouteInfo {
     pub redirects: bool,
     /// Whether a session may call it that can otherwise only set up the second factor that its organization requires.
     pub before_two_factor: bool,
+    /// The changes that it makes and the audit log records.
+    pub records: &'static [Action],
 }
 
 impl RouteInfo {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::account::Scope;
+use api::{account::Scope, audit::Action};
 use futures::future::BoxFuture;
 use lambda_http::http::Method;
 
@@ -18,7 +18,11 @@ use super::{
     status::HttpError,
     wire::Wire,
 };
-use crate::error::Result;
+use crate::{
+    audit::{self, Recorder},
+    config::{ConfigError, Env},
+    error::Result,
+};
 
 /// A route of the app `A`. `W` is the type of the stores that identify callers: `NoCallers` if all routes are
 /// [`Public`](super::Public).
@@ -72,6 +76,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
             faults: &[],
             redirects: false,
             before_two_factor: false,
+            records: &[],
         };
         let answer = move |app: Arc<A>, callers: Arc<W>, call: Call<()>, wire| -> BoxFuture<'static, Handled> {
             Box::pin(async move {
@@ -87,7 +92,8 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
                         fields.set_key(call.request.headers.get(IDEMPOTENCY_KEY));
                         input(&app, fields)
                     })?;
-                    Ok(handle(app, call.by(caller), input).await?.reply(wire)?)
+                    let recorder = call.recorder(|| C::actor(&caller));
+                    Ok(audit::within(recorder, handle(app, call.by(caller), input)).await?.reply(wire)?)
                 };
                 let reply = answer.await;
                 Handled { reply, tenant }
@@ -172,14 +178,24 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire) -> BoundRoute {
+    /// Declares the changes that the route makes and the audit log records.
+    #[must_use]
+    pub fn records(mut self, actions: &'static [Action]) -> Self {
+        self.info.records = actions;
+        self
+    }
+
+    /// Binds the route to its app. The settings in `env` name the table of its records.
+    pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire, env: &Env) -> Result<BoundRoute, ConfigError> {
         let Self { info, answer, .. } = self;
         let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));
         let (needed, before_two_factor) = (info.scope, info.before_two_factor);
-        BoundRoute {
+        let records = Some(info.records).filter(|actions| !actions.is_empty());
+        let recorder = records.map(|actions| Recorder::of_route(env, actions)).transpose()?;
+        Ok(BoundRoute {
             info,
             answer: Box::new(move |call| {
-                let call = call.needing(needed, before_two_factor);
+                let call = call.needing(needed, before_two_factor, recorder.clone());
                 answer(Arc::clone(&for_answer), Arc::clone(&callers), call, wire)
             }),
             #[cfg(feature = "openapi")]
@@ -187,6 +203,6 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
                 let (app, describe) = (Arc::clone(app), self.describe);
                 Box::new(move |generators| describe(&app, generators))
             },
-        }
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! [`Notice`](notice::Notice) while an email to its tenant is pending.
 
 pub mod announce;
+mod audited;
 mod follow;
 mod forget;
 mod headers;
@@ -18,12 +19,14 @@ mod records;
 mod table;
 mod tested;
 mod view;
+mod wanted;
 
 pub use self::{
     health::{Consequence, DisabledReason, Health, disable_after},
     kind::{Address, Kind, Pulled},
     last_error::LastError,
-    records::{Change, Endpoint, HoldFor, MAX_ENDPOINTS, NewEndpoint},
+    records::{Endpoint, HoldFor, MAX_ENDPOINTS},
     table::Endpoints,
     view::EndpointView,
+    wanted::{Change, NewEndpoint},
 };

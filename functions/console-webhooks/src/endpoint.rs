@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
+    audit::Action,
     error::Result,
     http::{Call, DID, Fault, People, Reason, Route, Typed, VerifiedPerson, page::Page},
 };
@@ -47,6 +48,7 @@ pub(crate) fn show() -> Route<App, People> {
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
+        .records(&[Action::WebhookUpdated, Action::WebhookDeleted])
         .summary(
             "Handles the forms of the endpoint page, which test, change, rotate, recover or delete as the API does.",
         )

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::users::User,
     application::idempotency::{Answer, Hash, IdempotencyKey},
+    audit::Action,
     error::{Error, Result},
     http::{
         Call, Fault, People, Reason, Reply, Route, Typed, VerifiedPerson,
@@ -44,6 +45,7 @@ pub(crate) fn show() -> Route<App, People> {
 
 pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), create)
+        .records(&[Action::WebhookCreated])
         .summary("Creates an endpoint, as `webhooks/create` does, and shows its secret once.")
         .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
 }

@@ -13,6 +13,7 @@ use api::{
 };
 use common::{
     accounts::permissions::Scope,
+    audit::Action,
     aws::{clients::Aws, rounds},
     config::{ConfigError, Env},
     error::Result,
@@ -60,6 +61,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(Settle::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
+        .records(&[Action::WebhookDisabled])
         .summary("Records the results of received deliveries, each identified by its lease.")
         .description(
             "Retries and failures follow the same rules as for push endpoints, except that `Retry-After` is ignored. A \

@@ -9,11 +9,12 @@ use api::{
 use common::{
     accounts::permissions::Scope,
     application::idempotency::{Answer, Calls, IdempotencyKey},
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
-    id::{EndpointId, TenantId},
+    http::{Call, Caller, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    id::EndpointId,
     issue::{Problem, parse_name},
     name::Description,
     timestamp::Timestamp,
@@ -47,8 +48,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(ROUTE, Tenant, Input::read, handle)
+    Route::post(ROUTE, Verified, Input::read, handle)
         .scope(Scope::WebhooksWrite)
+        .records(&[Action::WebhookCreated])
         .summary("Creates a webhook endpoint.")
         .description("An organization can have 100 endpoints, unless the deployment sets another limit.")
         .faults(&[
@@ -145,7 +147,7 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Answer<Created>> {
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Answer<Created>> {
     let (signing_secret, is_generated) = match input.signing_secret {
         Some(secret) => (secret, false),
         None => (SigningSecret::generate(), true),
@@ -161,7 +163,8 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
         workflows: input.workflows,
         created_at: Timestamp::now(),
     };
-    let once = app.calls.once(&call.caller, ROUTE, input.key, endpoint.created_at);
+    let tenant = &call.caller.organization;
+    let once = app.calls.once(tenant, ROUTE, input.key, endpoint.created_at);
     let create = async {
         let output = Created {
             success: true,
@@ -170,7 +173,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
             signing_secret: is_generated.then(|| endpoint.signing_secret.reveal().into()),
         };
         let marker = once.marker(&output)?;
-        app.endpoints.create(&call.caller, &endpoint, app.limit, marker.as_ref()).await?;
+        app.endpoints.create(tenant, &endpoint, app.limit, marker.as_ref()).await?;
         Ok(output)
     };
     once.answer(create).await

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use api::{Call as _, webhooks::Delete};
 use common::{
     accounts::permissions::Scope,
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Done, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
-    id::{EndpointId, TenantId},
+    http::{Call, Caller, Done, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    id::EndpointId,
     timestamp::Timestamp,
     webhooks::{endpoints::Endpoints, log::Retention},
 };
@@ -28,8 +29,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(Delete::PATH, Tenant, Input::read, handle)
+    Route::post(Delete::PATH, Verified, Input::read, handle)
         .scope(Scope::WebhooksWrite)
+        .records(&[Action::WebhookDeleted])
         .summary("Deletes a webhook endpoint.")
         .description("Unfinished deliveries to the endpoint get the status `ended`, and remain in the delivery log.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
@@ -47,8 +49,8 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Done> {
     let remembered_until = app.retention.end(Timestamp::now());
-    app.endpoints.delete(&call.caller, input.id, remembered_until).await?;
+    app.endpoints.delete(&call.caller.organization, input.id, remembered_until).await?;
     Ok(Done::new("Webhook endpoint deleted"))
 }

@@ -90,11 +90,11 @@ async fn leave_out_known(
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
     ledger.stores.queues.send(Queue::Shared, &waiting, now).await.into_iter().collect::<Result<(), _>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
-    let (endpoints, follow) = (&ledger.stores.endpoints, (ledger.disable_after, false));
+    let (stores, follow) = (&ledger.stores, (ledger.disable_after, false));
     for first in firsts.iter() {
         match known.get(&first.due.delivery.webhook_id) {
             Some(delivery) if delivery.failed_with(1) => {
-                endpoints.follow(tenant, delivery, first.health().copied(), follow, now).await?;
+                stores.follow(tenant, delivery, first.health().copied(), follow, now).await?;
             }
             _ => {}
         }

@@ -276,8 +276,8 @@ impl Ledger {
             Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
             Status::Delivered => self.stores.log.forget_large(tenant, &after.id, &payload.body).await?,
             Status::Failed => {
-                let (endpoints, follow) = (&self.stores.endpoints, (self.disable_after, true));
-                endpoints.follow(tenant, &after, ended.health, follow, now).await?;
+                let follow = (self.disable_after, true);
+                self.stores.follow(tenant, &after, ended.health, follow, now).await?;
             }
             Status::Held => {
                 common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts = after.attempts);

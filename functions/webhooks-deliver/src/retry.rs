@@ -79,7 +79,7 @@ pub(crate) async fn attempt(
             };
             let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
             let follow = (ledger.disable_after, false);
-            return Ok(endpoints.follow(&due.tenant, &delivery, health, follow, now).await?);
+            return Ok(ledger.stores.follow(&due.tenant, &delivery, health, follow, now).await?);
         }
         Step::SendOn => {
             if delivery.pull.is_some() {

@@ -1,11 +1,17 @@
 //! The stores that deliveries read and write.
 
+use std::time::Duration;
+
 use common::{
+    audit::Recorder,
     aws::clients::Aws,
     config::{ConfigError, Env},
+    error::Result,
+    id::TenantId,
+    timestamp::Timestamp,
     webhooks::{
-        delivery::Queue,
-        endpoints::{Endpoints, HoldFor},
+        delivery::{Delivery, Queue},
+        endpoints::{Endpoints, Health, HoldFor},
         log::Log,
         queue::Queues,
     },
@@ -26,6 +32,7 @@ pub(crate) struct Stores {
     pub(crate) hold_for: HoldFor,
     pub(crate) log: Log,
     pub(crate) queues: Queues,
+    recorder: Recorder,
     slow: Semaphore,
     hanging: Semaphore,
 }
@@ -38,9 +45,23 @@ impl Stores {
             hold_for: HoldFor::from_env(env)?,
             log: Log::from_env(env, aws)?.gathering(),
             queues: Queues::from_env(env, aws)?,
+            recorder: Recorder::system(env)?,
             slow: Semaphore::new(WRITES),
             hanging: Semaphore::new(WRITES),
         })
+    }
+
+    /// Notes the consequences of a delivery for its endpoint, as [`Endpoints::follow`] does, and records them.
+    pub(crate) async fn follow(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        health: Option<Health>,
+        follow: (Duration, bool),
+        now: Timestamp,
+    ) -> Result<()> {
+        let following = self.endpoints.follow(tenant, delivery, health, follow, now);
+        self.recorder.clone().within(following).await
     }
 
     /// Returns the limit of concurrent writes for records of `queue`, if there is one.

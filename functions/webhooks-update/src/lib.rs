@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use api::{Call as _, MAX_ELEMENTS, MAX_WORKFLOWS, webhooks::Update};
 use common::{
     accounts::permissions::Scope,
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
-    id::{EndpointId, TenantId},
+    http::{Call, Caller, Done, Fault, Fields, Function, Reason, Rejected, Route, Verified, Wire},
+    id::EndpointId,
     name::Description,
     timestamp::Timestamp,
     webhooks::{
@@ -38,8 +39,9 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(Update::PATH, Tenant, Input::read, handle)
+    Route::post(Update::PATH, Verified, Input::read, handle)
         .scope(Scope::WebhooksWrite)
+        .records(&[Action::WebhookUpdated])
         .summary("Changes the given fields of a webhook endpoint.")
         .description(
             "Omitted fields keep their values, so a call with `id` alone changes nothing. Enabling an endpoint does \
@@ -112,7 +114,8 @@ impl Input {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Done> {
-    app.endpoints.update(&call.caller, input.id, input.change, app.rotation_overlap, Timestamp::now()).await?;
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Done> {
+    let tenant = &call.caller.organization;
+    app.endpoints.update(tenant, input.id, input.change, app.rotation_overlap, Timestamp::now()).await?;
     Ok(Done::new("Webhook endpoint updated"))
 }

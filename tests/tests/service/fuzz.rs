@@ -298,6 +298,13 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("auth-organization", "GET", "/api/auth/organization/get-active-member-role", ""),
     ("auth-organization", "POST", "/api/auth/organization/set-active", r#"{"organizationSlug": "acme"}"#),
     (
+        "audit-list",
+        "POST",
+        "/v1/audit/list",
+        r#"{"json": {"actor": "system", "action": "member.removed", "since": "2026-01-31T12:00:00Z",
+            "until": "2026-02-01T12:00:00Z", "limit": 10, "cursor": "1769860800999.0123456789abcdef0123456789abcdef"}}"#,
+    ),
+    (
         "deliveries-list",
         "POST",
         "/v1/deliveries/list",

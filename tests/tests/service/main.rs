@@ -8,6 +8,7 @@
 
 mod accounts;
 mod api_keys;
+mod audit;
 mod cli_logins;
 mod code;
 mod console;

@@ -8,13 +8,16 @@ use std::time::Duration;
 pub use api::webhooks::DisabledReason;
 
 use super::{
+    audited,
     item::*,
     table::{Endpoints, record},
 };
 use crate::{
+    audit::{Action, Actor, Entry, change, initial},
     aws::{
         dynamo::{Attribute, Item, Record, boolean, number, text},
         expression::Condition,
+        transaction::Transaction,
     },
     config::{ConfigError, Env},
     error::Result,
@@ -279,7 +282,18 @@ impl Endpoints {
             // The endpoint may have been given another URL or been enabled since then.
             (Consequence::Disabled(_), _) => is_absent_or_before(GOOD_AT, attempt.at),
         });
-        if !update.send(&self.dynamodb, NOTING).await? {
+        let is_noted = match consequence {
+            Consequence::Failing => update.send(&self.dynamodb, NOTING).await?,
+            Consequence::Disabled(reason) => {
+                let url = self.get(tenant, id, &[URL]).await?;
+                let target = audited::target(id, url.as_ref().and_then(|item| record(item).optional_text(URL)));
+                let changes =
+                    [change("active", Some(true.to_string()), Some(false.to_string())), initial("reason", reason)];
+                let entry = Entry::new(Action::WebhookDisabled, tenant, target).with(changes).by(Actor::system());
+                Transaction::new(NOTING).update(update).record(entry)?.try_commit(&self.dynamodb).await?
+            }
+        };
+        if !is_noted {
             return Ok(None);
         }
         consequence.report(tenant, id);

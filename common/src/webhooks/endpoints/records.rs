@@ -5,6 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 
 use super::{
+    audited::{self, AUDITED},
     headers,
     health::{DISABLED, Health, SILENT},
     item::*,
@@ -12,8 +13,10 @@ use super::{
     last_error::ERROR,
     logged::{LOGGED, deleted, log_shards},
     table::{Endpoints, NOT_FOUND, key, record},
+    wanted::{Change, NewEndpoint},
 };
 use crate::{
+    audit::{Action, Entry},
     aws::{
         dynamo::{Attribute, Item, Record, boolean, number, text, texts},
         expression::Update,
@@ -22,8 +25,8 @@ use crate::{
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::{EndpointId, TenantId},
-    name::Description,
     patch::Patch,
+    random,
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
@@ -33,29 +36,7 @@ use crate::{
     },
 };
 
-#[derive(Debug)]
-pub struct NewEndpoint {
-    /// The endpoint's id. Ids sort by creation time.
-    pub id: EndpointId,
-    /// The URL of a push endpoint, or `Pull`.
-    pub address: Address,
-    /// The secret that signs deliveries.
-    pub signing_secret: SigningSecret,
-    /// The custom headers.
-    pub headers: Headers,
-    /// The tenant's description.
-    pub description: Option<Description>,
-    /// Whether events are delivered to the endpoint.
-    pub active: bool,
-    /// The events to deliver; `None` means all job events.
-    pub events: Option<EventFilter>,
-    /// The workflows whose events are delivered; `None` means all.
-    pub workflows: Option<WorkflowFilter>,
-    /// The time at which it was created.
-    pub created_at: Timestamp,
-}
-
-/// The fields of an endpoint that a delivery needs.
+/// An endpoint, reduced to the fields that a delivery needs.
 #[derive(Debug)]
 pub struct Endpoint {
     pub id: EndpointId,
@@ -102,65 +83,15 @@ impl HoldFor {
     }
 }
 
-/// A change to an endpoint; `None` leaves a field unchanged.
-#[derive(Debug, Default)]
-pub struct Change {
-    pub url: Option<EndpointUrl>,
-    pub signing_secret: Option<SigningSecret>,
-    /// The custom headers, which replace all previous ones.
-    pub headers: Patch<Headers>,
-    pub description: Patch<Description>,
-    /// Whether events are delivered to the endpoint.
-    pub active: Option<bool>,
-    /// The events to deliver. `Clear` means all job events.
-    pub events: Patch<EventFilter>,
-    /// The workflows whose events are delivered. `Clear` means all.
-    pub workflows: Patch<WorkflowFilter>,
-    /// Makes the change only if the endpoint still has this [revision](super::EndpointView::revision).
-    pub revision: Option<i64>,
-}
-
-/// The effect of a change on the secret of an endpoint.
-#[derive(Clone, Copy)]
-enum Rotation {
-    /// The secret replaces another secret.
-    To,
-    /// The endpoint already has the secret.
-    Done,
-}
-
-impl Change {
-    /// Whether the change leaves every field unchanged.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        matches!(
-            self,
-            Self {
-                url: None,
-                signing_secret: None,
-                headers: Patch::Keep,
-                description: Patch::Keep,
-                active: None,
-                events: Patch::Keep,
-                workflows: Patch::Keep,
-                revision: _
-            }
-        )
-    }
-
-    /// Whether the change would send the existing headers to another URL, which may belong to another party. A caller
-    /// who may change an endpoint may still not read its headers.
-    fn takes_headers_along(&self) -> bool {
-        self.url.is_some() && matches!(self.headers, Patch::Keep)
-    }
-}
-
 /// The largest endpoint limit that a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains
 /// the list as JSON inside a JSON string. In this form, an endpoint takes up to 21,000 bytes: a URL of 2,048 characters
 /// of four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), 20
 /// workflows of 100 characters of four bytes, ten header names of 64 bytes, and 670 bytes for the rest. 299 endpoints
 /// fit.
 pub const MAX_ENDPOINTS: u32 = 290;
+/// The number of tries of a change while other calls change the same endpoint.
+const ATTEMPTS: u32 = 20;
+const UPDATING: &str = "updating an endpoint";
 /// The sort key of the counter, which sorts before every id.
 const COUNTER: &str = "#count";
 /// The attribute of the counter.
@@ -187,11 +118,14 @@ impl Endpoints {
         once: Option<&Marker>,
     ) -> Result<()> {
         let has_room = ENDPOINTS.is_absent().or(ENDPOINTS.is_below(number(limit.into())));
+        let target = audited::target(endpoint.id, endpoint.address.url().map(EndpointUrl::as_str));
+        let entry = Entry::new(Action::WebhookCreated, tenant, target).with(audited::fields(endpoint));
         Transaction::new("creating an endpoint")
             .update(self.counter(tenant, 1).only_if(has_room))
             .or(Error::Conflict(Conflict::EndpointLimit(limit)))
             .put_new(&self.table, WEBHOOK_ENDPOINT_ID, endpoint.to_item(tenant))
             .once(once)
+            .record(entry)?
             .commit(&self.dynamodb)
             .await
     }
@@ -233,46 +167,50 @@ impl Endpoints {
         if change.is_empty() {
             return self.require(tenant, id).await;
         }
-        let is_done = self.apply(tenant, id, &change, Rotation::To, overlap, now).await?
-            || change.signing_secret.is_some() && self.apply(tenant, id, &change, Rotation::Done, overlap, now).await?;
-        if is_done {
-            return Ok(());
+        for attempt in 0..ATTEMPTS {
+            let before = self.get(tenant, id, &AUDITED).await?.ok_or(NOT_FOUND)?;
+            check(&change, &before)?;
+            let update = self.written(tenant, id, &change, &before, overlap, now);
+            let changes = audited::changes(&before, &change);
+            let is_done = if changes.is_empty() {
+                update.send(&self.dynamodb, UPDATING).await?
+            } else {
+                let target = audited::target(id, record(&before).optional_text(URL));
+                let entry = Entry::new(Action::WebhookUpdated, tenant, target).with(changes);
+                Transaction::new(UPDATING).update(update).record(entry)?.try_commit(&self.dynamodb).await?
+            };
+            if is_done {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10 << attempt.min(5)).mul_f64(random::fraction())).await;
         }
-        let endpoint = self.get(tenant, id, &[KIND, URL, REVISION]).await?.ok_or(NOT_FOUND)?;
-        if change.url.is_some() && kind::kind(&record(&endpoint))? == Kind::Pull {
-            return Err(Error::Conflict(Conflict::PullEndpoint));
-        }
-        let revision = record(&endpoint).optional_number(REVISION).unwrap_or(0);
-        if change.revision.is_some_and(|wanted| wanted != revision) {
-            return Err(Error::Busy);
-        }
-        // If there are no headers to protect, the only other reason is a rotation between the two writes.
-        Err(if change.takes_headers_along() { Error::Conflict(Conflict::HeadersNeeded) } else { Error::Busy })
+        Err(Error::Busy)
     }
 
-    /// Applies `change` in one write, so that concurrent rotations lose no secret. Returns `false` if there is no such
-    /// endpoint, if its secret does not match `rotation`, or if its headers would be sent to another URL.
-    async fn apply(
+    /// The write of `change`, on condition that the endpoint has not been changed since `before` was read. So an entry of
+    /// the audit log names the values that were replaced, and concurrent rotations lose no secret.
+    fn written(
         &self,
         tenant: &TenantId,
         id: EndpointId,
         change: &Change,
-        rotation: Rotation,
+        before: &Item,
         overlap: Duration,
         now: Timestamp,
-    ) -> Result<bool> {
+    ) -> Update {
+        let before = record(before);
         let mut update = self.change(tenant, id).set(UPDATED_AT, text(now)).add(REVISION, number(1));
         update = update.only_if(WEBHOOK_ENDPOINT_ID.exists());
-        update = match change.revision {
-            Some(0) => update.only_if(REVISION.is_absent()),
+        update = match before.optional_number(REVISION) {
+            None => update.only_if(REVISION.is_absent()),
             Some(revision) => update.only_if(REVISION.equals(number(revision))),
-            None => update,
         };
+        // The service disables endpoints without a new revision.
+        if let Some(active) = change.active.and(before.optional_boolean(ACTIVE)) {
+            update = update.only_if(ACTIVE.equals(boolean(active)));
+        }
         if let Some(url) = &change.url {
-            update = update.set(URL, text(url.as_str())).remove(ERROR).only_if(KIND.is_absent());
-            if change.takes_headers_along() {
-                update = update.only_if(HEADERS.is_absent().or(URL.equals(text(url.as_str()))));
-            }
+            update = update.set(URL, text(url.as_str())).remove(ERROR);
         }
         update = update.set_all(change.active.map(|active| (ACTIVE, boolean(active))));
         let is_fresh = change.active == Some(true);
@@ -308,21 +246,17 @@ impl Endpoints {
             Patch::Clear => update.remove([HEADERS, HEADER_NAMES]),
             Patch::Keep => update,
         };
-        if let Some(secret) = change.signing_secret.as_ref().map(|secret| text(secret.reveal())) {
-            update = update.set(SIGNING_SECRET, secret.clone());
-            update = match rotation {
-                Rotation::Done => update.only_if(SIGNING_SECRET.equals(secret)),
-                Rotation::To => update.only_if(SIGNING_SECRET.differs_from(secret)),
-            };
-            update = match rotation {
-                Rotation::Done => update,
-                Rotation::To if overlap.is_zero() => update.remove([PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT]),
-                Rotation::To => update
-                    .copy(PREVIOUS_SECRET, SIGNING_SECRET)
-                    .set(PREVIOUS_SECRET_EXPIRES_AT, number(now.after(overlap).as_millisecond())),
-            };
+        let secret = change.signing_secret.as_ref().map(SigningSecret::reveal);
+        match secret.filter(|secret| before.optional_text(SIGNING_SECRET) != Some(secret)) {
+            None => update,
+            Some(secret) if overlap.is_zero() => {
+                update.set(SIGNING_SECRET, text(secret)).remove([PREVIOUS_SECRET, PREVIOUS_SECRET_EXPIRES_AT])
+            }
+            Some(secret) => update
+                .set(SIGNING_SECRET, text(secret))
+                .copy(PREVIOUS_SECRET, SIGNING_SECRET)
+                .set(PREVIOUS_SECRET_EXPIRES_AT, number(now.after(overlap).as_millisecond())),
         }
-        update.send(&self.dynamodb, "updating an endpoint").await
     }
 
     /// Deletes an endpoint and decrements the count. The log still lists its deliveries until `remembered_until`.
@@ -331,11 +265,14 @@ impl Endpoints {
     /// The tenant has no such endpoint.
     pub async fn delete(&self, tenant: &TenantId, id: EndpointId, remembered_until: Timestamp) -> Result<()> {
         let deleted = deleted(tenant, id, remembered_until);
+        let endpoint = self.get(tenant, id, &[URL]).await?.ok_or(NOT_FOUND)?;
+        let target = audited::target(id, record(&endpoint).optional_text(URL));
         Transaction::new("deleting an endpoint")
             .delete_if(&self.table, key(tenant, id), WEBHOOK_ENDPOINT_ID.exists())
             .or(NOT_FOUND)
             .put(&self.table, deleted)
             .update(self.counter(tenant, -1))
+            .record(Entry::new(Action::WebhookDeleted, tenant, target))?
             .commit(&self.dynamodb)
             .await
     }
@@ -343,6 +280,27 @@ impl Endpoints {
     fn counter(&self, tenant: &TenantId, by: i64) -> Update {
         Update::of(&self.table, key(tenant, COUNTER)).add(ENDPOINTS, number(by))
     }
+}
+
+/// Checks that `change` is permitted for the endpoint in `before`.
+///
+/// # Errors
+/// It has a URL and the endpoint is a pull endpoint; it would send headers to another URL; or it was made for another
+/// revision: [`Error::Busy`].
+fn check(change: &Change, before: &Item) -> Result<()> {
+    let stored = record(before);
+    if change.url.is_some() && kind::kind(&stored)? == Kind::Pull {
+        return Err(Error::Conflict(Conflict::PullEndpoint));
+    }
+    let revision = stored.optional_number(REVISION).unwrap_or(0);
+    if change.revision.is_some_and(|wanted| wanted != revision) {
+        return Err(Error::Busy);
+    }
+    let is_other = change.url.as_ref().is_some_and(|url| stored.optional_text(URL) != Some(url.as_str()));
+    if is_other && change.takes_headers_along() && before.contains_key(HEADERS.name()) {
+        return Err(Error::Conflict(Conflict::HeadersNeeded));
+    }
+    Ok(())
 }
 
 /// Reads an item. An unreadable endpoint is skipped and logged, so that it does not stop deliveries to the other

@@ -17,7 +17,7 @@ use syn::{
 };
 
 /// The layers of `common` from top to bottom. Modules outside these folders form another layer at the bottom.
-const LAYERS: [&str; 7] = ["presentation", "http", "application", "accounts", "webhooks", "aws", "telemetry"];
+const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "webhooks", "audit", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
 /// The modules of `common::webhooks`. Each module uses only earlier modules of this list.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use common::{
+    audit::Recorder,
     aws::clients::Aws,
     config::Env,
     timestamp::Timestamp,
@@ -152,13 +153,15 @@ async fn a_410_of_a_former_url_does_not_disable_the_endpoint() {
     let settings = world.stack.environment("webhooks-deliver").expect("a function").clone();
     let env = Env::new(move |name| settings.get(name).cloned());
     let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+    let recorder = Recorder::system(&env).expect("settings");
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let gone = async |at: Timestamp| {
         let answer = Outcome::Failed(Failure::Status(410, None));
         let last_attempt = Some(Attempt::new(at, 1, answer, None, Trigger::Schedule));
         let delivery = Delivery { event: EventName::Completed, last_attempt, ..Delivery::test(endpoint, at) };
         let (health, now) = (Health::default(), Timestamp::now());
-        endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now).await.expect("a call")
+        let noted = endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now);
+        recorder.clone().within(noted).await.expect("a call")
     };
     let before = Timestamp::now();
     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -177,12 +180,14 @@ async fn a_late_repetition_undoes_neither_a_success_nor_a_fresh_start() {
     let settings = world.stack.environment("webhooks-deliver").expect("a function").clone();
     let env = Env::new(move |name| settings.get(name).cloned());
     let endpoints = Endpoints::from_env(&env, &Aws::new(&env).expect("settings")).expect("settings");
+    let recorder = Recorder::system(&env).expect("settings");
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let note = async |attempt: &Attempt| {
         let (health, now) = (Health::default(), Timestamp::now());
         let event = EventName::Completed;
         let delivery = Delivery { event, last_attempt: Some(attempt.clone()), ..Delivery::test(endpoint, now) };
-        endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now).await.expect("a call")
+        let noted = endpoints.delivery_failed(&owner, &delivery, health, Duration::ZERO, now);
+        recorder.clone().within(noted).await.expect("a call")
     };
     let failed =
         |at, status| Attempt::new(at, 1, Outcome::Failed(Failure::Status(status, None)), None, Trigger::Schedule);

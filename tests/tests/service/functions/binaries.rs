@@ -58,6 +58,7 @@ async fn every_binary_starts_answers_and_ends() {
             "webhooks-create" => (200, body["json"]["success"] == true),
             "webhooks-list" => (200, body["json"]["webhook_endpoints"].is_array()),
             "webhooks-update" | "webhooks-delete" | "webhooks-test" => (404, body["json"]["code"] == "NOT_FOUND"),
+            "audit-list" => (200, body["json"]["entries"].is_array()),
             "deliveries-list" => (200, body["json"]["deliveries"].is_array()),
             "deliveries-stats" => (200, body["json"]["complete"] == true),
             "deliveries-settle" => (200, body["json"]["settlements"][0]["result"] == "not_found"),

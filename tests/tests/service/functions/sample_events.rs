@@ -146,6 +146,15 @@ async fn deliveries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn audit_list() {
+    let world = World::start().await;
+    let mut event = sample_event("audit-list");
+    event["headers"]["x-api-key"] = json!(world.tenant("acme").await.key);
+    let response = world.stack.invoke("audit-list", event).await.expect("an answer");
+    assert_eq!(response["statusCode"], 200, "{response}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn webhooks_deliver() {
     let receiver = tests::Receiver::start().await;
     let event =

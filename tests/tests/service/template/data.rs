@@ -19,13 +19,14 @@ fn tables_are_protected_from_deletion_and_encrypted() {
             assert_eq!(table["SSESpecification"]["SSEEnabled"], true, "{name}");
             assert_eq!(table["SSESpecification"]["KMSMasterKeyId"], key, "{name}");
         }
-        // These items expire: deliveries, invitations, tokens, markers of deleted endpoints, and addresses that users
-        // have given up. All others are kept until they are deleted.
+        // These items expire: entries of the audit log, deliveries, invitations, tokens, markers of deleted
+        // endpoints, and addresses that users have given up. All others are kept until they are deleted.
         let expiring = resources(&template, "AWS::DynamoDB::Table").filter_map(|(name, table)| {
             let expiry = &table["Properties"]["TimeToLiveSpecification"];
             (expiry["Enabled"] == true).then(|| (name, text(&expiry["AttributeName"])))
         });
         let expected = [
+            ("AuditTable", "expires_at"),
             ("DeliveriesTable", "expires_at"),
             ("InvitationsTable", "delete_at"),
             ("TokensTable", "expires_at"),

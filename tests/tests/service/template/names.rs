@@ -41,7 +41,7 @@ async fn the_names_of_tables_and_queues_are_fixed() {
     let tables: Vec<_> = world.stack.tables().keys().map(String::as_str).collect();
     assert_eq!(
         tables,
-        ["api-keys", "deliveries", "invitations", "organizations", "tokens", "users", "webhook-endpoints"]
+        ["api-keys", "audit", "deliveries", "invitations", "organizations", "tokens", "users", "webhook-endpoints"]
     );
 }
 

@@ -226,6 +226,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id})).await.ok();
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     everybody_is_looked_up(world, &tenant).await;
+    endpoints_whose_receivers_are_gone_are_disabled(world, &tenant).await;
     // One delivery with a payload that is too large to be kept succeeds at a retry, and another delivery fails.
     for (job, status) in [("late", Status::Delivered), ("failed", Status::Failed)] {
         world.deliver(event(&tenant.id, job)).await;
@@ -277,6 +278,21 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     assert_eq!(world.cli(&tenant.cookie, "sign-out", json!({})).await.status, 200);
     throttles.off();
     the_organization_is_deleted(world, &tenant).await;
+}
+
+/// A receiver says so in an answer to a POST, and another one when it settles a delivery.
+async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &tests::Tenant) {
+    let tenant = world.tenant("gone").await;
+    let receiver = Receiver::scripted(&[(410, &[])]).await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    let created = world.rpc(&tenant.key, "webhooks/create", json!({"kind": "pull"})).await.ok().clone();
+    world.deliver(event(&tenant.id, "gone")).await;
+    let endpoint = json!({"webhook_endpoint_id": created["webhook_endpoint_id"]});
+    let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint).await.ok()["deliveries"][0].clone();
+    let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 410});
+    world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await.ok();
+    assert!(world.endpoints(&tenant).await.iter().all(|endpoint| endpoint["active"] == false));
+    world.rpc(&owner.key, "audit/list", json!({})).await.ok();
 }
 
 /// The receiver has not answered for so long that the wait of the delivery exceeds the longest delay of a message, and
@@ -364,7 +380,7 @@ async fn everybody_is_looked_up(world: &World, tenant: &tests::Tenant) {
     let webhooks = ["create", "list", "update", "delete", "test"].map(|route| format!("webhooks/{route}"));
     let deliveries = ["list", "get", "receive", "settle", "resend", "erase", "recover", "stats"]
         .map(|route| format!("deliveries/{route}"));
-    for route in webhooks.into_iter().chain(deliveries).chain(["tenant/settings".to_owned()]) {
+    for route in webhooks.into_iter().chain(deliveries).chain(["tenant/settings".to_owned(), "audit/list".to_owned()]) {
         world.forget_uses().await;
         for answer in [
             world.rpc_by_session(&tenant.cookie, &route, json!({})).await,

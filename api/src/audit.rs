@@ -1,0 +1,206 @@
+//! The audit log: who changed what, and from where.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{name::Open, text::Cursor, text::Timestamp};
+
+names! {
+    /// The change that an entry records.
+    #[schemars(rename = "AuditAction")]
+    Action {
+        /// A user signed up and founded the organization.
+        OrganizationCreated = "organization.created",
+        /// The name of the organization was changed.
+        OrganizationRenamed = "organization.renamed",
+        /// The last member deleted the organization.
+        OrganizationDeleted = "organization.deleted",
+        /// The settings of the organization were changed.
+        SettingsChanged = "settings.changed",
+        /// A user joined, by signing up with an invitation or by moving their account.
+        MemberJoined = "member.joined",
+        /// The role of a member was changed.
+        MemberRoleChanged = "member.role_changed",
+        /// A member was removed, which ends their sessions and personal keys.
+        MemberRemoved = "member.removed",
+        /// A member left, by deleting their account or by moving to another organization.
+        MemberLeft = "member.left",
+        /// An invitation was sent.
+        InvitationCreated = "invitation.created",
+        /// An invitation was canceled.
+        InvitationCanceled = "invitation.canceled",
+        /// An invitation was declined by its recipient.
+        InvitationRejected = "invitation.rejected",
+        /// An API key was created.
+        KeyCreated = "key.created",
+        /// An API key was deleted.
+        KeyDeleted = "key.deleted",
+        /// An endpoint was created.
+        WebhookCreated = "webhook.created",
+        /// An endpoint was changed, enabled or disabled.
+        WebhookUpdated = "webhook.updated",
+        /// The service disabled an endpoint, because its deliveries kept failing or its receiver is gone.
+        WebhookDisabled = "webhook.disabled",
+        /// An endpoint was deleted.
+        WebhookDeleted = "webhook.deleted",
+        /// A user changed their name.
+        UserRenamed = "user.renamed",
+        /// A user entered a new email address, which replaces the old one once it is confirmed.
+        EmailRequested = "email.requested",
+        /// A user confirmed their email address.
+        EmailVerified = "email.verified",
+        /// A user's email address was replaced, which ends their other sessions.
+        EmailChanged = "email.changed",
+        /// A user took the change of their email address back, which ends their password, sessions and personal keys.
+        EmailRestored = "email.restored",
+        /// A user changed their password, which ends their other sessions.
+        PasswordChanged = "password.changed",
+        /// A user reset their password by email, which ends their sessions and personal keys.
+        PasswordReset = "password.reset",
+        /// A user signed in.
+        SessionCreated = "session.created",
+        /// A session was ended, by signing out or from the list of sessions.
+        SessionEnded = "session.ended",
+        /// A user ended several of their sessions at once: all, or all others.
+        SessionsEnded = "sessions.ended",
+    }
+
+    /// The kind of an actor.
+    #[schemars(rename = "AuditActorKind")]
+    ActorKind {
+        /// A user, in a session or by the link in an email.
+        User = "user",
+        /// An API key.
+        Key = "key",
+        /// The service itself.
+        System = "system",
+    }
+
+    /// The kind of the changed object.
+    #[schemars(rename = "AuditTargetKind")]
+    TargetKind {
+        /// An endpoint.
+        Endpoint = "endpoint",
+        /// An invitation.
+        Invitation = "invitation",
+        /// An API key.
+        Key = "key",
+        /// The organization.
+        Organization = "organization",
+        /// A session of the actor.
+        Session = "session",
+        /// A member, or the actor's own account.
+        User = "user",
+    }
+}
+
+calls! {
+    POST "/v1/audit/list" List -> Listed {
+        required {}
+        optional {
+            since: Timestamp,
+            until: Timestamp,
+            actor: String,
+            action: Action,
+            limit: usize,
+            cursor: Cursor,
+        }
+    }
+}
+
+/// A page of the audit log, newest first.
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Listed {
+    /// The entries on this page, newest first. A page can be empty and still have a `next_cursor`.
+    pub entries: Vec<Entry>,
+    /// The `cursor` of the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cursor")]
+    pub next_cursor: Option<Cursor>,
+}
+
+/// A change, as the audit log records it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, rename = "AuditEntry")]
+pub struct Entry {
+    /// When the change was made.
+    pub at: Timestamp,
+    /// The kind of the change.
+    pub action: Open<Action>,
+    /// The author of the change.
+    pub actor: Actor,
+    /// The address of the actor's client: an IPv4 address, or the /64 of an IPv6 address. Absent for the service itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["203.0.113.7"]))]
+    pub ip: Option<String>,
+    /// The first 200 characters of the `User-Agent` of the actor's client, if it sent one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["curl/8.5.0"]))]
+    pub user_agent: Option<String>,
+    /// The changed object.
+    pub target: Target,
+    /// The changed fields. Secrets are named without their values.
+    pub changes: Vec<Change>,
+}
+
+/// The author of a change, with the names of that time.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[schemars(deny_unknown_fields, rename = "AuditActor")]
+pub struct Actor {
+    /// Whether the actor is a user, an API key or the service itself.
+    pub kind: Open<ActorKind>,
+    /// The id of the user or of the key, by which the list can be filtered; `system` for the service itself.
+    #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
+    pub id: String,
+    /// The name of the user or of the key; absent for the service itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["Ada Lovelace"]))]
+    pub name: Option<String>,
+    /// The email address of the user, or of the user that a personal key acts for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["ada@example.com"]))]
+    pub email: Option<String>,
+}
+
+impl Actor {
+    /// The service itself.
+    #[must_use]
+    pub fn system() -> Self {
+        let kind = ActorKind::System;
+        Self { kind: kind.into(), id: kind.as_str().to_owned(), name: None, email: None }
+    }
+}
+
+/// A changed object, with its name of that time.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[schemars(deny_unknown_fields, rename = "AuditTarget")]
+pub struct Target {
+    /// The kind of the object.
+    pub kind: Open<TargetKind>,
+    /// The id of the object.
+    #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
+    pub id: String,
+    /// The URL of an endpoint without its query, the address of a user or an invitation, or the name of a key or an
+    /// organization; absent for a session or a pull endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["https://example.com/hook"]))]
+    pub name: Option<String>,
+}
+
+/// A changed field. A secret, and a field that had no value before or has none now, leaves out the value.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[schemars(deny_unknown_fields, rename = "AuditChange")]
+pub struct Change {
+    /// The name of the field.
+    #[schemars(extend("examples" = ["url"]))]
+    pub field: String,
+    /// The value before the change as text, cut to 1,000 characters. Lists are separated by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["https://example.com/old"]))]
+    pub old: Option<String>,
+    /// The value after the change, in the same form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["https://example.com/hook"]))]
+    pub new: Option<String>,
+}

@@ -1,0 +1,23 @@
+//! The audit log: who changed what in an organization, and from where.
+//!
+//! A store adds the entry to the transaction that makes the change, so that both are stored or neither is. The caller and
+//! their client are task-local: `http` sets them once the caller is known, instead of passing them through every store.
+//! An entry names its actor itself if the caller is only known to the store, as at a sign-in. A change without a known
+//! actor fails.
+
+mod entry;
+mod log;
+mod recorder;
+mod table;
+
+pub use api::audit::{Action, Actor, ActorKind, Change, Target, TargetKind};
+
+pub(crate) use self::{
+    entry::{Entry, change, hidden, initial, target},
+    recorder::within,
+};
+pub use self::{
+    log::{AuditLog, Filter, Page},
+    recorder::{Origin, Recorder},
+    table::Position,
+};

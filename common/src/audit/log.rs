@@ -1,0 +1,102 @@
+//! Reads the entries of an organization, newest first.
+
+use api::audit::Action;
+use aws_sdk_dynamodb::Client;
+
+use super::table::{ACTION, ACTOR_ID, DETAILS, ENTRY, KEPT_SECONDS, Position, TENANT_ID};
+use crate::{
+    aws::{
+        clients::Aws,
+        dynamo::{Item, Record, text},
+        expression::{filter, query, select},
+        failure,
+    },
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    id::TenantId,
+    timestamp::Timestamp,
+};
+
+/// The conditions that entries must meet. Unset fields match every entry.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only changes at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only changes before this time.
+    pub until: Option<Timestamp>,
+    /// Only changes by the actor with this id.
+    pub actor: Option<String>,
+    /// Only changes of this kind.
+    pub action: Option<Action>,
+}
+
+/// A page of entries, newest first.
+#[derive(Debug)]
+pub struct Page {
+    /// The entries. There may be none even if there is a next page.
+    pub entries: Vec<api::audit::Entry>,
+    /// The start of the next page, if there may be one.
+    pub next: Option<Position>,
+}
+
+/// The number of entries that a filtered page reads.
+const FILTERED: usize = 1000;
+
+/// The table of entries.
+#[derive(Clone)]
+pub struct AuditLog {
+    dynamodb: Client,
+    table: String,
+}
+
+impl AuditLog {
+    /// The store over the table that `env` names.
+    pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { dynamodb: aws.dynamodb(), table: env.required("AUDIT_TABLE")? })
+    }
+
+    /// The newest `limit` entries of `organization` that pass `wanted`, after `cursor`. An entry that is a year old at
+    /// `now` is not among them. The read is strongly consistent.
+    pub async fn list(
+        &self,
+        organization: &TenantId,
+        wanted: &Filter,
+        cursor: Option<Position>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Page> {
+        let oldest = Timestamp::from_second(now.as_second() - KEPT_SECONDS).map_err(Error::internal("a year ago"))?;
+        let from = Position::start_of(wanted.since.map_or(oldest, |since| since.max(oldest)));
+        let until = wanted.until.map(Position::start_of);
+        let end = [until, cursor].into_iter().flatten().min();
+        let to = end.map_or(Position::LAST, Position::previous);
+        if to < from {
+            return Ok(Page { entries: Vec::new(), next: None });
+        }
+        let keys = TENANT_ID.equals(text(organization)).and(ENTRY.is_between(text(from), text(to)));
+        let conditions = [
+            wanted.actor.as_ref().map(|actor| ACTOR_ID.equals(text(actor))),
+            wanted.action.map(|action| ACTION.equals(text(action))),
+        ];
+        let condition = conditions.into_iter().flatten().reduce(|one, other| one.and(other));
+        let most = if condition.is_some() { FILTERED } else { limit };
+        let query = select(query(&self.dynamodb, &self.table, keys), &[ENTRY, DETAILS]);
+        let query = query.consistent_read(true).scan_index_forward(false).limit(most.try_into().unwrap_or(i32::MAX));
+        let query = condition.into_iter().fold(query, filter);
+        let answer = Box::pin(query.send()).await.map_err(failure("listing audit entries"))?;
+        let items = answer.items.unwrap_or_default();
+        let shown = items.get(..limit).unwrap_or(&items);
+        // The entries after the page are read again with the next one.
+        let last = if shown.len() < items.len() { shown.last() } else { answer.last_evaluated_key.as_ref() };
+        Ok(Page { entries: shown.iter().map(read).collect::<Result<_>>()?, next: last.map(position).transpose()? })
+    }
+}
+
+fn position(item: &Item) -> Result<Position> {
+    Record::new("audit entry", item).parsed(ENTRY)
+}
+
+fn read(item: &Item) -> Result<api::audit::Entry> {
+    let details = Record::new("audit entry", item).text(DETAILS)?;
+    serde_json::from_str(details).map_err(Error::internal("reading an audit entry"))
+}

@@ -1,0 +1,113 @@
+//! Adds entries to transactions, with the origin of the task's changes.
+
+use std::sync::Arc;
+
+use api::audit::{Action, Actor, ActorKind};
+
+use super::{
+    entry::Entry,
+    table::{ACTION, ACTOR_ID, DETAILS, ENTRY, EXPIRES_AT, KEPT_SECONDS, Position, TENANT_ID},
+};
+use crate::{
+    aws::{
+        dynamo::{item, number, text},
+        transaction::Transaction,
+    },
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    timestamp::Timestamp,
+};
+
+tokio::task_local! {
+    static CURRENT: Option<Recorder>;
+}
+
+/// The table of entries, and the origin of the changes that a task makes.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    table: Arc<str>,
+    origin: Origin,
+    /// The actions that the route declares; `None` outside of routes.
+    declared: Option<&'static [Action]>,
+}
+
+/// The author of a change and their client.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The author, if they are known before the change.
+    pub actor: Option<Actor>,
+    /// The address of their client.
+    pub ip: Option<String>,
+    /// The client's description of itself. It is untrusted text.
+    pub user_agent: Option<String>,
+}
+
+impl Recorder {
+    /// The recorder for the changes that a route declares.
+    pub(crate) fn of_route(env: &Env, declared: &'static [Action]) -> Result<Self, ConfigError> {
+        Ok(Self { declared: Some(declared), ..Self::system(env)? })
+    }
+
+    /// The recorder for changes by the service itself.
+    pub fn system(env: &Env) -> Result<Self, ConfigError> {
+        Ok(Self { table: env.required("AUDIT_TABLE")?.into(), origin: Origin::default(), declared: None })
+    }
+
+    /// The same recorder for changes with this origin.
+    pub(crate) fn with(&self, origin: Origin) -> Self {
+        Self { origin, ..self.clone() }
+    }
+
+    /// Runs `future`, whose changes are recorded. It must not spawn tasks that make changes.
+    pub async fn within<F: Future>(self, future: F) -> F::Output {
+        within(Some(self), future).await
+    }
+}
+
+/// Runs `future`. Without a recorder, changes that have to be recorded fail.
+pub(crate) async fn within<F: Future>(recorder: Option<Recorder>, future: F) -> F::Output {
+    CURRENT.scope(recorder, future).await
+}
+
+impl Transaction {
+    /// Adds an entry of the audit log, which is stored with the other writes or not at all.
+    ///
+    /// # Errors
+    /// The task has no recorder, or the actor is unknown.
+    pub(crate) fn record(self, entry: Entry) -> Result<Self> {
+        let Entry { action, organization, target, changes, actor } = entry;
+        let recorder = CURRENT.try_with(Option::clone).ok().flatten();
+        let broken = |problem| Error::Internal(format!("recording {action}: {problem}"));
+        let Recorder { table, origin, declared } = recorder.ok_or_else(|| broken("there is no recorder"))?;
+        debug_assert!(
+            declared.is_none_or(|declared| declared.contains(&action)),
+            "the route does not declare {action}"
+        );
+        let own = declared.is_none().then(Actor::system);
+        let actor = actor.or(origin.actor).or(own).ok_or_else(|| broken("the actor is unknown"))?;
+        // The client of a caller is not that of the service.
+        let (ip, user_agent) =
+            if actor.kind == ActorKind::System { (None, None) } else { (origin.ip, origin.user_agent) };
+        let now = Timestamp::now();
+        let actor_id = actor.id.clone();
+        let entry = api::audit::Entry {
+            at: now.to_string().into(),
+            action: action.into(),
+            actor,
+            ip,
+            user_agent,
+            target,
+            changes,
+        };
+        let details = serde_json::to_string(&entry).map_err(Error::internal("writing an audit entry"))?;
+        let item = item([
+            (TENANT_ID, text(organization)),
+            (ENTRY, text(Position::new(now))),
+            (ACTION, text(action)),
+            (ACTOR_ID, text(actor_id)),
+            (DETAILS, text(details)),
+            (EXPIRES_AT, number(now.as_second() + KEPT_SECONDS)),
+        ]);
+        Ok(self.put_new(&table, ENTRY, item))
+    }
+}

@@ -1,0 +1,106 @@
+//! Endpoints in the audit log: their changed fields, without secrets.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+
+use super::{
+    headers,
+    item::*,
+    table::record,
+    wanted::{Change, NewEndpoint},
+};
+use crate::{
+    audit::{self, Target, TargetKind, change, hidden, initial},
+    aws::dynamo::{Attribute, Item},
+    id::EndpointId,
+    patch::Patch,
+};
+
+/// The attributes that [`changes`] and [`target`] read.
+pub(super) const AUDITED: [Attribute; 10] =
+    [URL, KIND, DESCRIPTION, EVENTS, WORKFLOWS, HEADERS, HEADER_NAMES, ACTIVE, SIGNING_SECRET, REVISION];
+
+/// An endpoint as the object of a change. Its URL is shown without the query, which may contain a secret.
+pub(super) fn target(id: EndpointId, url: Option<&str>) -> Target {
+    audit::target(TargetKind::Endpoint, id, url.map(shown))
+}
+
+fn shown(url: &str) -> String {
+    url.split(['?', '#']).next().unwrap_or_default().to_owned()
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let names: Vec<&str> = BTreeSet::from_iter(names).into_iter().collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// The fields of a new endpoint.
+pub(super) fn fields(new: &NewEndpoint) -> Vec<audit::Change> {
+    let url = new.address.url().map(|url| initial("url", shown(url.as_str())));
+    let description = new.description.as_ref().map(|description| initial("description", description.as_str()));
+    let events = new.events.as_ref().and_then(|events| list(events.names()));
+    let workflows = new.workflows.as_ref().and_then(|workflows| list(workflows.names()));
+    let lists = [("events", events), ("workflows", workflows), ("headers", list(new.headers.names()))];
+    let lists = lists.into_iter().filter_map(|(field, list)| Some(initial(field, list?)));
+    url.into_iter().chain(description).chain([initial("active", new.active)]).chain(lists).collect()
+}
+
+/// The fields of the endpoint in `item` that `wanted` changes. There are none if it has these values already.
+pub(super) fn changes(item: &Item, wanted: &Change) -> Vec<audit::Change> {
+    let stored = record(item);
+    let names = |attribute: Attribute| {
+        let names = item.get(attribute.name()).and_then(|names| names.as_ss().ok());
+        names.and_then(|names| list(names.iter().map(String::as_str)))
+    };
+    let mut changes = Vec::new();
+    let mut compare = |field, old: Option<String>, new: Option<String>| {
+        if old != new {
+            changes.push(change(field, old, new));
+        }
+    };
+    match &wanted.description {
+        Patch::Set(new) => {
+            compare("description", stored.optional_text(DESCRIPTION).map(str::to_owned), Some(new.as_str().to_owned()));
+        }
+        Patch::Clear => compare("description", stored.optional_text(DESCRIPTION).map(str::to_owned), None),
+        Patch::Keep => {}
+    }
+    if let Some(active) = wanted.active {
+        compare("active", stored.optional_boolean(ACTIVE).map(|active| active.to_string()), Some(active.to_string()));
+    }
+    match &wanted.events {
+        Patch::Set(new) => compare("events", names(EVENTS), list(new.names())),
+        Patch::Clear => compare("events", names(EVENTS), None),
+        Patch::Keep => {}
+    }
+    match &wanted.workflows {
+        Patch::Set(new) => compare("workflows", names(WORKFLOWS), list(new.names())),
+        Patch::Clear => compare("workflows", names(WORKFLOWS), None),
+        Patch::Keep => {}
+    }
+    // Secrets are compared here, and never shown.
+    let new = wanted.url.as_ref().map(|url| url.as_str());
+    if let Some((new, old)) = new.zip(stored.optional_text(URL)).filter(|(new, old)| new != old) {
+        let [old, new] = [old, new].map(shown);
+        changes.push(if old == new { hidden("url") } else { change("url", Some(old), Some(new)) });
+    }
+    let new = match &wanted.headers {
+        Patch::Set(new) => Some(headers::attributes(new)),
+        Patch::Clear => Some(Vec::new()),
+        Patch::Keep => None,
+    };
+    if let Some(new) = new {
+        let value = |attribute| new.iter().find(|(name, _)| *name == attribute).map(|(_, value)| value);
+        if value(HEADERS) != item.get(HEADERS.name()) {
+            let (old, new) = (names(HEADER_NAMES), value(HEADER_NAMES).and_then(|names| names.as_ss().ok()));
+            let new = new.and_then(|names| list(names.iter().map(String::as_str)));
+            changes.push(if old == new { hidden("headers") } else { change("headers", old, new) });
+        }
+    }
+    let secret = wanted.signing_secret.as_ref().map(|secret| AttributeValue::S(secret.reveal().to_owned()));
+    if secret.is_some() && secret.as_ref() != item.get(SIGNING_SECRET.name()) {
+        changes.push(hidden("signing_secret"));
+    }
+    changes
+}

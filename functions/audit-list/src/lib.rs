@@ -1,0 +1,78 @@
+//! Lists the audit log of the caller's organization.
+
+use std::sync::Arc;
+
+use api::{
+    Call as _,
+    audit::{List, Listed},
+};
+use common::{
+    accounts::permissions::Scope,
+    audit::{AuditLog, Filter, Position},
+    aws::clients::Aws,
+    config::{ConfigError, Env},
+    error::Result,
+    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
+    issue::parse_name,
+    timestamp::Timestamp,
+};
+
+/// Builds the function with the settings in `env`.
+pub fn function(env: &Env) -> Result<Function, ConfigError> {
+    let aws = Aws::new(env)?;
+    let log = AuditLog::from_env(env, &aws)?;
+    Function::new(Wire::Envelope, env, &aws, log, [route()])
+}
+
+fn route() -> Route<AuditLog> {
+    Route::post(List::PATH, Verified, Input::read, handle)
+        .scope(Scope::AuditRead)
+        .summary("Lists the changes of the last year, newest first (owners only).")
+        .description(
+            "The list has each change of endpoints, API keys, members, invitations, settings, names, addresses, passwords \
+             and sessions, with its author and their client, except changes of deliveries. Owners, their API keys and \
+             organization keys can read it. To read all pages, repeat the call with each `next_cursor` until a response \
+             contains none.",
+        )
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
+}
+
+/// The filters and the page of the list.
+pub struct Input {
+    filter: Filter,
+    limit: usize,
+    cursor: Option<Position>,
+}
+
+impl Input {
+    fn read(_: &AuditLog, fields: &mut Fields) -> Result<Self, Rejected> {
+        let since = fields
+            .about("Only changes at this time or later. By default, those of the last year.")
+            .optional_text(List::NAMES.since, Timestamp::parse);
+        let until = fields
+            .about("Only changes before this time. By default, there is no upper limit.")
+            .optional_text(List::NAMES.until, Timestamp::parse);
+        let actor = fields
+            .about("Only changes by the user or the key with this id, or by `system`, the service itself. By default, all.")
+            .example("01a1fd8f-0d9d-7467-9431-944eedd69c67")
+            .optional_text(List::NAMES.actor, |text| Ok(text.to_owned()));
+        let action =
+            fields.about("Only changes of this kind. By default, all.").optional_text(List::NAMES.action, parse_name);
+        let limit = fields
+            .about("The maximum number of entries to return. The default is 20.")
+            .optional_number(List::NAMES.limit, 1..=100);
+        let cursor = fields
+            .about("The `next_cursor` of the previous page. Send the same filters as for that page.")
+            .optional_text(List::NAMES.cursor, Position::parse);
+        let filter = Filter { since: since?, until: until?, actor: actor?, action: action? };
+        let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);
+        Ok(Self { filter, limit, cursor: cursor? })
+    }
+}
+
+async fn handle(log: Arc<AuditLog>, call: Call<Caller>, input: Input) -> Result<Listed> {
+    call.caller.check_owner()?;
+    let Input { filter, limit, cursor } = input;
+    let page = log.list(&call.caller.organization, &filter, cursor, limit, Timestamp::now()).await?;
+    Ok(Listed { entries: page.entries, next_cursor: page.next.map(Into::into) })
+}
