@@ -91,7 +91,7 @@ impl Organizations {
     /// missing. Empty if it was deleted.
     pub(in crate::accounts) async fn joined(&self, id: &TenantId) -> Result<Vec<UserId>> {
         let found = existing(&self.dynamodb, &self.table, id).await?;
-        let read = |item: &Item| Record::new("organization", item).optional_set(JOINED, |id| UserId::parse(id));
+        let read = |item: &Item| Record::new("organization", item).optional_set(JOINED, UserId::parse);
         Ok(found.as_ref().map(read).transpose()?.flatten().unwrap_or_default())
     }
 
