@@ -58,10 +58,12 @@ const DELETES: &str = "deleteOrganization";
 
 /// Opens the link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
 pub(crate) fn show() -> Route<App> {
-    Route::get("/invite", Visitor, |_, fields| Ok(fields.typed(&LINK)), open).summary(
-        "Shows the form to accept an invitation; the invitation email links to this page. Opening the page changes \
+    Route::get("/invite", Visitor, |_, fields| Ok(fields.typed(&LINK)), open)
+        .summary(
+            "Shows the form to accept an invitation; the invitation email links to this page. Opening the page changes \
          nothing.",
-    )
+        )
+        .redirects()
 }
 
 pub(crate) fn submit() -> Route<App> {

@@ -14,6 +14,7 @@ mod keys;
 mod settings;
 mod sign_in;
 mod team;
+mod two_factor;
 mod welcome;
 
 /// A script that a stranger tries to inject.
