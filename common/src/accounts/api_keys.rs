@@ -342,13 +342,18 @@ impl ApiKeys {
     /// # Errors
     /// The key was deleted in the meantime.
     async fn delete(&self, key: &KeyRecord) -> Result<()> {
-        Transaction::new("deleting an API key")
-            .delete_if(&self.table, self::key(&key.hash), KEY_HASH.exists())
-            .or(NOT_FOUND)
-            .delete(&self.table, self::key(pointer(key.id)))
-            .update(self.counter(&key.organization, -1))
-            .commit(&self.dynamodb)
-            .await
+        let writes = || {
+            Transaction::new("deleting an API key")
+                .delete_if(&self.table, self::key(&key.hash), KEY_HASH.exists())
+                .or(NOT_FOUND)
+                .delete(&self.table, self::key(pointer(key.id)))
+        };
+        // A deleted organization has no counter. Creating it again would make the organization's other keys work.
+        let counted = self.counter(&key.organization, -1).only_if(KEYS.exists());
+        if writes().update(counted).try_commit(&self.dynamodb).await? {
+            return Ok(());
+        }
+        writes().commit(&self.dynamodb).await
     }
 
     /// Deletes the indexed personal keys of a user whose account was deleted. This is only a cleanup, because the keys

@@ -217,7 +217,11 @@ impl EmailChanges {
             if let Some(session) = session {
                 writes = writes.update(self.sessions.keep(user, session));
             }
-            let writes = organizations.with_notifications_moved(writes, user, email).await?;
+            let writes = match organizations.with_notifications_moved(writes, user, email).await {
+                // The user has moved, and their previous organization was deleted.
+                Err(Error::Unauthorized) => continue,
+                moved => moved?,
+            };
             if writes.try_commit(&self.dynamodb).await? {
                 self.mailer.send(&user.email, changed_mail(base, &undo, device, now), user.id).await;
                 return Ok(Some(link));
@@ -266,7 +270,11 @@ impl EmailChanges {
                     .put_if(&self.users_table, email_guard(&email, user.id), is_free_for(user.id, now))
                     .delete_if(&self.users_table, pk(email_key(&user.email)), USER_ID.equals(text(user.id)));
             }
-            let writes = organizations.with_notifications_moved(writes, &user, &email).await?;
+            let writes = match organizations.with_notifications_moved(writes, &user, &email).await {
+                // The user has moved, and their previous organization was deleted.
+                Err(Error::Unauthorized) => continue,
+                moved => moved?,
+            };
             if writes.try_commit(&self.dynamodb).await? {
                 return self.users.find(user.id).await;
             }

@@ -378,6 +378,12 @@ pub const LINES: &[Line] = &[
         "A notice could not be read or written. The next sweep tries again.",
     ),
     line(
+        "notice.quota_reached",
+        WARN,
+        &["tenant", "endpoint"],
+        "An organization gets no more emails about its endpoints until midnight UTC.",
+    ),
+    line(
         "notice.abandoned",
         ERROR,
         &["tenant", "endpoint"],

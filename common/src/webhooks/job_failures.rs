@@ -23,6 +23,6 @@ mod table;
 pub use self::{
     failing::{Count, FULL, Failing, NoticeStep},
     failure::{FailedJob, FailureId, JobFailure, Workflow, WorkflowKey},
-    quota::MAILS_A_DAY,
+    quota::{MAILS_A_DAY, NOTICES_A_DAY, Quota},
     table::JobFailures,
 };

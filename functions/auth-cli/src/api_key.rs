@@ -145,14 +145,15 @@ struct Which {
 
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        Ok(Self {
-            key: fields
-                .about(
-                    "The id of the key to delete, as returned by `api-key/list`. Owners can delete all keys of the \
-                     organization; members can delete only their personal ones.",
-                )
-                .text(DeleteKey::NAMES.key_id, KeyId::parse)?,
-        })
+        let refused = fields.refuse(&["configId"]);
+        let key = fields
+            .about(
+                "The id of the key to delete, as returned by `api-key/list`. Owners can delete all keys of the organization; \
+                 members can delete only their personal ones.",
+            )
+            .text(DeleteKey::NAMES.key_id, KeyId::parse);
+        refused?;
+        Ok(Self { key: key? })
     }
 }
 

@@ -82,6 +82,7 @@ impl New {
         let organization = fields
             .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
             .optional_text(Invite::NAMES.organization_id, TenantId::parse);
+        fields.refuse(&["teamId"])?;
         Ok(Self { email: email?, role: role?, organization: organization? })
     }
 }

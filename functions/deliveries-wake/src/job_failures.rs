@@ -14,7 +14,7 @@ use common::{
     random,
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::job_failures::{Failing, JobFailures, MAILS_A_DAY, NoticeStep, WorkflowKey},
+    webhooks::job_failures::{Failing, JobFailures, MAILS_A_DAY, NoticeStep, Quota, WorkflowKey},
 };
 use futures::{StreamExt, stream};
 use tokio::{sync::OnceCell, time::Instant};
@@ -141,16 +141,16 @@ impl FailedJobs {
     ) -> Result<bool> {
         let tenant = &organization.id;
         // The email is counted before it is sent: a crash may lose an email, but cannot exceed the limit.
-        let Some(number) = self.table.take_mail(tenant, now).await? else { return Ok(false) };
+        let Some(number) = self.table.take_mail(tenant, Quota::Failures, now).await? else { return Ok(false) };
         let Some(failing) = self.table.try_notice(tenant, workflow, failing).await? else {
-            return self.table.give_back_mail(tenant, now).await.map(|()| true);
+            return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);
         };
         let is_last = number >= MAILS_A_DAY;
         let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
         // Only logged: the organization's address may be wrong, which is not a failure of the sweep.
         if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await {
             not_sent(tenant, workflow, &error);
-            return self.table.give_back_mail(tenant, now).await.map(|()| true);
+            return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);
         }
         let count = failing.count();
         common::log!("job_failures.reported", %tenant, %workflow, failures = count.number);

@@ -81,13 +81,14 @@ pub fn function(env: &Env) -> Result<Wake, ConfigError> {
         queues: queues.clone(),
         organizations: Organizations::from_env(env, &aws)?,
         mailer: Mailer::from_env(env, &aws)?,
+        quotas: JobFailures::from_env(env, &aws)?,
         // The template always sets this variable.
         base: BaseUrl::from_env(env)?.unwrap_or_else(|| BaseUrl::of_domain("localhost")),
         disable_after: disable_after(env)?,
         hold_for: HoldFor::from_env(env)?,
     };
     let failures = FailedJobs {
-        table: JobFailures::from_env(env, &aws)?,
+        table: notices.quotas.clone(),
         organizations: notices.organizations.clone(),
         members: Members::from_env(env, &aws)?,
         mailer: notices.mailer.clone(),

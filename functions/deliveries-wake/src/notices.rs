@@ -18,6 +18,7 @@ use common::{
             announce::Failures,
             notice::{Notice, NoticeStep},
         },
+        job_failures::{JobFailures, Quota},
         log::{Log, search::Filter},
         queue::Queues,
     },
@@ -39,6 +40,8 @@ pub(crate) struct Notices {
     pub(crate) queues: Queues,
     pub(crate) organizations: Organizations,
     pub(crate) mailer: Mailer,
+    /// Counts the emails of each organization.
+    pub(crate) quotas: JobFailures,
     /// The base URL of the pages that the emails link to.
     pub(crate) base: BaseUrl,
     /// The time after which a failing endpoint is disabled; zero means never.
@@ -117,7 +120,15 @@ impl Notices {
         };
         let (name, held) = (&organization.name, held.as_ref());
         let mail = mail::about(&self.base, name, notice, failures, held, (self.disable_after, now));
-        self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await
+        if self.quotas.take_mail(tenant, Quota::Notices, now).await?.is_none() {
+            common::log!("notice.quota_reached", %tenant, endpoint = %notice.endpoint);
+            return Ok(());
+        }
+        let sent = self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await;
+        if sent.is_err() {
+            self.quotas.give_back_mail(tenant, Quota::Notices, now).await?;
+        }
+        sent
     }
 
     /// Reads the deliveries that have failed since the endpoint began to fail.

@@ -1,4 +1,4 @@
-//! The daily limit on emails about failed jobs to an organization.
+//! The daily limits on emails to an organization about its failed jobs and its endpoints.
 
 use std::time::Duration;
 
@@ -16,27 +16,54 @@ use crate::{
     webhooks::endpoints::item::DELETE_AT,
 };
 
-/// The limit per UTC day. The last email of a day mentions the limit.
+/// The limit on emails about failed jobs per UTC day. The last email of a day mentions the limit.
 pub const MAILS_A_DAY: i64 = 50;
+/// The limit on emails about endpoints per UTC day: enough for each endpoint to fail once. Without a limit, an organization
+/// whose endpoints keep failing and recovering could fill a stranger's mailbox.
+pub const NOTICES_A_DAY: i64 = 100;
 
-/// The sort key of the item that counts a tenant's emails.
-const KEY: &str = "#failure-mails";
+/// The kinds of emails that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// Emails about failed jobs.
+    Failures,
+    /// Emails about endpoints.
+    Notices,
+}
+
+impl Quota {
+    /// The sort key of the item that counts a tenant's emails.
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Failures => "#failure-mails",
+            Self::Notices => "#notice-mails",
+        }
+    }
+
+    const fn limit(self) -> i64 {
+        match self {
+            Self::Failures => MAILS_A_DAY,
+            Self::Notices => NOTICES_A_DAY,
+        }
+    }
+}
+
 const MAILS: Attribute = Attribute("mails");
 const MAIL_DAY: Attribute = Attribute("mail_day");
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const DOING: &str = "counting emails about failed jobs";
+const DOING: &str = "counting emails to an organization";
 
 impl JobFailures {
     /// Counts an email before it is sent. Returns its number within the day, or `None` if the day's limit has been
     /// reached.
-    pub async fn take_mail(&self, tenant: &TenantId, now: Timestamp) -> Result<Option<i64>> {
+    pub async fn take_mail(&self, tenant: &TenantId, quota: Quota, now: Timestamp) -> Result<Option<i64>> {
         let day = now.day();
-        let more = self.change_mails(tenant, 1, now).only_if(MAILS.is_below(number(MAILS_A_DAY)));
+        let more = self.change_mails(tenant, quota, 1, now).only_if(MAILS.is_below(number(quota.limit())));
         if let Some(counted) = more.send_for(&self.dynamodb, ReturnValue::UpdatedNew, DOING).await? {
             return Record::new("email count", &counted).number(MAILS).map(Some);
         }
         let first = self
-            .update(tenant, KEY)
+            .update(tenant, quota.key())
             .set(MAIL_DAY, number(day.as_second()))
             .set(MAILS, number(1))
             .set(DELETE_AT, number(day.after(DAY * 2).as_second()))
@@ -45,13 +72,13 @@ impl JobFailures {
     }
 
     /// Undoes the count of an email that was not sent.
-    pub async fn give_back_mail(&self, tenant: &TenantId, now: Timestamp) -> Result<()> {
-        let less = self.change_mails(tenant, -1, now).only_if(MAILS.is_above(number(0)));
+    pub async fn give_back_mail(&self, tenant: &TenantId, quota: Quota, now: Timestamp) -> Result<()> {
+        let less = self.change_mails(tenant, quota, -1, now).only_if(MAILS.is_above(number(0)));
         less.send(&self.dynamodb, DOING).await.map(drop)
     }
 
     /// Changes the number of today's emails by `by`, if emails have been counted today.
-    fn change_mails(&self, tenant: &TenantId, by: i64, now: Timestamp) -> Update {
-        self.update(tenant, KEY).change_by(MAILS, by).only_if(MAIL_DAY.equals(number(now.day().as_second())))
+    fn change_mails(&self, tenant: &TenantId, quota: Quota, by: i64, now: Timestamp) -> Update {
+        self.update(tenant, quota.key()).change_by(MAILS, by).only_if(MAIL_DAY.equals(number(now.day().as_second())))
     }
 }
