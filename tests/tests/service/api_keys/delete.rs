@@ -43,6 +43,22 @@ async fn a_deleted_key_that_is_still_in_the_index_is_gone() {
     assert_eq!((again.status, &again.body["message"]), (404, &json!("API key not found")));
 }
 
+/// The counter also shows that the organization exists. The deletion of the organization removes the counter.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_does_not_restore_the_counter_of_an_organization() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let issued = create(&world, &tenant.cookie).await;
+    let counters =
+        async || world.items("api-keys").await.into_iter().filter(|item| item.contains_key("keys")).collect::<Vec<_>>();
+    let key = counters().await.pop().expect("a counter").remove("key_hash").expect("its key");
+    let delete_counter = world.stack.dynamodb_client().delete_item().table_name("api-keys").key("key_hash", key);
+    delete_counter.send().await.expect("the deletion succeeds");
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 200);
+    assert_eq!(counters().await, []);
+    assert_eq!(delete(&world, &tenant.cookie, &issued["id"]).await.status, 404);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_8_concurrent_deletions_succeeds() {
     let world = World::start().await;

@@ -284,3 +284,23 @@ async fn a_recovery_during_the_email_is_reported_as_well() {
     sweep(&world, later(MINUTE)).await;
     assert_eq!(subjects(&world).await, [RECOVERED]);
 }
+
+/// Otherwise an organization whose endpoints keep failing and recovering could fill a stranger's mailbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_organization_gets_a_hundred_emails_a_day() {
+    for (sent, more) in [(99, 1), (100, 0)] {
+        let (world, tenant) = impatient().await;
+        let receiver = broken().await;
+        world.endpoint(&tenant, &receiver.url("/"), "s").await;
+        let today = Timestamp::now().day().as_second();
+        let count = json!({
+            "tenant_id": tenant.id, "webhook_endpoint_id": "#notice-mails", "mails": sent, "mail_day": today,
+        });
+        world.put("webhook-endpoints", tests::world::tables::item(&count)).await;
+        world.deliver(event(&tenant.id, "1")).await;
+        for minutes in 0..3 {
+            sweep(&world, later(minutes * MINUTE)).await;
+        }
+        assert_eq!(mails(&world).await.len(), more, "after {sent}");
+    }
+}
