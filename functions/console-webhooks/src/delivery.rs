@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::users::User,
+    audit::Action,
     error::Result,
     http::{Call, DID, Fault, People, Reason, Route, Typed, VerifiedPerson, page::Page},
 };
@@ -35,6 +36,7 @@ pub(crate) fn submit() -> Route<App, People> {
             Fault::Conflict(Reason::PayloadNotKept),
             Fault::Conflict(Reason::DeliveryPending),
         ])
+        .records(&[Action::WebhookUpdated])
         .redirects()
 }
 
