@@ -57,7 +57,8 @@ enum Event {
     Sqs(Mapping),
     Schedule(Schedule),
     /// Matching events on EventBridge's default bus.
-    EventBridgeRule(Rule),
+    #[serde(rename = "EventBridgeRule")]
+    Rule(Rule),
 }
 
 /// A schedule on which EventBridge invokes a function.
@@ -206,9 +207,7 @@ impl Function {
     }
 
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.events
-            .values()
-            .filter_map(|event| if let Event::EventBridgeRule(rule) = event { Some(rule) } else { None })
+        self.events.values().filter_map(|event| if let Event::Rule(rule) = event { Some(rule) } else { None })
     }
 
     pub(crate) fn schedules(&self) -> impl Iterator<Item = &Schedule> {

@@ -8,7 +8,7 @@ use crate::{
     aws::{
         clients::Aws,
         dynamo::{Item, Record, text},
-        expression::{filter, query, select},
+        expression::{Condition, filter, query, select},
         failure,
     },
     config::{ConfigError, Env},
@@ -78,7 +78,7 @@ impl AuditLog {
             wanted.actor.as_ref().map(|actor| ACTOR_ID.equals(text(actor))),
             wanted.action.map(|action| ACTION.equals(text(action))),
         ];
-        let condition = conditions.into_iter().flatten().reduce(|one, other| one.and(other));
+        let condition = conditions.into_iter().flatten().reduce(Condition::and);
         let most = if condition.is_some() { FILTERED } else { limit };
         let query = select(query(&self.dynamodb, &self.table, keys), &[ENTRY, DETAILS]);
         let query = query.consistent_read(true).scan_index_forward(false).limit(most.try_into().unwrap_or(i32::MAX));

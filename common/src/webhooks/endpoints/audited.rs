@@ -15,6 +15,7 @@ use crate::{
     aws::dynamo::{Attribute, Item},
     id::EndpointId,
     patch::Patch,
+    webhooks::destination::EndpointUrl,
 };
 
 /// The attributes that [`changes`] and [`target`] read.
@@ -80,7 +81,7 @@ pub(super) fn changes(item: &Item, wanted: &Change) -> Vec<audit::Change> {
         Patch::Keep => {}
     }
     // Secrets are compared here, and never shown.
-    let new = wanted.url.as_ref().map(|url| url.as_str());
+    let new = wanted.url.as_ref().map(EndpointUrl::as_str);
     if let Some((new, old)) = new.zip(stored.optional_text(URL)).filter(|(new, old)| new != old) {
         let [old, new] = [old, new].map(shown);
         changes.push(if old == new { hidden("url") } else { change("url", Some(old), Some(new)) });
