@@ -57,6 +57,12 @@ names! {
         PasswordChanged = "password.changed",
         /// A user reset their password by email, which ends their sessions and personal keys.
         PasswordReset = "password.reset",
+        /// A user enabled their second factor, which ends their other sessions.
+        TwoFactorEnabled = "two_factor.enabled",
+        /// A user disabled their second factor, which ends their other sessions.
+        TwoFactorDisabled = "two_factor.disabled",
+        /// A user replaced their backup codes.
+        TwoFactorCodesGenerated = "two_factor.codes_generated",
         /// A user signed in.
         SessionCreated = "session.created",
         /// A session was ended, by signing out or from the list of sessions.

@@ -12,7 +12,7 @@ use crate::{
         token::{EXPIRES_AT, SecretHash},
         users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, USER_ID, User, Users},
     },
-    audit::{Actor, ActorKind},
+    audit::{self, Action, Actor, ActorKind, Entry, Target, TargetKind, initial},
     aws::{
         batch::{batch_write, delete_request},
         clients::Aws,
@@ -292,7 +292,11 @@ impl ApiKeys {
             .or(Error::Conflict(Conflict::KeyLimit(MAX_KEYS)))
             .put_new(&self.table, KEY_HASH, key)
             .put_new(&self.table, KEY_HASH, pointer);
-        users.check_unchanged(user, writes).or(Error::Unauthorized).commit(&self.dynamodb).await?;
+        let scopes = new.permissions.scopes().map(|_| initial("scopes", &new.permissions));
+        let expiry = issued.expires_at().map(|expires_at| initial("expires_at", expires_at));
+        let fields = [initial("kind", new.permissions.kind())].into_iter().chain(scopes).chain(expiry);
+        let entry = Entry::new(Action::KeyCreated, &user.organization, target(issued.id, &new.name)).with(fields);
+        users.check_unchanged(user, writes).or(Error::Unauthorized).record(entry)?.commit(&self.dynamodb).await?;
         Ok(issued)
     }
 
@@ -320,7 +324,11 @@ impl ApiKeys {
     /// There is no such key, or `of` does not manage it.
     pub async fn revoke(&self, organization: &TenantId, of: Option<UserId>, id: KeyId) -> Result<()> {
         let key = self.find(organization, id).await?;
-        if key.is_managed_by(of) { self.delete(&key).await } else { Err(NOT_FOUND) }
+        if !key.is_managed_by(of) {
+            return Err(NOT_FOUND);
+        }
+        let entry = Entry::new(Action::KeyDeleted, organization, target(key.id, &key.name));
+        self.delete(&key, Some(entry)).await
     }
 
     /// Finds the organization's key `id` with a consistent read.
@@ -337,23 +345,24 @@ impl ApiKeys {
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
     }
 
-    /// Deletes a key, which stops working at once in every function.
+    /// Deletes a key, which stops working at once in every function, and records `entry`.
     ///
     /// # Errors
     /// The key was deleted in the meantime.
-    async fn delete(&self, key: &KeyRecord) -> Result<()> {
+    async fn delete(&self, key: &KeyRecord, entry: Option<Entry>) -> Result<()> {
         let writes = || {
-            Transaction::new("deleting an API key")
+            let writes = Transaction::new("deleting an API key")
                 .delete_if(&self.table, self::key(&key.hash), KEY_HASH.exists())
                 .or(NOT_FOUND)
-                .delete(&self.table, self::key(pointer(key.id)))
+                .delete(&self.table, self::key(pointer(key.id)));
+            entry.iter().cloned().try_fold(writes, Transaction::record)
         };
         // A deleted organization has no counter. Creating it again would make the organization's other keys work.
         let counted = self.counter(&key.organization, -1).only_if(KEYS.exists());
-        if writes().update(counted).try_commit(&self.dynamodb).await? {
+        if writes()?.update(counted).try_commit(&self.dynamodb).await? {
             return Ok(());
         }
-        writes().commit(&self.dynamodb).await
+        writes()?.commit(&self.dynamodb).await
     }
 
     /// Deletes the indexed personal keys of a user whose account was deleted. This is only a cleanup, because the keys
@@ -384,7 +393,7 @@ impl ApiKeys {
 
     async fn delete_where(&self, organization: &TenantId, has_ended: impl Fn(&KeyRecord) -> bool) -> Result<()> {
         for key in self.list(organization).await?.iter().filter(|key| has_ended(key)) {
-            match self.delete(key).await {
+            match self.delete(key, None).await {
                 Ok(()) | Err(Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -401,6 +410,11 @@ impl ApiKeys {
     async fn read(&self, hash: &str) -> Result<Option<Item>> {
         get(&self.dynamodb, &self.table, key(hash), "reading an API key").await
     }
+}
+
+/// A key as the object of a change.
+fn target(id: KeyId, name: &Name) -> Target {
+    audit::target(TargetKind::Key, id, name.as_str().to_owned())
 }
 
 fn key(hash: impl ToString) -> Item {

@@ -174,7 +174,8 @@ impl CliLogins {
         let is_approved = APPROVED_BY.equals(text(user.id)).and(EPOCH.equals(number(user.session_epoch)));
         let exchange = Transaction::new("exchanging a login request")
             .delete_if(&self.tokens, token_key(&login.hash), is_approved)
-            .put_new(&self.tokens, TOKEN_HASH, session.to_item());
+            .put_new(&self.tokens, TOKEN_HASH, session.to_item())
+            .record(session.created(user))?;
         Ok(exchange.try_commit(&self.dynamodb).await?.then_some((session, token)))
     }
 }

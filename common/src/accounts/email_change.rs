@@ -24,6 +24,7 @@ use crate::{
         },
         verification::{Verifications, taken_mail},
     },
+    audit::{self, Action, Entry},
     aws::{
         clients::Aws,
         dynamo::{Attribute, Item, Record, boolean, get, item, number, put, text},
@@ -126,9 +127,8 @@ impl EmailChanges {
             let update = Update::of(&self.users_table, pk(user_key(user.id)))
                 .set(PENDING_EMAIL, text(email))
                 .only_if(EMAIL.equals(text(&user.email)).and(EMAIL_VERIFIED.equals(boolean(true))));
-            if !update.send(&self.dynamodb, "requesting a change of an email").await? {
-                return Err(Error::Unauthorized);
-            }
+            let writes = Transaction::new("requesting a change of an email").update(update).or(Error::Unauthorized);
+            user.request_email(writes, Some(email))?.commit(&self.dynamodb).await?;
             let guard = get(&self.dynamodb, &self.users_table, pk(email_key(email)), "looking up an email").await?;
             let mail = if guard.is_some_and(|guard| is_kept_from(&guard, user.id, now)) {
                 taken_mail(base)
@@ -207,13 +207,16 @@ impl EmailChanges {
                 (RESERVED_FOR, text(user.id)),
                 (RESERVED_UNTIL, number(until)),
             ]);
+            let [old, new] = [&user.email, email].map(|email| Some(email.to_string()));
+            let entry = Entry::new(Action::EmailChanged, &user.organization, user.target()).by(user.actor());
             let mut writes = Transaction::new("changing an email")
                 .delete_if(&self.tokens_table, token_key(hash), is_current(CHANGE, now))
                 .update(mark)
                 .put_if(&self.users_table, email_guard(email, user.id), is_free_for(user.id, now))
                 .put_if(&self.users_table, reserved, USER_ID.equals(text(user.id)))
                 .put_new(&self.tokens_table, TOKEN_HASH, token_item(UNDO, &undo, user.id, &user.email, now))
-                .delete(&self.tokens_table, suppressions::key(email));
+                .delete(&self.tokens_table, suppressions::key(email))
+                .record(entry.with([audit::change("email", old, new)]))?;
             if let Some(session) = session {
                 writes = writes.update(self.sessions.keep(user, session));
             }
@@ -261,9 +264,12 @@ impl EmailChanges {
                 .only_if(EMAIL.equals(text(&user.email)))
                 .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()))
                 .only_if(user.email_undos.are_unchanged());
+            let [old, new] = [&user.email, &email].map(|email| Some(email.to_string()));
+            let entry = Entry::new(Action::EmailRestored, &user.organization, user.target()).by(user.actor());
             let mut writes = Transaction::new("undoing the change of an email")
                 .delete_if(&self.tokens_table, token_key(&hash), is_current(UNDO, now))
-                .update(mark);
+                .update(mark)
+                .record(entry.with([audit::change("email", old, new), audit::hidden("password")]))?;
             // The user may already have changed the address back.
             if email != user.email {
                 writes = writes

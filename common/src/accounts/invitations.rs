@@ -6,11 +6,7 @@ pub mod received;
 use std::{cmp::Reverse, collections::BTreeSet, fmt, iter};
 
 pub use api::account::InvitationStatus;
-use aws_sdk_dynamodb::{
-    Client,
-    operation::{query::builders::QueryFluentBuilder, update_item::UpdateItemError},
-    types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure},
-};
+use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 
 use crate::{
     accounts::{
@@ -23,12 +19,12 @@ use crate::{
         token::{EXPIRES_AT, SecretHash, Token},
         users::{CREATED_AT, EMAIL, ORGANIZATION_ID, ROLE, Role, USER_ID, User, email_key, pk},
     },
+    audit::{self, Action, Entry, Target, TargetKind, initial},
     aws::{
         batch::{batch_get, batch_write, delete_request, get_both},
         clients::Aws,
         dynamo::{Item, Record, attributes, get, item, number, query_all, text, texts},
         expression::{Update, query},
-        failure,
         transaction::Transaction,
     },
     base_url::BaseUrl,
@@ -121,14 +117,12 @@ pub struct Invitations {
     tokens: String,
 }
 
-/// The maximum number of attempts to create an invitation while other owners invite the same address.
-const INVITE_ATTEMPTS: usize = 5;
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 /// The index of invitations by organization. It has only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
 /// The number of tries to join while other calls change the organization.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 5;
 
 impl Invitations {
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
@@ -154,7 +148,7 @@ impl Invitations {
         let (id, email, token) = (InvitationId::generate(), email.clone(), Token::generate());
         let invitation = Invitation { id, email, organization, role, inviter: inviter.id };
         // If another owner invites the same address concurrently, this call starts over and replaces their invitation.
-        for _ in 0..INVITE_ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(&token, expires_at, now);
             let mut writes = self
@@ -162,8 +156,15 @@ impl Invitations {
                 .put_new(&self.invitations, INVITATION_ID, item)
                 .update(self.deliver(&invitation, expires_at));
             if let Some(Previous { id, pending: true }) = &previous {
-                writes = writes.update(self.change_status(id, CANCELED));
+                let target = audit::target(TargetKind::Invitation, id, invitation.email.to_string());
+                writes = writes.update(self.change_status(id, CANCELED)).record(Entry::new(
+                    Action::InvitationCanceled,
+                    &invitation.organization,
+                    target,
+                ))?;
             }
+            let created = Entry::new(Action::InvitationCreated, &invitation.organization, invitation.target());
+            let writes = writes.record(created.with([initial("role", role)]))?;
             if writes.try_commit(&self.dynamodb).await? {
                 let status = InvitationStatus::Pending;
                 let invited = Invited { invitation, status, expires_at, created_at: now };
@@ -193,26 +194,26 @@ impl Invitations {
     /// # Errors
     /// The organization has no such invitation, or it was accepted.
     pub async fn cancel(&self, organization: &TenantId, id: InvitationId) -> Result<Invited> {
-        let update = Update::of(&self.invitations, key(id))
-            .set(STATUS, text(CANCELED))
-            .only_if(ORGANIZATION_ID.equals(text(organization)).and(STATUS.differs_from(text(ACCEPTED))));
-        let update = update
-            .call(&self.dynamodb)
-            .return_values(ReturnValue::AllNew)
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match update.send().await {
-            Ok(updated) => Invited::from_item(&updated.attributes.unwrap_or_default()),
-            Err(error) => match error.as_service_error() {
-                Some(UpdateItemError::ConditionalCheckFailedException(refused)) => {
-                    let is_ours = |item: &Item| {
-                        Record::new("invitation", item).optional_text(ORGANIZATION_ID) == Some(organization.as_str())
-                    };
-                    let used = Error::Conflict(Conflict::InvitationUsed);
-                    Err(if refused.item().is_some_and(is_ours) { used } else { NOT_FOUND })
-                }
-                _ => Err(failure("canceling an invitation")(error)),
-            },
+        let doing = "canceling an invitation";
+        for _ in 0..ATTEMPTS {
+            let found = get(&self.dynamodb, &self.invitations, key(id), doing).await?.ok_or(NOT_FOUND)?;
+            let invited = Invited::from_item(&found)?;
+            if invited.invitation.organization != *organization {
+                return Err(NOT_FOUND);
+            }
+            match invited.status {
+                InvitationStatus::Accepted => return Err(Error::Conflict(Conflict::InvitationUsed)),
+                InvitationStatus::Canceled => return Ok(invited),
+                InvitationStatus::Pending | InvitationStatus::Rejected => {}
+            }
+            let is_unchanged = STATUS.equals(text(Record::new("invitation", &found).text(STATUS)?));
+            let update = Update::of(&self.invitations, key(id)).set(STATUS, text(CANCELED)).only_if(is_unchanged);
+            let entry = Entry::new(Action::InvitationCanceled, organization, invited.invitation.target());
+            if Transaction::new(doing).update(update).record(entry)?.try_commit(&self.dynamodb).await? {
+                return Ok(Invited { status: InvitationStatus::Canceled, ..invited });
+            }
         }
+        Err(Error::Busy)
     }
 
     /// Finds the latest invitation of the same address to the same organization.
@@ -337,7 +338,10 @@ impl Invitations {
                 new.user.must_have_two_factor,
             ))
             .or(Error::Busy);
-        new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
+        let joined = Entry::new(Action::MemberJoined, &invitation.organization, new.user.target()).by(new.user.actor());
+        let fields = [initial("role", invitation.role), initial("invitation", invitation.id)];
+        let writes = writes.record(joined.with(fields))?;
+        new.writes(writes, &self.users, &self.tokens, now)?.commit(&self.dynamodb).await
     }
 
     /// Changes a pending invitation's status.
@@ -374,6 +378,11 @@ fn key(id: impl ToString) -> Item {
 }
 
 impl Invitation {
+    /// The invitation as the object of changes.
+    fn target(&self) -> Target {
+        audit::target(TargetKind::Invitation, self.id, self.email.to_string())
+    }
+
     fn to_item(&self, token: &Token, expires_at: Timestamp, now: Timestamp) -> Item {
         item([
             (INVITATION_ID, text(self.id)),

@@ -12,6 +12,7 @@ use crate::{
             CREATED_AT, EMAIL, JOINED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key,
         },
     },
+    audit::{Action, Entry, change as change_of},
     aws::{
         batch::batch_get,
         clients::Aws,
@@ -157,7 +158,7 @@ impl Members {
         for _ in 0..ATTEMPTS {
             let member = self.find(&by.organization, named).await?;
             if member.user.id != by.id {
-                let writes = self.check_owner(self.writes(&member.user, change), by);
+                let writes = self.check_owner(self.writes(by, &member.user, change)?, by);
                 match writes.first_refused(&self.dynamodb).await? {
                     None => return Ok(member),
                     Some(0) => continue,
@@ -171,7 +172,7 @@ impl Members {
             if change == Change::Role(member.user.role) {
                 return Ok(member);
             }
-            if !is_owner && self.writes(&member.user, change).try_commit(&self.dynamodb).await? {
+            if !is_owner && self.writes(by, &member.user, change)?.try_commit(&self.dynamodb).await? {
                 return Ok(member);
             }
             if is_owner && self.change_beside_an_owner(&member.user, change).await? {
@@ -184,7 +185,7 @@ impl Members {
     /// Changes an owner on condition that another owner remains. Returns `false` if either has changed in the meantime.
     async fn change_beside_an_owner(&self, user: &User, change: Change) -> Result<bool> {
         let other = self.other_owner(user).await?.ok_or(Error::Conflict(Conflict::LastOwner))?;
-        self.check_owner(self.writes(user, change), &other).try_commit(&self.dynamodb).await
+        self.check_owner(self.writes(user, user, change)?, &other).try_commit(&self.dynamodb).await
     }
 
     /// Finds another owner of the organization of `user`. An owner who has just joined may be missed.
@@ -194,17 +195,29 @@ impl Members {
         Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
-    /// Builds the writes that change `user`. The first write is refused if the user's role has changed or the user was
-    /// deleted.
-    fn writes(&self, user: &User, change: Change) -> Transaction {
+    /// The writes by which `by` changes `user`. The first is refused if the user's role has changed or the user was deleted.
+    fn writes(&self, by: &User, user: &User, change: Change) -> Result<Transaction> {
+        let action = match change {
+            Change::Role(_) => Action::MemberRoleChanged,
+            Change::Removal if by.id == user.id => Action::MemberLeft,
+            Change::Removal => Action::MemberRemoved,
+        };
+        let entry = Entry::new(action, &user.organization, user.target());
         match change {
+            Change::Role(role) if role == user.role => {
+                let is_unchanged = is_still(user, user.role);
+                Ok(Transaction::new("changing a role").check(&self.users, pk(user_key(user.id)), is_unchanged))
+            }
             Change::Role(role) => {
                 let update = Update::of(&self.users, pk(user_key(user.id))).set(ROLE, text(role.as_str()));
-                Transaction::new("changing a role").update(update.only_if(is_still(user, user.role)))
+                let [old, new] = [user.role, role].map(|role| Some(role.to_string()));
+                Transaction::new("changing a role")
+                    .update(update.only_if(is_still(user, user.role)))
+                    .record(entry.with([change_of("role", old, new)]))
             }
             Change::Removal => {
                 let leaves = part(&self.organizations, &user.organization, user.id);
-                self.delete(Transaction::new("removing a member"), user).update(leaves)
+                self.delete(Transaction::new("removing a member"), user).update(leaves).record(entry)
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::{
             user_key,
         },
     },
+    audit::{Action, Entry, initial},
     aws::{
         clients::Aws,
         dynamo::{boolean, number, text},
@@ -120,6 +121,10 @@ impl Moves {
                 .update(moving);
             let (writes, has_ended) = self.members.leave(writes, &current, may_end, now).await?;
             let writes = if has_ended { self.keys.end_with(&current.organization, writes) } else { writes };
+            let leaving = Entry::new(Action::MemberLeft, &current.organization, current.target());
+            let joining = Entry::new(Action::MemberJoined, &to, current.target());
+            let joining = joining.with([initial("role", role), initial("invitation", invitation.id)]);
+            let writes = writes.record(leaving)?.record(joining)?;
             match writes.first_refused(&self.dynamodb).await? {
                 None => {
                     let left = Some(Left { organization: current.organization, has_ended });

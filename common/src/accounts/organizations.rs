@@ -11,6 +11,7 @@ use crate::{
         email::Email,
         users::{CREATED_AT, NAME, ORGANIZATION_ID, PK, pk},
     },
+    audit::{self, Target, TargetKind},
     aws::{
         batch::batch_get,
         clients::Aws,
@@ -95,6 +96,11 @@ fn one(user: UserId) -> AttributeValue {
 }
 
 impl Organization {
+    /// The organization as the object of changes.
+    pub(crate) fn target(&self) -> Target {
+        audit::target(TargetKind::Organization, &self.id, self.name.as_str().to_owned())
+    }
+
     pub(crate) fn slug_guard(&self) -> Item {
         item([(PK, text(slug_key(&self.slug))), (ORGANIZATION_ID, text(&self.id))])
     }

@@ -17,6 +17,7 @@ use crate::{
             user_key,
         },
     },
+    audit::{self, Action, Entry},
     aws::{
         clients::Aws,
         dynamo::{Record, boolean, get, item, number, put, text},
@@ -120,12 +121,17 @@ impl PasswordResets {
             .add(SESSION_EPOCH, number(1))
             .only_if(EMAIL.equals(text(&user.email)))
             .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()));
+        let verified = (!user.email_verified)
+            .then(|| audit::change("email_verified", Some(false.to_string()), Some(true.to_string())));
+        let entry = Entry::new(Action::PasswordReset, &user.organization, user.target()).by(user.actor());
+        let entry = entry.with([audit::hidden("password")]).with(verified);
         Transaction::new("resetting a password")
             .delete_if(&self.tokens_table, token_key(&token.hash()), is_current)
             .or(Error::InvalidToken)
             .update(change)
             .or(Error::InvalidToken)
             .delete(&self.tokens_table, suppressions::key(&user.email))
+            .record(entry)?
             .commit(&self.dynamodb)
             .await?;
         metrics::upkeep("resetting a password", keys.delete_ended(user).await);

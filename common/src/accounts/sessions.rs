@@ -11,11 +11,12 @@ use crate::{
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
         users::{CREATED_AT, EPOCH, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
     },
+    audit::{self, Action, Entry, Target, TargetKind, hidden},
     aws::{
         batch::batch_get,
         clients::Aws,
-        dynamo::{Attribute, Item, Record, get, item, number, put, query_all, text},
-        expression::{Condition, Update, delete_if, query},
+        dynamo::{Attribute, Item, Record, get, item, number, query_all, text},
+        expression::{Condition, Update, query},
         transaction::Transaction,
     },
     config::{ConfigError, Env},
@@ -100,6 +101,11 @@ impl Session {
             hash: token.hash(),
         };
         Ok((session, token))
+    }
+
+    /// The entry of the audit log about this new session of `user`.
+    pub(super) fn created(&self, user: &User) -> Entry {
+        Entry::new(Action::SessionCreated, &user.organization, target(self.id)).by(user.actor())
     }
 
     /// Whether this session belongs to `user`, who has not ended all sessions since it began.
@@ -189,9 +195,13 @@ impl Sessions {
         })
     }
 
-    /// Stores `session`, which makes it valid.
-    pub async fn store(&self, session: &Session) -> Result<()> {
-        put(&self.dynamodb, &self.tokens, session.to_item(), "storing a session").await
+    /// Stores `session` of `user`, which is valid from then on.
+    pub async fn store(&self, user: &User, session: &Session) -> Result<()> {
+        Transaction::new("storing a session")
+            .put(&self.tokens, session.to_item())
+            .record(session.created(user))?
+            .commit(&self.dynamodb)
+            .await
     }
 
     /// Finds the session of `token`, unless it has expired by `now`. The caller must check with [`Session::is_of`] that
@@ -243,8 +253,15 @@ impl Sessions {
         };
         let is_theirs = is_session().and(USER_ID.equals(text(user.id)));
         let doing = "revoking a session";
-        let is_revoked = delete_if(&self.dynamodb, &self.tokens, token_key(&hash), is_theirs, doing).await?;
-        if is_revoked { Ok(()) } else { Err(NOT_FOUND) }
+        let found = get(&self.dynamodb, &self.tokens, token_key(&hash), doing).await?.ok_or(NOT_FOUND)?;
+        let id: Option<SessionId> = Record::new("session", &found).optional_parsed(SESSION_ID)?;
+        let entry = Entry::new(Action::SessionEnded, &user.organization, target(id.ok_or(NOT_FOUND)?));
+        Transaction::new(doing)
+            .delete_if(&self.tokens, token_key(&hash), is_theirs)
+            .or(NOT_FOUND)
+            .record(entry)?
+            .commit(&self.dynamodb)
+            .await
     }
 
     /// Ends all sessions of `user` except `current`. One transaction moves the user and `current` to the next epoch,
@@ -258,6 +275,7 @@ impl Sessions {
             .or(Error::Unauthorized)
             .update(self.keep(user, current))
             .or(Error::Unauthorized)
+            .record(Entry::new(Action::SessionsEnded, &user.organization, user.target()))?
             .commit(&self.dynamodb)
             .await
     }
@@ -275,7 +293,8 @@ impl Sessions {
     pub async fn revoke_all(&self, user: &User) -> Result<()> {
         // A deleted user has no sessions.
         let update = Update::of(&self.users, pk(user_key(user.id))).add(SESSION_EPOCH, number(1)).only_if(PK.exists());
-        update.send(&self.dynamodb, "ending all sessions").await.map(|_| ())
+        let entry = Entry::new(Action::SessionsEnded, &user.organization, user.target());
+        Transaction::new("ending all sessions").update(update).record(entry)?.try_commit(&self.dynamodb).await.map(drop)
     }
 
     /// In one transaction, replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts a
@@ -301,6 +320,8 @@ impl Sessions {
             .update(change)
             .or(Error::Busy)
             .put_new(&self.tokens, TOKEN_HASH, session.to_item())
+            .record(Entry::new(Action::PasswordChanged, &user.organization, user.target()).with([hidden("password")]))?
+            .record(session.created(user))?
             .commit(&self.dynamodb)
             .await?;
         Ok(token)
@@ -315,10 +336,20 @@ impl Sessions {
             .only_if(PK.exists().and(is_current))
     }
 
-    /// Ends the session of `token`, if it exists. It stops working at once in every function.
-    pub async fn end(&self, token: &Token) -> Result<()> {
-        let key = token_key(&token.hash());
-        delete_if(&self.dynamodb, &self.tokens, key, is_session(), "ending a session").await.map(drop)
+    /// Ends the session of `token`, if there is one. It stops working at once in every function.
+    pub async fn end(&self, token: &Token, now: Timestamp) -> Result<()> {
+        let doing = "ending a session";
+        let Some(session) = self.find(token, now).await? else { return Ok(()) };
+        let user = get(&self.dynamodb, &self.users, pk(user_key(session.user)), doing).await?;
+        let user = user.as_ref().map(User::from_item).transpose()?.filter(|user| session.is_of(user));
+        let Some(user) = user else { return Ok(()) };
+        let entry = Entry::new(Action::SessionEnded, &user.organization, target(session.id)).by(user.actor());
+        Transaction::new(doing)
+            .delete_if(&self.tokens, token_key(&session.hash), is_session())
+            .record(entry)?
+            .try_commit(&self.dynamodb)
+            .await
+            .map(drop)
     }
 
     /// Finds the hash under which the session `id` of `user` is stored.
@@ -327,6 +358,11 @@ impl Sessions {
         let query = query(&self.dynamodb, &self.tokens, keys).index_name(BY_USER);
         stored_hash(query_all(query, "looking for a session").await?.first().ok_or(NOT_FOUND)?)
     }
+}
+
+/// A session as the object of a change.
+fn target(id: SessionId) -> Target {
+    audit::target(TargetKind::Session, id, None)
 }
 
 fn is_session() -> Condition {

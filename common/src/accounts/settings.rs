@@ -6,7 +6,7 @@ use crate::{
         mail::Mailer,
         organizations::{
             Organization, Organizations,
-            settings::{SettingsChange, address_mails},
+            settings::{ATTEMPTS, SettingsChange, address_mails},
         },
         suppressions::Cause,
         two_factor::requirement::Requirement,
@@ -14,7 +14,7 @@ use crate::{
     aws::clients::Aws,
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    error::Result,
+    error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
 };
@@ -44,21 +44,25 @@ impl Settings {
     /// # Errors
     /// The address was changed too often.
     pub async fn change(&self, id: &TenantId, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
-        let current = self.organizations.get(id).await?;
-        let change = change.left_of(&current);
-        if change.is_empty() {
-            return Ok(current);
+        for attempt in 0..ATTEMPTS {
+            let before = self.organizations.get(id).await?;
+            let change = change.clone().left_of(&before);
+            if change.is_empty() {
+                return Ok(before);
+            }
+            if let Some(address) = change.debug_notification_email.as_ref().filter(|_| attempt == 0) {
+                self.attempts.count_notified(id, address, Timestamp::now()).await?;
+            }
+            if self.organizations.change_settings(&before, &change).await? {
+                if let Some(is_required) = change.require_two_factor {
+                    self.requirement.copy(id, is_required).await?;
+                }
+                let after = before.clone().changed(change);
+                self.tell(&before, &after, base).await;
+                return Ok(after);
+            }
         }
-        if let Some(address) = &change.debug_notification_email {
-            self.attempts.count_notified(id, address, Timestamp::now()).await?;
-        }
-        let before = self.organizations.change_settings(id, &change).await?;
-        if let Some(is_required) = change.require_two_factor {
-            self.requirement.copy(id, is_required).await?;
-        }
-        let after = before.clone().changed(change);
-        self.tell(&before, &after, base).await;
-        Ok(after)
+        Err(Error::Busy)
     }
 
     /// Returns the reason why the notification address of `organization` gets no emails, or `None` if it gets them.

@@ -80,7 +80,7 @@ impl SignIns {
         }
         let (session, token) = Session::start(&user, device, now)?;
         let (stored, rehashed, forgotten, remembered) = tokio::join!(
-            self.sessions.store(&session),
+            self.sessions.store(&user, &session),
             rehash,
             self.attempts.forget_sign_in(subject, device.address),
             self.attempts.remember_client(subject, device.address, now),

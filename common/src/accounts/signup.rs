@@ -14,6 +14,7 @@ use crate::{
         users::{EmailUndos, PK, Role, User, email_guard, email_key, is_free, is_kept, pk},
         verification::{verification_item, verification_mail},
     },
+    audit::{Action, Entry, initial},
     aws::{batch::get_both, clients::Aws, transaction::Transaction},
     base_url::BaseUrl,
     config::{ConfigError, Env},
@@ -160,7 +161,14 @@ impl Accounts {
             .put_new(&self.organizations, PK, organization.slug_guard())
             .or(Error::Conflict(Conflict::SlugTaken(organization.slug.clone())))
             .put_new(&self.organizations, PK, organization.to_item(new.user.id));
-        new.writes(writes, &self.users, &self.tokens, now).commit(&self.dynamodb).await
+        let fields = [
+            initial("name", organization.name.as_str()),
+            initial("slug", &organization.slug),
+            initial("debug_notification_email", &organization.debug_notification_email),
+        ];
+        let entry = Entry::new(Action::OrganizationCreated, &organization.id, organization.target());
+        let writes = writes.record(entry.by(new.user.actor()).with(fields))?;
+        new.writes(writes, &self.users, &self.tokens, now)?.commit(&self.dynamodb).await
     }
 }
 
@@ -185,8 +193,8 @@ impl NewUser {
         mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
-    /// Adds the writes that create the user, their email guard, session, verification token and known client.
-    pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Transaction {
+    /// Adds the writes of the user, their email guard, session, verification token and known client.
+    pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Result<Transaction> {
         let session = self.session.to_item();
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);
         let writes = writes
@@ -194,10 +202,11 @@ impl NewUser {
             .or(Error::Conflict(Conflict::EmailTaken))
             .put_new(users, PK, self.user.to_item(&self.password, now))
             .put_new(tokens, TOKEN_HASH, session)
-            .put(tokens, known_client);
+            .put(tokens, known_client)
+            .record(self.session.created(&self.user))?;
         if self.user.email_verified {
-            return writes;
+            return Ok(writes);
         }
-        writes.put_new(tokens, TOKEN_HASH, verification_item(&self.verification_token, &self.user, now))
+        Ok(writes.put_new(tokens, TOKEN_HASH, verification_item(&self.verification_token, &self.user, now)))
     }
 }

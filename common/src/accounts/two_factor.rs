@@ -24,6 +24,7 @@ use crate::{
         token::{SecretHash, TOKEN_HASH, Token},
         users::{BACKUP_CODES, PK, SESSION_EPOCH, TOTP_SECRET, TOTP_STEP, TWO_FACTOR_SINCE, User, Users, pk, user_key},
     },
+    audit::{Action, Entry, hidden},
     aws::{
         clients::Aws,
         dynamo::{Item, Record, number, text, texts},
@@ -184,7 +185,7 @@ impl TwoFactor {
             .set_all(codes.map(|codes| (BACKUP_CODES, stored(codes, user))))
             .only_if(TOTP_SECRET.equals(text(secret.reveal().as_str())))
             .only_if(TWO_FACTOR_SINCE.is_absent());
-        let token = self.restart(user, enable, wrong, device, now).await?;
+        let token = self.restart(user, (enable, Action::TwoFactorEnabled), wrong, device, now).await?;
         self.alerts.two_factor_changed(user, FactorChange::Enabled, device, base, now).await;
         Ok(Some(token))
     }
@@ -210,7 +211,7 @@ impl TwoFactor {
             return if is_ended { Ok(None) } else { Err(Error::Busy) };
         }
         let disable = self.sessions.next_epoch(user).remove(all).only_if(TWO_FACTOR_SINCE.exists());
-        let token = self.restart(user, disable, Error::Busy, device, now).await?;
+        let token = self.restart(user, (disable, Action::TwoFactorDisabled), Error::Busy, device, now).await?;
         self.alerts.two_factor_changed(user, FactorChange::Disabled, device, base, now).await;
         Ok(Some(token))
     }
@@ -228,8 +229,13 @@ impl TwoFactor {
         sign_ins.confirm(user, password, now).await?;
         let codes = BackupCodes::generate();
         let update = self.change(user).set(BACKUP_CODES, stored(&codes, user)).only_if(TWO_FACTOR_SINCE.exists());
-        let is_renewed = update.send(&self.dynamodb, "renewing backup codes").await?;
-        if is_renewed { Ok(codes) } else { Err(Error::TwoFactor(FactorProblem::NotEnabled)) }
+        Transaction::new("renewing backup codes")
+            .update(update)
+            .or(Error::TwoFactor(FactorProblem::NotEnabled))
+            .record(entry(Action::TwoFactorCodesGenerated, user).with([hidden("backup_codes")]))?
+            .commit(&self.dynamodb)
+            .await?;
+        Ok(codes)
     }
 
     /// The number of backup codes that `user` has not used.
@@ -267,6 +273,7 @@ impl TwoFactor {
         self.pending
             .finish(writes, token)
             .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
+            .record(session.created(user))?
             .commit(&self.dynamodb)
             .await?;
         let (forgotten, remembered) = tokio::join!(
@@ -306,11 +313,11 @@ impl TwoFactor {
         }
     }
 
-    /// Makes `change`, which starts the next session epoch of `user`, and a session in it.
+    /// Makes `change`, which starts the next session epoch of `user`, and a session in it. Records both.
     async fn restart(
         &self,
         user: &User,
-        change: Update,
+        (change, action): (Update, Action),
         refusal: Error,
         device: &Device,
         now: Timestamp,
@@ -321,6 +328,8 @@ impl TwoFactor {
             .update(change)
             .or(refusal)
             .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
+            .record(entry(action, user))?
+            .record(session.created(user))?
             .commit(&self.dynamodb)
             .await?;
         Ok(token)
@@ -340,6 +349,11 @@ impl TwoFactor {
 fn is_current(user: &User) -> Condition {
     let is_equal = SESSION_EPOCH.equals(number(user.session_epoch));
     if user.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
+}
+
+/// The entry about a change of the second factor of `user` by themselves.
+fn entry(action: Action, user: &User) -> Entry {
+    Entry::new(action, &user.organization, user.target()).by(user.actor())
 }
 
 fn stored(codes: &BackupCodes, user: &User) -> aws_sdk_dynamodb::types::AttributeValue {

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use crate::{
     accounts::{email::Email, password::PasswordHash, token::SecretHash},
-    audit::{Actor, ActorKind},
+    audit::{self, Action, Actor, ActorKind, Entry, Target, TargetKind},
     aws::{
         batch::batch_get,
         clients::Aws,
@@ -172,6 +172,21 @@ impl User {
         Actor { kind: ActorKind::User.into(), id: self.id.to_string(), name, email: Some(self.email.to_string()) }
     }
 
+    /// Adds the entry about the address that the user has entered, unless they had entered it before.
+    pub(super) fn request_email(&self, writes: Transaction, email: Option<&Email>) -> Result<Transaction> {
+        if email == self.pending_email.as_ref() {
+            return Ok(writes);
+        }
+        let [old, new] = [self.pending_email.as_ref(), email].map(|email| email.map(ToString::to_string));
+        let entry = Entry::new(Action::EmailRequested, &self.organization, self.target());
+        writes.record(entry.with([audit::change("pending_email", old, new)]))
+    }
+
+    /// The user as the object of changes.
+    pub(crate) fn target(&self) -> Target {
+        audit::target(TargetKind::User, self.id, self.email.to_string())
+    }
+
     pub(crate) fn to_item(&self, password: &PasswordHash, now: Timestamp) -> Item {
         let mut item = item([
             (PK, text(user_key(self.id))),
@@ -318,14 +333,20 @@ impl Users {
         Ok(Some((User::from_item(&item)?, password)))
     }
 
-    /// Changes the name of the user `id`.
+    /// Changes the name of `user`.
     ///
     /// # Errors
     /// The user was deleted ([`Error::Unauthorized`]).
-    pub async fn rename(&self, id: UserId, name: &Name) -> Result<()> {
-        let update = Update::of(&self.table, pk(user_key(id))).set(NAME, text(name.as_str())).only_if(PK.exists());
-        let is_renamed = update.send(&self.dynamodb, "renaming a user").await?;
-        if is_renamed { Ok(()) } else { Err(Error::Unauthorized) }
+    pub async fn rename(&self, user: &User, name: &Name) -> Result<()> {
+        if *name == user.name {
+            return Ok(());
+        }
+        let update = Update::of(&self.table, pk(user_key(user.id))).set(NAME, text(name.as_str())).only_if(PK.exists());
+        let [old, new] = [&user.name, name].map(|name| Some(name.as_str().to_owned()));
+        let entry = Entry::new(Action::UserRenamed, &user.organization, user.target());
+        let entry = entry.with([audit::change("name", old, new)]);
+        let writes = Transaction::new("renaming a user").update(update).or(Error::Unauthorized).record(entry)?;
+        writes.commit(&self.dynamodb).await
     }
 
     /// Replaces the password hash `old` with `new`, unless it was changed in the meantime.

@@ -14,6 +14,7 @@ use crate::{
             is_free, is_kept, pk, user_key,
         },
     },
+    audit::{self, Action, Entry},
     aws::{
         clients::Aws,
         dynamo::{Item, Record, boolean, get, item, number, put, text},
@@ -114,7 +115,8 @@ impl Verifications {
             .remove(pending.is_none().then_some(PENDING_EMAIL))
             .only_if(EMAIL_VERIFIED.equals(boolean(false)))
             .only_if(CHOSE_EMAIL.equals(boolean(true)));
-        let is_replaced = update.send(&self.dynamodb, "replacing an unverified email").await?;
+        let writes = Transaction::new("replacing an unverified email").update(update);
+        let is_replaced = user.request_email(writes, pending)?.try_commit(&self.dynamodb).await?;
         Ok(is_replaced.then(|| User { pending_email: pending.cloned(), ..user.clone() }))
     }
 
@@ -171,6 +173,12 @@ impl Verifications {
                 .put_if(&self.users, email_guard(new, user.id), is_free(now))
                 .delete(&self.users, pk(email_key(&user.email)));
             writes = organizations.with_notifications_moved(writes, &user, new).await?;
+        }
+        if *new != user.email || !user.email_verified {
+            let entry = Entry::new(Action::EmailVerified, &user.organization, user.target()).by(user.actor());
+            let replaced = (*new != user.email)
+                .then(|| audit::change("email", Some(user.email.to_string()), Some(new.to_string())));
+            writes = writes.record(entry.with(replaced))?;
         }
         if writes.try_commit(&self.dynamodb).await? {
             return Ok(Link::Valid(user));

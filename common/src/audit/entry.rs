@@ -8,23 +8,36 @@ use crate::id::TenantId;
 const VALUE_LENGTH: usize = 1000;
 
 /// A change to record.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(super) action: Action,
     pub(super) organization: TenantId,
     pub(super) target: Target,
     pub(super) changes: Vec<Change>,
     pub(super) actor: Option<Actor>,
+    pub(super) is_from_outside: bool,
 }
 
 impl Entry {
     pub(crate) fn new(action: Action, organization: &TenantId, target: Target) -> Self {
-        Self { action, organization: organization.clone(), target, changes: Vec::new(), actor: None }
+        Self {
+            action,
+            organization: organization.clone(),
+            target,
+            changes: Vec::new(),
+            actor: None,
+            is_from_outside: false,
+        }
     }
 
     /// Names the author, who is not the caller that `http` knows.
     pub(crate) fn by(self, actor: Actor) -> Self {
         Self { actor: Some(actor), ..self }
+    }
+
+    /// Leaves out the name and the client of the author, who is not a member: the organization need not know them.
+    pub(crate) fn from_outside(self) -> Self {
+        Self { is_from_outside: true, ..self }
     }
 
     /// Adds changed fields.

@@ -75,7 +75,7 @@ impl Transaction {
     /// # Errors
     /// The task has no recorder, or the actor is unknown.
     pub(crate) fn record(self, entry: Entry) -> Result<Self> {
-        let Entry { action, organization, target, changes, actor } = entry;
+        let Entry { action, organization, target, changes, actor, is_from_outside } = entry;
         let recorder = CURRENT.try_with(Option::clone).ok().flatten();
         let broken = |problem| Error::Internal(format!("recording {action}: {problem}"));
         let Recorder { table, origin, declared } = recorder.ok_or_else(|| broken("there is no recorder"))?;
@@ -84,10 +84,13 @@ impl Transaction {
             "the route does not declare {action}"
         );
         let own = declared.is_none().then(Actor::system);
-        let actor = actor.or(origin.actor).or(own).ok_or_else(|| broken("the actor is unknown"))?;
+        let mut actor = actor.or(origin.actor).or(own).ok_or_else(|| broken("the actor is unknown"))?;
+        if is_from_outside {
+            actor.name = None;
+        }
         // The client of a caller is not that of the service.
-        let (ip, user_agent) =
-            if actor.kind == ActorKind::System { (None, None) } else { (origin.ip, origin.user_agent) };
+        let has_client = !is_from_outside && actor.kind != ActorKind::System;
+        let (ip, user_agent) = if has_client { (origin.ip, origin.user_agent) } else { (None, None) };
         let now = Timestamp::now();
         let actor_id = actor.id.clone();
         let entry = api::audit::Entry {

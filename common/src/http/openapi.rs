@@ -62,6 +62,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             { "name": "webhooks", "description": "Webhook endpoints, in the envelope" },
             { "name": "deliveries", "description": "The delivery log, in the envelope" },
             { "name": "tenant", "description": "The organization, in the envelope" },
+            { "name": "audit", "description": "The audit log, in the envelope" },
             { "name": "auth", "description": "Signing up, in the envelope" },
             { "name": "account", "description": "The command-line authentication flow, in plain JSON" },
             { "name": "pages", "description": "Pages for people" },
@@ -120,7 +121,14 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
         Needed::Also(_, scope, calls) => format!(" A key also needs the scope `{scope}` {calls}."),
         Needed::Undeclared | Needed::Nothing | Needed::Always(_) => String::new(),
     };
-    let description = format!("{}{also}", info.description);
+    let recorded = match info.records {
+        [] => String::new(),
+        actions => {
+            let actions: Vec<_> = actions.iter().map(|action| format!("`{action}`")).collect();
+            format!(" The audit log records {}.", actions.join(", "))
+        }
+    };
+    let description = format!("{}{also}{recorded}", info.description);
     if !description.is_empty() {
         members.insert("description".to_owned(), description.trim_start().into());
     }

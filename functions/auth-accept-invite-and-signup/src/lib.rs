@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{attempts::Attempts, invitations::Invitations, mail::Mailer, password::Hasher, signup::Invitee},
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -34,6 +35,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/acceptInviteAndSignup", Public, |_, fields| sign_up::invitee(fields), handle)
+        .records(&[Action::MemberJoined, Action::SessionCreated])
         .summary("Creates a user in the organization that invited them.")
         .description(
             "An invitation can be accepted once, within 7 days. The response contains the session and sets its cookie.",

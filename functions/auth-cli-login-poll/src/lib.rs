@@ -14,6 +14,7 @@ use common::{
         token::Token,
         users::Users,
     },
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -44,6 +45,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post(CliLoginPoll::PATH, Public, Input::read, handle)
+        .records(&[Action::SessionCreated])
         .summary("Returns the state of a browser login and, once it is approved, its session.")
         .description(
             "An approved request returns its session once. `pending` means that no user has approved the request yet, \

@@ -17,6 +17,7 @@ use common::{
         api_keys::{IssuedKey, KeyRecord, NewKey, PREFIX},
         permissions::{KeyKind, Permissions, Scope},
     },
+    audit::Action,
     error::{Error, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn},
     id::{KeyId, TenantId, UserId},
@@ -30,6 +31,7 @@ use crate::{app::App, done::Success};
 
 pub(crate) fn create() -> Route<App> {
     Route::post(CreateKey::PATH, Session, New::read, issue)
+        .records(&[Action::KeyCreated])
         .summary("Issues an API key for the caller's organization. The key itself is shown only once.")
         .description(
             "A personal key acts for the user who issued it, and stops working when their account is deleted or they \
@@ -56,6 +58,7 @@ pub(crate) fn list() -> Route<App> {
 
 pub(crate) fn delete() -> Route<App> {
     Route::post(DeleteKey::PATH, KeyOrSession, Which::read, revoke)
+        .records(&[Action::KeyDeleted])
         .any_scope()
         .also_scope(Scope::MembersWrite, "to delete another key")
         .summary("Deletes a key, which stops working immediately. A key can delete itself.")

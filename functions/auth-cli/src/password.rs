@@ -8,6 +8,7 @@ use common::{
         password::{Guess, Password},
         token::Token,
     },
+    audit::Action,
     error::{Error, Result},
     http::{Call, Fault, Fields, Public, Rejected, Route, Session, SignedIn, WithCookies, cookies::session_cookie},
     timestamp::Timestamp,
@@ -19,6 +20,7 @@ use crate::{app::App, done::Status, session::UserView};
 
 pub(crate) fn change() -> Route<App> {
     Route::post("/api/auth/change-password", Session, Passwords::read, replace)
+        .records(&[Action::PasswordChanged, Action::SessionCreated])
         .summary("Changes the password. All sessions end, and the caller gets a new one.")
         .description("The other sessions end regardless of `revokeOtherSessions`. API keys remain valid.")
         .faults(&[Fault::InvalidPassword, Fault::TooMany])
@@ -36,6 +38,7 @@ pub(crate) fn request_reset() -> Route<App> {
 
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
+        .records(&[Action::PasswordReset])
         .summary(
             "Sets a new password with the token from a reset email. The token works once. All sessions of the user \
              end, and their personal keys stop working.",

@@ -11,6 +11,7 @@ use common::{
         sign_in::SignIn,
         users::User,
     },
+    audit::Action,
     error::Result,
     http::{
         self, AnyCaller, By, Call, Caller, Fault, Fields, Public, Rejected, Route, SignedIn, WithCookies,
@@ -30,6 +31,7 @@ use crate::{
 
 pub(crate) fn sign_in() -> Route<App> {
     Route::post("/api/auth/sign-in/email", Public, Credentials::read, start)
+        .records(&[Action::SessionCreated])
         .summary("Starts a session. Wrong credentials always get the same response, after the same amount of work.")
         .description(
             "If the user has a second factor, no session starts: the response is `twoFactorRedirect`, with a cookie for the \
@@ -55,7 +57,9 @@ pub(crate) fn get() -> Route<App> {
 
 /// Ignores the caller's API key: a key cannot be signed out.
 pub(crate) fn sign_out() -> Route<App> {
-    Route::post(SignOut::PATH, Public, |_, _| Ok(()), end).summary("Immediately ends the session of the cookie.")
+    Route::post(SignOut::PATH, Public, |_, _| Ok(()), end)
+        .records(&[Action::SessionEnded])
+        .summary("Immediately ends the session of the cookie.")
 }
 
 pub(crate) fn list() -> Route<App> {
@@ -66,17 +70,20 @@ pub(crate) fn list() -> Route<App> {
 
 pub(crate) fn revoke() -> Route<App> {
     Route::post("/api/auth/revoke-session", http::Session, Which::read, end_one)
+        .records(&[Action::SessionEnded])
         .summary("Immediately ends one of the caller's sessions.")
         .faults(&[Fault::NotFound])
 }
 
 pub(crate) fn revoke_others() -> Route<App> {
     Route::post("/api/auth/revoke-other-sessions", http::Session, |_, _| Ok(()), end_others)
+        .records(&[Action::SessionsEnded])
         .summary("Immediately ends all of the caller's sessions except the current one.")
 }
 
 pub(crate) fn revoke_all() -> Route<App> {
     Route::post("/api/auth/revoke-sessions", http::Session, |_, _| Ok(()), end_all)
+        .records(&[Action::SessionsEnded])
         .summary("Immediately ends all of the caller's sessions, including the current one.")
 }
 
@@ -254,7 +261,7 @@ async fn who(_: Arc<App>, call: Call<Option<Caller>>, (): ()) -> Result<Option<C
 
 async fn end(app: Arc<App>, call: Call<()>, (): ()) -> Result<WithCookies<Success>> {
     if let Some(token) = call.session() {
-        app.sessions.end(&token).await?;
+        app.sessions.end(&token, Timestamp::now()).await?;
     }
     Ok(WithCookies { body: Success::DONE, cookies: vec![cleared_cookie(&call.base)] })
 }

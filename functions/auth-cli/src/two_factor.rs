@@ -8,6 +8,7 @@ use common::{
         two_factor::{Enrollment, Entered},
         users::User,
     },
+    audit::Action,
     error::{Error, FactorProblem, Result},
     http::{
         Call, Fault, Fields, Rejected, Route, Session, SignedIn, Visitor, WithCookies,
@@ -36,6 +37,7 @@ pub(crate) fn enable() -> Route<App> {
 pub(crate) fn verify_code() -> Route<App> {
     Route::post("/api/auth/two-factor/verify-totp", Visitor, Code::read, enter_code)
         .before_two_factor()
+        .records(&[Action::TwoFactorEnabled, Action::SessionCreated])
         .summary(
             "Finishes a sign-in with a code of the authenticator app. With a session, it checks a code; the first one \
              enables the second factor.",
@@ -57,6 +59,7 @@ pub(crate) fn verify_code() -> Route<App> {
 pub(crate) fn verify_backup_code() -> Route<App> {
     Route::post("/api/auth/two-factor/verify-backup-code", Visitor, Code::read, enter_backup_code)
         .before_two_factor()
+        .records(&[Action::SessionCreated])
         .summary("Finishes a sign-in with a backup code, which works once. With a session, it checks and uses up a code.")
         .description(
             "The limits are those of `two-factor/verify-totp`. The user is notified by email. Requests with `trustDevice` \
@@ -79,6 +82,7 @@ pub(crate) fn link() -> Route<App> {
 
 pub(crate) fn renew_codes() -> Route<App> {
     Route::post("/api/auth/two-factor/generate-backup-codes", Session, Confirmation::read, renew)
+        .records(&[Action::TwoFactorCodesGenerated])
         .summary("Replaces the backup codes. The new ones are shown only once.")
         .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::NotEnabled), Fault::TooMany])
 }
@@ -86,6 +90,7 @@ pub(crate) fn renew_codes() -> Route<App> {
 pub(crate) fn disable() -> Route<App> {
     Route::post("/api/auth/two-factor/disable", Session, Confirmation::read, end)
         .before_two_factor()
+        .records(&[Action::TwoFactorDisabled, Action::SessionCreated])
         .summary("Disables the second factor. All sessions end, and the caller gets a new one.")
         .description(
             "If the organization requires a second factor, the new session can only set one up. Without a second factor, \

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::email::Email,
+    audit::Action,
     error::{Error, Result},
     http::{Call, Fault, Fields, Rejected, Route, Session, SignedIn},
     issue::{Issue, Problem},
@@ -15,12 +16,14 @@ use crate::{app::App, done::Status};
 
 pub(crate) fn update() -> Route<App> {
     Route::post("/api/auth/update-user", Session, NewName::read, rename)
+        .records(&[Action::UserRenamed])
         .summary("Changes the caller's name.")
         .description("Requests with `image` or `email` are refused with a 400.")
 }
 
 pub(crate) fn change_email() -> Route<App> {
     Route::post("/api/auth/change-email", Session, NewEmail::read, change)
+        .records(&[Action::EmailRequested])
         .summary(
             "Sends a link to a new email address. Opening the link replaces the caller's address. The response does \
              not reveal whether the new address has an account.",
@@ -58,7 +61,7 @@ impl NewEmail {
 }
 
 async fn rename(app: Arc<App>, call: Call<SignedIn>, input: NewName) -> Result<Status> {
-    app.users.rename(call.caller.user.id, &input.name).await?;
+    app.users.rename(&call.caller.user, &input.name).await?;
     Ok(Status::DONE)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use common::{
     accounts::password::{Guess, Hasher},
     application::deletion::Deletions,
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -26,6 +27,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<Deletions> {
     Route::post("/api/auth/delete-user", Session, Input::read, handle)
+        .records(&[Action::MemberLeft, Action::OrganizationDeleted])
         .summary(
             "Deletes the caller's account and immediately ends its sessions and keys. If the caller is the last \
              member, their organization and all its data are deleted, too.",

@@ -13,6 +13,7 @@ use common::{
         permissions::Scope,
         users::{Role, parse_role},
     },
+    audit::Action,
     error::Result,
     http::{Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route},
     id::{InvitationId, TenantId},
@@ -27,6 +28,7 @@ use crate::{
 /// Requires an owner with a verified email: otherwise anyone could make the service send email to any address.
 pub(crate) fn invite() -> Route<App> {
     Route::post(Invite::PATH, KeyOrSession, New::read, send)
+        .records(&[Action::InvitationCreated, Action::InvitationCanceled])
         .scope(Scope::MembersWrite)
         .summary(
             "Invites an email address, with or without an account. Owners only; inviting another owner requires a \
@@ -56,6 +58,7 @@ pub(crate) fn list() -> Route<App> {
 
 pub(crate) fn cancel() -> Route<App> {
     Route::post(CancelInvitation::PATH, KeyOrSession, Which::read, withdraw)
+        .records(&[Action::InvitationCanceled])
         .scope(Scope::MembersWrite)
         .summary("Cancels an invitation, which can then no longer be accepted. Owners only.")
         .description("Canceling an invitation again succeeds.")

@@ -13,6 +13,7 @@ use common::{
         permissions::Scope,
         users::{Role, parse_role},
     },
+    audit::Action,
     error::{Error, Result},
     http::{
         Call, Caller, Fault, Fields, KeyOrSession, Reason, Rejected, Route, Session, SignedIn, WithCookies,
@@ -58,6 +59,7 @@ pub(crate) fn active_role() -> Route<App> {
 
 pub(crate) fn update_role() -> Route<App> {
     Route::post(ChangeRole::PATH, KeyOrSession, NewRole::read, change_role)
+        .records(&[Action::MemberRoleChanged])
         .scope(Scope::MembersWrite)
         .summary("Changes a member's role. Owners only; at least one owner must remain.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
@@ -65,6 +67,7 @@ pub(crate) fn update_role() -> Route<App> {
 
 pub(crate) fn remove() -> Route<App> {
     Route::post(RemoveMember::PATH, KeyOrSession, Which::read, end)
+        .records(&[Action::MemberRemoved, Action::MemberLeft])
         .scope(Scope::MembersWrite)
         .summary("Removes a member, deletes their account and immediately ends its sessions and keys. Owners only.")
         .description(
@@ -76,6 +79,7 @@ pub(crate) fn remove() -> Route<App> {
 
 pub(crate) fn leave() -> Route<App> {
     Route::post("/api/auth/organization/leave", Session, Own::read, go)
+        .records(&[Action::MemberLeft])
         .summary(
             "Removes the caller from the organization, deletes their account and immediately ends its sessions and \
              keys.",

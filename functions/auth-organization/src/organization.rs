@@ -9,6 +9,7 @@ use api::{
 };
 use common::{
     accounts::{organizations::Organization, permissions::Scope},
+    audit::Action,
     error::{Error, Refusal, Result},
     http::{Call, Caller, Fault, Fields, KeyOrSession, MOST_LISTED, Rejected, Route, read_limit},
     id::TenantId,
@@ -53,6 +54,7 @@ pub(crate) fn set_active() -> Route<App> {
 
 pub(crate) fn update() -> Route<App> {
     Route::post("/api/auth/organization/update", KeyOrSession, NewName::read, rename)
+        .records(&[Action::OrganizationRenamed])
         .scope(Scope::SettingsWrite)
         .summary("Changes the name of the organization. Owners only.")
         .description(

@@ -12,6 +12,7 @@ use common::{
         organizations::Organization,
         users::Role,
     },
+    audit::Action,
     error::{Error, Result},
     http::{Call, Fault, Fields, Reason, Rejected, Route, Session, SignedIn},
     id::{InvitationId, TenantId, UserId},
@@ -44,6 +45,7 @@ pub(crate) fn list() -> Route<App> {
 
 pub(crate) fn accept() -> Route<App> {
     Route::post("/api/auth/organization/accept-invitation", Session, Acceptance::read, join)
+        .records(&[Action::MemberJoined, Action::MemberLeft, Action::OrganizationDeleted])
         .summary(
             "Accepts an invitation to the caller's address, which moves their account to the inviting organization. \
              Sessions continue, and API keys end.",
@@ -75,6 +77,7 @@ pub(crate) fn reject() -> Route<App> {
         |_, fields| Which::read(fields, "invitationId"),
         decline,
     )
+    .records(&[Action::InvitationRejected])
     .summary("Declines an invitation to the caller's address. It can no longer be accepted.")
     .description("Declining an invitation again succeeds.")
     .faults(&[

@@ -9,6 +9,7 @@ use common::{
         password::Hasher,
         signup::{Accounts, Founder},
     },
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::Result,
@@ -39,6 +40,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 
 fn route() -> Route<App, NoCallers> {
     Route::post("/v1/auth/signupAndCreateOrg", Public, |_, fields| sign_up::founder(fields), handle)
+        .records(&[Action::OrganizationCreated, Action::SessionCreated])
         .summary("Creates a user and an organization that they own.")
         .description(
             "The user becomes an owner and gets a verification email. The response contains the session and sets its \

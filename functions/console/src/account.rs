@@ -10,6 +10,7 @@ use common::{
         sessions::{IdOrToken, Session},
         users::User,
     },
+    audit::Action,
     error::Result,
     http::{
         Call, DID, Fault, Person, Reason, Reply, Route, SignedIn, Typed,
@@ -63,6 +64,16 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .records(&[
+            Action::UserRenamed,
+            Action::EmailRequested,
+            Action::PasswordChanged,
+            Action::SessionCreated,
+            Action::SessionEnded,
+            Action::SessionsEnded,
+            Action::MemberLeft,
+            Action::OrganizationDeleted,
+        ])
         .summary(
             "Handles the forms of the account page, which resend the verification email, change the name, the address or \
              the password, end sessions, leave the organization or delete the account as the API does.",
@@ -112,7 +123,7 @@ pub(crate) async fn verify(app: &App, call: &Call<SignedIn>, here: &str) -> Resu
 
 async fn rename(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let name = form.read(|fields| fields.text("name", Name::parse))?;
-    app.users.rename(call.caller.user.id, &name).await?;
+    app.users.rename(&call.caller.user, &name).await?;
     Ok(go_on(HERE, "named"))
 }
 

@@ -10,6 +10,7 @@ use common::{
         token::Token,
         users::User,
     },
+    audit::Action,
     error::{Conflict, Error, Result},
     http::{
         Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
@@ -68,6 +69,13 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/invite", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .records(&[
+            Action::MemberJoined,
+            Action::MemberLeft,
+            Action::OrganizationDeleted,
+            Action::InvitationRejected,
+            Action::SessionCreated,
+        ])
         .summary(
             "Handles the forms of the invitation page, which create the account, move it, or decline, as \
              `acceptInviteAndSignup`, `accept-invitation` and `reject-invitation` do.",

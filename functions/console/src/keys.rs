@@ -14,6 +14,7 @@ use common::{
         permissions::{KeyKind, Permissions, Scope},
         users::{Role, User},
     },
+    audit::Action,
     base_url::BaseUrl,
     error::{Error, Result},
     http::{
@@ -81,6 +82,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .records(&[Action::KeyCreated, Action::KeyDeleted])
         .summary(
             "Handles the forms of the API keys page, which create a key and show it once, or delete a key, as the API \
              does.",

@@ -11,6 +11,7 @@ use crate::app::App;
 
 mod account;
 mod app;
+mod audit;
 mod device;
 mod elsewhere;
 mod frame;
@@ -46,6 +47,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
         keys::submit(),
         team::show(),
         team::submit(),
+        audit::show(),
         settings::show(),
         settings::submit(),
         account::show(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{email::Email, password::Password, token::Token, users::User},
+    audit::Action,
     error::{Error, Result},
     http::{
         Call, Fault, Public, Route, Typed,
@@ -34,6 +35,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
+        .records(&[Action::PasswordReset])
         .summary(
             "Handles the forms of the password reset page, which set a new password or send the email as the API \
              does.",

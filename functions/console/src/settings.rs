@@ -9,6 +9,7 @@ use common::{
         suppressions::Cause,
         users::{Role, User},
     },
+    audit::Action,
     base_url::BaseUrl,
     error::{Error, Refusal, Result},
     http::{
@@ -59,6 +60,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .records(&[Action::SettingsChanged, Action::OrganizationRenamed])
         .summary(
             "Handles the forms of the settings page, which change the settings and the name of the organization as the API \
              does. Owners only.",

@@ -18,6 +18,7 @@ use common::{
         two_factor::Entered,
         users::User,
     },
+    audit::Action,
     error::{Error, FactorProblem, Result},
     http::{
         Call, Fault, Reason, Reply, Route, SignedIn, Typed, Visitor,
@@ -92,6 +93,7 @@ pub(crate) fn show() -> Route<App> {
 pub(crate) fn submit() -> Route<App> {
     Route::post("/signin", Visitor, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .before_two_factor()
+        .records(&[Action::SessionCreated, Action::SessionEnded, Action::OrganizationCreated])
         .summary(
             "Handles the forms of the sign-in page, which sign the user in (with a second factor, if they have one), up or \
              out, approve a client, or resend the verification email, as the API does.",
@@ -205,7 +207,7 @@ fn without_default(form: &Typed, mut error: Error) -> Error {
 
 async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Result<Reply> {
     if let Some(token) = call.session() {
-        app.sessions.end(&token).await?;
+        app.sessions.end(&token, Timestamp::now()).await?;
     }
     Ok(again(form, vec![cleared_cookie(&call.base)]))
 }

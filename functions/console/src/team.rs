@@ -9,6 +9,7 @@ use common::{
         members::{Member, MemberIdOrEmail},
         users::{Role, User, parse_role},
     },
+    audit::Action,
     error::{Error, Result},
     http::{
         Call, DID, Fault, MOST_LISTED, Person, Reason, Reply, Route, SignedIn, Typed,
@@ -58,6 +59,13 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .records(&[
+            Action::MemberRoleChanged,
+            Action::MemberRemoved,
+            Action::MemberLeft,
+            Action::InvitationCreated,
+            Action::InvitationCanceled,
+        ])
         .summary(
             "Handles the forms of the team page, which change a role, remove a member, invite an email address or \
              cancel an invitation as the API does. Owners only.",
@@ -171,6 +179,7 @@ impl Team<'_> {
             }
             @match &self.manages {
                 Ok(()) => {
+                    p { a href="/console/audit" { "View the audit log" } }
                     h2 { "Pending invitations" }
                     (self.invitations())
                     h2 { "Invite a teammate" }

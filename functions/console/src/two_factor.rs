@@ -11,6 +11,7 @@ use common::{
         two_factor::{BackupCodes, Enrollment, Entered, backup_codes::COUNT},
         users::User,
     },
+    audit::Action,
     error::{Error, FactorProblem, Result},
     http::{
         Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
@@ -49,6 +50,12 @@ pub(crate) fn show() -> Route<App> {
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .before_two_factor()
+        .records(&[
+            Action::TwoFactorEnabled,
+            Action::TwoFactorDisabled,
+            Action::TwoFactorCodesGenerated,
+            Action::SessionCreated,
+        ])
         .summary(
             "Handles the forms of the page, which set up, confirm and disable the second factor, and replace the backup \
              codes, as the API does.",

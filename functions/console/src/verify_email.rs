@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{email_change::Purpose, token::Token, verification::Link},
+    audit::Action,
     error::{Error, Result},
     http::{
         Call, Fault, Public, Reply, Route, Typed,
@@ -41,6 +42,7 @@ pub(crate) fn show_old() -> Route<App> {
 /// Handles the button.
 pub(crate) fn submit(path: &'static str) -> Route<App> {
     Route::post(path, Public, |_, fields| Ok(fields.typed(&LINK)), confirm)
+        .records(&[Action::EmailVerified, Action::EmailChanged, Action::EmailRestored, Action::SettingsChanged])
         .summary("Handles the button of the verification page, which verifies or changes the email address, or undoes a change. A link works once.")
         .redirects()
 }

@@ -8,6 +8,7 @@ use common::{
         email::Email,
         users::{Role, User},
     },
+    audit::Action,
     error::Result,
     http::{
         Call, DID, Fault, Person, Reply, Route, SignedIn, Typed,
@@ -52,6 +53,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .records(&[Action::EmailRequested])
         .summary(
             "Handles the forms of the welcome page, which send the confirmation email again, or to another address. The \
              other address replaces the one of the sign-up once it is confirmed. The response does not reveal whether \

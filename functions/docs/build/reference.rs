@@ -16,10 +16,11 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
 });
 
 /// The groups of calls: tag and title. The routes of the console need no documentation.
-const GROUPS: [(&str, &str); 5] = [
+const GROUPS: [(&str, &str); 6] = [
     ("webhooks", "Webhook endpoints"),
     ("deliveries", "Deliveries"),
     ("tenant", "Organization"),
+    ("audit", "Audit log"),
     ("auth", "Sign-up and browser logins"),
     ("account", "Accounts, in plain JSON"),
 ];

@@ -8,6 +8,7 @@ use api::{
 };
 use common::{
     accounts::{email::Email, organizations::settings::SettingsChange, permissions::Scope, settings::Settings},
+    audit::Action,
     aws::clients::Aws,
     config::{ConfigError, Env},
     error::{Error, Refusal, Result},
@@ -25,6 +26,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 /// send email to any address.
 fn route() -> Route<Settings> {
     Route::post(ChangeSettings::PATH, Verified, Input::read, handle)
+        .records(&[Action::SettingsChanged])
         .scope(Scope::SettingsRead)
         .also_scope(Scope::SettingsWrite, "with a field")
         .summary("Changes the given settings of the organization (owners only) and returns all settings.")

@@ -1,10 +1,12 @@
 //! The audit log.
 
 use serde_json::{Value, json};
-use tests::{Tenant, World};
+use tests::{Call, Tenant, World};
 
+mod actions;
 mod endpoints;
 mod list;
+mod routes;
 
 /// The entries of an organization, newest first.
 async fn entries(world: &World, tenant: &Tenant, filter: Value) -> Vec<Value> {
@@ -16,6 +18,12 @@ async fn entries(world: &World, tenant: &Tenant, filter: Value) -> Vec<Value> {
 async fn latest(world: &World, tenant: &Tenant, action: &str) -> Value {
     let found = entries(world, tenant, json!({"action": action, "limit": 1})).await;
     found.into_iter().next().unwrap_or_else(|| unreachable!("{action} is not recorded"))
+}
+
+/// Whether a call writes an entry of the audit log.
+fn records(call: &Call) -> bool {
+    let mut writes = call["TransactItems"].as_array().into_iter().flatten();
+    writes.any(|write| write["Put"]["TableName"] == "audit")
 }
 
 /// The number of entries of all organizations.

@@ -274,6 +274,12 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("console", "POST", "/console/team", "action=invite&email=someone%40example.com&role=member"),
     ("console", "GET", "/console/settings", ""),
     ("console", "POST", "/console/settings", "debugNotificationEmail=someone%40example.com&jobFailureMails=off"),
+    (
+        "console",
+        "GET",
+        "/console/audit",
+        "action=member.removed&actor=x&cursor=1769860800999.0123456789abcdef0123456789abcdef&newer=-",
+    ),
     ("console", "GET", "/console/account", ""),
     ("console", "POST", "/console/account", "action=password&currentPassword=x&newPassword=correct+horse+battery"),
     ("console", "GET", "/console/two-factor", ""),

@@ -6,6 +6,7 @@ use tests::{
 };
 
 mod account;
+mod audit;
 mod docs;
 mod every_page;
 mod home;

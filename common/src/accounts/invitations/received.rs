@@ -2,8 +2,6 @@
 
 use std::cmp::Reverse;
 
-use aws_sdk_dynamodb::types::ReturnValue;
-
 use super::{
     ACCEPTED, ACCEPTED_AT, EMAIL, EXPIRES_AT, IDS, Invitation, InvitationStatus, Invitations, Invited, NOT_FOUND,
     REJECTED, USER_ID, key, mailbox,
@@ -14,10 +12,12 @@ use crate::{
         organizations::{Organization, Organizations},
         users::User,
     },
+    audit::{Action, Entry},
     aws::{
         batch::batch_get,
         dynamo::{Record, get, number, text},
         expression::Update,
+        transaction::Transaction,
     },
     error::{Conflict, Error, Refusal, Result},
     id::{InvitationId, UserId},
@@ -114,8 +114,15 @@ impl Invitations {
         let doing = "declining an invitation";
         let is_theirs = EMAIL.equals(text(&user.email));
         let update = self.change_status(id, REJECTED).only_if(is_theirs);
-        let rejected = update.send_for(&self.dynamodb, ReturnValue::AllNew, doing).await?;
-        Invited::from_item(&rejected.ok_or(Error::Conflict(Conflict::InvitationUsed))?)
+        let Invitation { organization, .. } = &invited.invitation;
+        let entry = Entry::new(Action::InvitationRejected, organization, invited.invitation.target()).from_outside();
+        Transaction::new(doing)
+            .update(update)
+            .or(Error::Conflict(Conflict::InvitationUsed))
+            .record(entry)?
+            .commit(&self.dynamodb)
+            .await?;
+        Ok(Invited { status: InvitationStatus::Rejected, ..invited })
     }
 
     /// Builds the write that marks a pending invitation as accepted by `user`, on condition that it is for their

@@ -8,8 +8,9 @@ use crate::{
         api_keys::ApiKeys,
         deleted_organizations::note_deletion,
         organizations::{DELETED_AT, JOINED, SLUG, existing, exists, organization_key, part, slug_key},
-        users::{PK, Role, User, pk, user_key},
+        users::{NAME, PK, Role, User, pk, user_key},
     },
+    audit::{self, Action, Entry, TargetKind},
     aws::{
         dynamo::{Item, Record, text},
         expression::Update,
@@ -38,6 +39,7 @@ impl Members {
             }
             let deletion = self.delete(Transaction::new("deleting an organization"), last);
             let writes = self.end(deletion, &last.organization, &organization, now)?;
+            let writes = writes.record(ended(&last.organization, &organization))?;
             if keys.end_with(&last.organization, writes).try_commit(&self.dynamodb).await? {
                 return Ok(());
             }
@@ -79,7 +81,10 @@ impl Members {
         match self.is_alone(user, &organization).await? {
             false => Err(Error::Conflict(Conflict::LastOwner)),
             true if !may_end => Err(Error::Conflict(Conflict::LastMember)),
-            true => Ok((self.end(writes, &user.organization, &organization, now)?, true)),
+            true => {
+                let writes = self.end(writes, &user.organization, &organization, now)?;
+                Ok((writes.record(ended(&user.organization, &organization))?, true))
+            }
         }
     }
 
@@ -109,4 +114,10 @@ impl Members {
         let members = self.read(&last.organization, keys.into_iter().map(pk).collect()).await?;
         Ok(members.iter().all(|member| member.user.id == last.id))
     }
+}
+
+/// The entry about the end of the organization `id`. Its members cannot read it any more, but operators can.
+fn ended(id: &TenantId, organization: &Item) -> Entry {
+    let name = Record::new("organization", organization).optional_text(NAME).map(str::to_owned);
+    Entry::new(Action::OrganizationDeleted, id, audit::target(TargetKind::Organization, id, name))
 }

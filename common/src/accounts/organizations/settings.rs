@@ -1,7 +1,5 @@
 //! The settings of an organization, which its owners change.
 
-use aws_sdk_dynamodb::types::ReturnValue;
-
 use super::{
     DEBUG_NOTIFICATION_EMAIL, DISABLE_JOB_FAILURE_NOTIFICATIONS, JOINED, Organization, Organizations,
     REQUIRE_TWO_FACTOR, existing, exists, is_required, organization_key,
@@ -12,6 +10,7 @@ use crate::{
         mail::{Mail, Part},
         users::{NAME, Role, User, pk},
     },
+    audit::{Action, Entry, change},
     aws::{
         dynamo::{Item, Record, boolean, text},
         expression::Update,
@@ -22,6 +21,9 @@ use crate::{
     id::{TenantId, UserId},
     name::Name,
 };
+
+/// The number of tries of a change while other calls change the organization.
+pub(in crate::accounts) const ATTEMPTS: usize = 10;
 
 /// A change of settings. `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,22 +71,41 @@ impl Organization {
 }
 
 impl Organizations {
-    /// Changes at least one setting of a user's own organization. Returns the organization as it was immediately before
-    /// the change, so each of several concurrent changes sees the result of the previous one.
+    /// Changes settings of `organization`, in which `settings` differ from it. Returns `false` if one of them was changed in the
+    /// meantime, or the organization was deleted.
     ///
     /// # Errors
-    /// The organization and the user were deleted in the meantime ([`Error::Unauthorized`]).
-    pub async fn change_settings(&self, id: &TenantId, settings: &SettingsChange) -> Result<Organization> {
-        let address = settings.debug_notification_email.as_ref();
-        let disable = settings.disable_job_failure_notifications;
-        let update = Update::of(&self.table, pk(organization_key(id)))
-            .set_all(address.map(|address| (DEBUG_NOTIFICATION_EMAIL, text(address))))
-            .set_all(disable.map(|disable| (DISABLE_JOB_FAILURE_NOTIFICATIONS, boolean(disable))))
-            .set_all(settings.require_two_factor.map(|is_required| (REQUIRE_TWO_FACTOR, boolean(is_required))))
-            .only_if(exists());
-        let doing = "changing the settings of an organization";
-        let before = update.send_for(&self.dynamodb, ReturnValue::AllOld, doing).await?;
-        Organization::from_item(&before.ok_or(Error::Unauthorized)?)
+    /// The write fails.
+    pub async fn change_settings(&self, organization: &Organization, settings: &SettingsChange) -> Result<bool> {
+        let (mut update, mut changes) = (self.change(organization), Vec::new());
+        if let Some(new) = &settings.debug_notification_email {
+            let old = &organization.debug_notification_email;
+            update =
+                update.set(DEBUG_NOTIFICATION_EMAIL, text(new)).only_if(DEBUG_NOTIFICATION_EMAIL.equals(text(old)));
+            changes.push(change("debug_notification_email", Some(old.to_string()), Some(new.to_string())));
+        }
+        if let Some(new) = settings.disable_job_failure_notifications {
+            let old = organization.disable_job_failure_notifications;
+            let is_old = DISABLE_JOB_FAILURE_NOTIFICATIONS.equals(boolean(old));
+            let is_old = if old { is_old } else { DISABLE_JOB_FAILURE_NOTIFICATIONS.is_absent().or(is_old) };
+            update = update.set(DISABLE_JOB_FAILURE_NOTIFICATIONS, boolean(new)).only_if(is_old);
+            changes.push(change("disable_job_failure_notifications", Some(old.to_string()), Some(new.to_string())));
+        }
+        if let Some(new) = settings.require_two_factor {
+            let old = organization.require_two_factor;
+            let is_old = REQUIRE_TWO_FACTOR.equals(boolean(old));
+            let is_old = if old { is_old } else { REQUIRE_TWO_FACTOR.is_absent().or(is_old) };
+            update = update.set(REQUIRE_TWO_FACTOR, boolean(new)).only_if(is_old);
+            if old != new {
+                changes.push(change("require_two_factor", Some(old.to_string()), Some(new.to_string())));
+            }
+        }
+        let mut writes = Transaction::new("changing the settings of an organization").update(update);
+        if !changes.is_empty() {
+            let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target());
+            writes = writes.record(entry.with(changes))?;
+        }
+        writes.try_commit(&self.dynamodb).await
     }
 
     /// The ids of the users who have joined the organization `id` and have not left. Members from before 0.2.0 may be
@@ -103,11 +124,28 @@ impl Organizations {
     /// Changes the name of a user's own organization, and returns the changed organization.
     ///
     /// # Errors
-    /// Those of [`Self::change_settings`].
+    /// The organization and the user were deleted in the meantime ([`Error::Unauthorized`]).
     pub async fn rename(&self, id: &TenantId, name: &Name) -> Result<Organization> {
-        let update = Update::of(&self.table, pk(organization_key(id))).set(NAME, text(name.as_str())).only_if(exists());
-        let after = update.send_for(&self.dynamodb, ReturnValue::AllNew, "renaming an organization").await?;
-        Organization::from_item(&after.ok_or(Error::Unauthorized)?)
+        for _ in 0..ATTEMPTS {
+            let organization = self.get(id).await?;
+            if organization.name == *name {
+                return Ok(organization);
+            }
+            let is_unchanged = NAME.equals(text(organization.name.as_str()));
+            let update = self.change(&organization).set(NAME, text(name.as_str())).only_if(is_unchanged);
+            let [old, new] = [&organization.name, name].map(|name| Some(name.as_str().to_owned()));
+            let entry = Entry::new(Action::OrganizationRenamed, id, organization.target());
+            let entry = entry.with([change("name", old, new)]);
+            let writes = Transaction::new("renaming an organization").update(update).record(entry)?;
+            if writes.try_commit(&self.dynamodb).await? {
+                return Ok(Organization { name: name.clone(), ..organization });
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    fn change(&self, organization: &Organization) -> Update {
+        Update::of(&self.table, pk(organization_key(&organization.id))).only_if(exists())
     }
 
     /// Adds the write that sends notifications to `new`, the new address of `user`, if `user` is an owner and the
@@ -125,7 +163,9 @@ impl Organizations {
         let update = Update::of(&self.table, pk(organization_key(&organization.id)))
             .set(DEBUG_NOTIFICATION_EMAIL, text(new))
             .only_if(exists().and(DEBUG_NOTIFICATION_EMAIL.equals(text(&user.email))));
-        Ok(writes.update(update))
+        let (old, new) = (user.email.to_string(), new.to_string());
+        let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target()).by(user.actor());
+        writes.update(update).record(entry.with([change("debug_notification_email", Some(old), Some(new))]))
     }
 }
 

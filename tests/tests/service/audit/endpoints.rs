@@ -2,9 +2,9 @@
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Call, Receiver, World, event};
+use tests::{Receiver, World, event};
 
-use super::{count, entries, latest};
+use super::{count, entries, latest, records};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_of_an_endpoint_names_its_old_and_new_values() {
@@ -121,12 +121,6 @@ async fn concurrent_changes_of_an_endpoint_are_all_recorded() {
     assert_eq!(&world.only_endpoint(&tenant).await["url"], value);
 }
 
-/// Whether a call writes an entry of the audit log.
-fn records(call: &Call) -> bool {
-    let writes = call["TransactItems"].as_array().into_iter().flatten();
-    writes.into_iter().any(|write| write["Put"]["TableName"] == "audit")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_cannot_be_recorded_is_not_made() {
     let (world, switch) = World::failing(records).await;
@@ -144,4 +138,24 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
     }
     switch.off();
     assert_eq!((world.endpoints(&tenant).await, count(&world).await), (before, recorded));
+}
+
+/// A process may die before or after each of its calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_leaves_both_the_change_and_its_entry_or_neither() {
+    let lives = (0..5).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {
+        let (world, cut_off) = World::cut_off().await;
+        let tenant = world.tenant("acme").await;
+        let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
+        cut_off.fail(call..call + 3, takes_effect);
+        let _lost = world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "description": "new"})).await;
+        // Until no call fails.
+        while world.rpc(&tenant.key, "webhooks/list", json!({})).await.status != 200 {}
+        let is_changed = world.only_endpoint(&tenant).await["description"] == "new";
+        let is_recorded = !entries(&world, &tenant, json!({"action": "webhook.updated"})).await.is_empty();
+        assert_eq!(is_changed, is_recorded, "call {call}");
+        is_changed
+    });
+    let changed = join_all(lives).await;
+    assert!(changed.contains(&true) && changed.contains(&false), "{changed:?}");
 }

@@ -423,7 +423,10 @@ async fn an_invitation_is_accepted_or_canceled_and_never_both() {
 /// The call makes one write, so a crash leaves the invitation either unchanged or canceled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_cancellation_changes_nothing_and_can_be_repeated() {
-    let is_it = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "invitations";
+    let is_it = |call: &Call| {
+        let mut writes = call["TransactItems"].as_array().into_iter().flatten();
+        writes.any(|write| write["Update"]["TableName"] == "invitations")
+    };
     let (world, fails) = World::failing(is_it).await;
     let tenant = world.tenant("acme").await;
     let id = invite(&world, &tenant, "al@example.com", "member").await.body["id"].clone();

@@ -243,7 +243,10 @@ async fn an_unsendable_email_is_counted_and_the_change_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
-    let is_it = |call: &Call| call.operation == "UpdateItem" && call["TableName"] == "organizations";
+    let is_it = |call: &Call| {
+        let mut writes = call["TransactItems"].as_array().into_iter().flatten();
+        writes.any(|write| write["Update"]["TableName"] == "organizations")
+    };
     let (world, fails) = World::failing(is_it).await;
     let owner = world.tenant("acme").await;
     let same = json!({"debug_notification_email": FIRST, "disable_job_failure_notifications": false});
@@ -319,9 +322,14 @@ async fn a_deleted_organization_stays_deleted() {
     let outdated = Arc::<Mutex<Option<Value>>>::default();
     let read = Arc::clone(&outdated);
     let world = World::answering(&[], move |call| {
-        let is_it =
-            call.function == "tenant-settings" && call.operation == "GetItem" && call["TableName"] == "organizations";
-        let item = read.lock().expect("no panic").clone().filter(|_| is_it)?;
+        let mut outdated = read.lock().expect("no panic");
+        let is_ours = call.function == "tenant-settings";
+        // Once a write is refused, the next read is current.
+        if is_ours && call.operation == "TransactWriteItems" {
+            *outdated = None;
+        }
+        let is_it = is_ours && call.operation == "GetItem" && call["TableName"] == "organizations";
+        let item = outdated.clone().filter(|_| is_it)?;
         Some((200, json!({ "Item": item })))
     })
     .await;
@@ -337,17 +345,20 @@ async fn a_deleted_organization_stays_deleted() {
     };
     refused().await;
     let texts = stored.iter().filter_map(|(name, value)| Some((name.clone(), json!({"S": value.as_s().ok()?}))));
-    *outdated.lock().expect("no panic") = Some(texts.collect());
+    let texts: Value = texts.collect();
+    *outdated.lock().expect("no panic") = Some(texts.clone());
     assert_eq!(by_key(&world, &owner, other.clone()).await.error(), (401, "UNAUTHORIZED", ""));
+    assert!(outdated.lock().expect("no panic").is_none(), "a write was tried");
     let marked = organizations(&world).await.remove(0);
     assert_eq!(marked["debug_notification_email"], AttributeValue::S(FIRST.to_owned()));
     assert!(marked.contains_key("deleted_at") && !marked.contains_key("disable_job_failure_notifications"));
     // After the purge, the item does not return.
     let purge = world.stack.dynamodb_client().delete_item().table_name("organizations");
     purge.key("pk", stored["pk"].clone()).send().await.expect("the deletion succeeds");
+    *outdated.lock().expect("no panic") = Some(texts);
     assert_eq!(by_key(&world, &owner, other.clone()).await.error(), (401, "UNAUTHORIZED", ""));
     assert!(organizations(&world).await.is_empty());
-    *outdated.lock().expect("no panic") = None;
+    assert!(outdated.lock().expect("no panic").is_none(), "a write was tried");
     refused().await;
     assert!(notified(&world).await.is_empty());
 }

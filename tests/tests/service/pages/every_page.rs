@@ -18,12 +18,13 @@ const PAGES: [&str; 8] = [
 ];
 
 /// The console's pages for a new organization.
-const CONSOLE: [&str; 8] = [
+const CONSOLE: [&str; 9] = [
     "/console",
     "/console/deliveries",
     "/console/endpoints/new",
     "/console/keys",
     "/console/team",
+    "/console/audit",
     "/console/settings",
     "/console/account",
     "/console/two-factor",

@@ -424,7 +424,7 @@ async fn the_console_is_used(world: &World) {
         assert!([200, 303].contains(&answer.status), "{page} {fields}: {answer:?}");
     };
     let member = world.member(&owner, "member@console.example.com", "member").await;
-    for page in ["keys", "team", "settings", "account"] {
+    for page in ["keys", "team", "audit", "settings", "account"] {
         let page = world.http.get(world.url(&format!("/console/{page}"))).header("cookie", &owner.cookie);
         assert_eq!(world.send(page).await.status, 200);
     }

@@ -1,0 +1,227 @@
+//! The page with the audit log of the organization, for owners.
+
+use std::sync::Arc;
+
+use api::ClosedSet as _;
+use common::{
+    accounts::users::User,
+    audit::{Action, Actor, ActorKind, Change, Filter, Position, TargetKind},
+    error::Result,
+    http::{
+        Call, Fault, Route, Typed, VerifiedPerson,
+        page::{Field, Page, visible},
+    },
+    issue::parse_name,
+    timestamp::Timestamp,
+};
+use maud::{Markup, html};
+use url::form_urlencoded;
+
+use crate::{
+    app::App,
+    device,
+    frame::{columns, console, minute},
+};
+
+const HERE: &str = "/console/audit";
+/// The page that links here.
+const TEAM: &str = "/console/team";
+/// The number of entries on a page.
+const LIMIT: usize = 20;
+/// The number of newer pages that an address remembers.
+const REMEMBERED: usize = 8;
+/// The cursor of the first page among those of the newer pages.
+const FIRST: &str = "-";
+
+const FIELDS: [(&str, &str); 4] = [
+    ("action", "Only changes of this kind, such as `member.removed`."),
+    ("actor", "Only changes by the user or the key with this id, or by `system`."),
+    ("cursor", "The cursor of the page to show, from the link on the previous page."),
+    ("newer", "The cursors of the newer pages, for the link to them."),
+];
+
+pub(crate) fn show() -> Route<App> {
+    Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
+        .summary("Shows the changes in the organization of the last year, newest first. Owners only.")
+        .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
+}
+
+async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
+    let user = &call.caller;
+    user.check_owner()?;
+    let (filter, cursor) = link.clone().without_empty().read(|fields| {
+        let action = fields.optional_text("action", parse_name);
+        let actor = fields.optional_text("actor", |text| Ok(text.trim().to_owned()));
+        let cursor = fields.optional_text("cursor", Position::parse);
+        Ok((Filter { action: action?, actor: actor?, ..Filter::default() }, cursor?))
+    })?;
+    let listed = app.audit.list(&user.organization, &filter, cursor, LIMIT, Timestamp::now());
+    let (frame, listed) = tokio::try_join!(console(&app, user, TEAM), listed)?;
+    let content = html! {
+        p {
+            "Changes of endpoints, API keys, members, invitations, settings, accounts and sessions in the last year. "
+            a href=(TEAM) { "Back to the team" }
+        }
+        (filters(&link))
+        @if listed.entries.is_empty() { p { strong { "No changes found." } } } @else { (table(&listed.entries, &link)) }
+        (pages(&link, listed.next))
+    };
+    Ok(Page::new("Audit log", content).within(frame))
+}
+
+fn filters(link: &Typed) -> Markup {
+    let mut actions = vec![("", "All")];
+    actions.extend(Action::ALL.iter().map(|action| (action.as_str(), words(*action))));
+    html! {
+        form .filters method="get" action=(HERE) role="search" aria-label="Filters" {
+            div .row {
+                (Field::select("action", "Change", &actions, link.get("action")).html("", None))
+                (Field::search("actor", "User or key ID", link.get("actor")).filter().html("", None))
+                button { "Search" }
+                @if !link.get("action").is_empty() || !link.get("actor").is_empty() { a href=(HERE) { "Clear filters" } }
+            }
+        }
+    }
+}
+
+fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
+    html! {
+        table .cards {
+            (columns(&["Time", "Change", "By", "Object", "Fields"]))
+            tbody {
+                @for entry in entries {
+                    tr {
+                        td data-label="Time" {
+                            @if let Ok(at) = Timestamp::parse(entry.at.as_str()) { (minute(at)) }
+                        }
+                        td data-label="Change" {
+                            @match &entry.action {
+                                api::Open::Known(action) => (words(*action)),
+                                api::Open::Later(name) => (name),
+                            }
+                        }
+                        td data-label="By" { (author(&entry.actor, link)) (client(entry)) }
+                        td data-label="Object" { (object(entry)) }
+                        td data-label="Fields" { @for change in &entry.changes { (field(change)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The author, with a link to the rest of their changes.
+fn author(actor: &Actor, link: &Typed) -> Markup {
+    let name = match &actor.kind {
+        kind if *kind == ActorKind::System => "The service",
+        _ => actor.name.as_deref().or(actor.email.as_deref()).unwrap_or(&actor.id),
+    };
+    html! {
+        @if actor.kind == ActorKind::Key { "Key " }
+        a href=(address(&[("action", link.get("action")), ("actor", &actor.id)])) { (visible(name)) }
+        @if let Some(email) = actor.email.as_deref().filter(|email| *email != name) { div .soft { (visible(email)) } }
+    }
+}
+
+fn client(entry: &api::audit::Entry) -> Markup {
+    html! {
+        @if let Some(ip) = &entry.ip {
+            div .soft {
+                (ip)
+                @if let Some(agent) = &entry.user_agent { ", " (visible(&device::name(agent))) }
+            }
+        }
+    }
+}
+
+fn object(entry: &api::audit::Entry) -> Markup {
+    let target = &entry.target;
+    let name = target.name.as_deref().unwrap_or(&target.id);
+    html! {
+        @if target.kind == TargetKind::Endpoint && entry.action != Action::WebhookDeleted {
+            a href={ "/console/endpoints/" (target.id) } { (visible(name)) }
+        } @else {
+            (visible(name))
+        }
+    }
+}
+
+fn field(change: &Change) -> Markup {
+    let value =
+        |value: &Option<String>| value.as_deref().map_or_else(|| "none".to_owned(), |text| visible(text).into_owned());
+    html! {
+        div {
+            code { (change.field) }
+            @match (&change.old, &change.new) {
+                (None, None) => " changed",
+                (None, Some(new)) => { ": " (visible(new)) },
+                (old, new) => { ": " (value(old)) " → " (value(new)) },
+            }
+        }
+    }
+}
+
+/// The links to newer and older pages.
+fn pages(link: &Typed, next: Option<Position>) -> Markup {
+    let here = Some(link.get("cursor")).filter(|cursor| !cursor.is_empty());
+    let newer: Vec<&str> = link.get("newer").split_whitespace().collect();
+    let to = |cursor: &str, newer: &[&str]| {
+        let newer = newer.get(newer.len().saturating_sub(REMEMBERED)..).unwrap_or_default().join(" ");
+        address(&[("action", link.get("action")), ("actor", link.get("actor")), ("cursor", cursor), ("newer", &newer)])
+    };
+    let before = here.map(|_| newer.split_last().map_or((FIRST, &[][..]), |(last, rest)| (*last, rest)));
+    html! {
+        p .row {
+            @if let Some((cursor, rest)) = before {
+                a href=(to(if cursor == FIRST { "" } else { cursor }, rest)) { "Newer changes" }
+            }
+            @if let Some(next) = next {
+                a href=(to(&next.to_string(), &[newer.as_slice(), &[here.unwrap_or(FIRST)]].concat())) { "Older changes" }
+            }
+        }
+    }
+}
+
+/// The address of this page with the values that are not empty.
+fn address(values: &[(&str, &str)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(values.iter().filter(|(_, value)| !value.is_empty()));
+    let query = query.finish();
+    if query.is_empty() { HERE.to_owned() } else { format!("{HERE}?{query}") }
+}
+
+/// The action in words.
+fn words(action: Action) -> &'static str {
+    match action {
+        Action::OrganizationCreated => "Organization created",
+        Action::OrganizationRenamed => "Organization renamed",
+        Action::OrganizationDeleted => "Organization deleted",
+        Action::SettingsChanged => "Settings changed",
+        Action::MemberJoined => "Member joined",
+        Action::MemberRoleChanged => "Role changed",
+        Action::MemberRemoved => "Member removed",
+        Action::MemberLeft => "Member left",
+        Action::InvitationCreated => "Invitation sent",
+        Action::InvitationCanceled => "Invitation canceled",
+        Action::InvitationRejected => "Invitation declined",
+        Action::KeyCreated => "API key created",
+        Action::KeyDeleted => "API key deleted",
+        Action::WebhookCreated => "Endpoint created",
+        Action::WebhookUpdated => "Endpoint changed",
+        Action::WebhookDisabled => "Endpoint disabled by the service",
+        Action::WebhookDeleted => "Endpoint deleted",
+        Action::UserRenamed => "Name changed",
+        Action::EmailRequested => "New email address entered",
+        Action::EmailVerified => "Email address confirmed",
+        Action::EmailChanged => "Email address changed",
+        Action::EmailRestored => "Email address restored",
+        Action::PasswordChanged => "Password changed",
+        Action::PasswordReset => "Password reset",
+        Action::TwoFactorEnabled => "Two-factor authentication enabled",
+        Action::TwoFactorDisabled => "Two-factor authentication disabled",
+        Action::TwoFactorCodesGenerated => "Backup codes replaced",
+        Action::SessionCreated => "Signed in",
+        Action::SessionEnded => "Session ended",
+        Action::SessionsEnded => "Sessions ended",
+    }
+}

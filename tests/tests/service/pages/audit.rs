@@ -1,0 +1,75 @@
+//! The page `/console/audit`.
+
+use serde_json::json;
+use tests::World;
+
+use super::{SCRIPT, harmless, open};
+
+const PAGE: &str = "/console/audit";
+
+/// The address in the link with this text.
+fn link(page: &str, text: &str) -> Option<String> {
+    let (before, _) = page.split_once(&format!("\">{text}</a>"))?;
+    let (_, address) = before.rsplit_once("href=\"")?;
+    Some(address.replace("&amp;", "&"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_read_who_changed_what_in_words() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    world.cli(&owner.cookie, "update-user", json!({"name": SCRIPT})).await;
+    world.rpc(&owner.key, "webhooks/create", json!({"url": "http://127.0.0.1:9/hook?secret=x"})).await.ok();
+    let page = open(&world, &owner.cookie, PAGE).await;
+    let says = harmless(&page);
+    for text in
+        ["Endpoint created", "http://127.0.0.1:9/hook", "Name changed", "Jo Doe", "API key created", "127.0.0.1"]
+    {
+        assert!(says.contains(text), "{text}: {says}");
+    }
+    assert!(!says.contains("secret=x"), "{says}");
+    let team = open(&world, &owner.cookie, "/console/team").await;
+    assert!(team.page().contains("href=\"/console/audit\""), "{team:?}");
+
+    let filtered = open(&world, &owner.cookie, &format!("{PAGE}?action=user.renamed&actor={}", owner.user)).await;
+    let table = filtered.page().split_once("<tbody>").expect("a table").1;
+    assert!(table.contains("Name changed") && !table.contains("Endpoint created"), "{table}");
+    let empty = open(&world, &owner.cookie, &format!("{PAGE}?action=member.removed")).await;
+    assert!(empty.page().contains("No changes found."), "{empty:?}");
+    let wrong = open(&world, &owner.cookie, &format!("{PAGE}?cursor=x")).await;
+    assert_eq!(wrong.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn older_and_newer_changes_are_on_other_pages() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    for number in 0..45 {
+        let renamed = world.cli(&owner.cookie, "update-user", json!({"name": format!("Name {number}")})).await;
+        assert_eq!(renamed.status, 200);
+    }
+    let newest = open(&world, &owner.cookie, PAGE).await;
+    assert!(newest.page().contains("Name 44") && link(newest.page(), "Newer changes").is_none(), "{newest:?}");
+    let second = open(&world, &owner.cookie, &link(newest.page(), "Older changes").expect("a link")).await;
+    assert!(second.page().contains("Name 20") && !second.page().contains("Name 44"), "{second:?}");
+    let third = open(&world, &owner.cookie, &link(second.page(), "Older changes").expect("a link")).await;
+    assert!(
+        third.page().contains("Organization created") && link(third.page(), "Older changes").is_none(),
+        "{third:?}"
+    );
+    let back = open(&world, &owner.cookie, &link(third.page(), "Newer changes").expect("a link")).await;
+    assert!(back.page().contains("Name 20"), "{back:?}");
+    let first = open(&world, &owner.cookie, &link(back.page(), "Newer changes").expect("a link")).await;
+    assert!(first.page().contains("Name 44"), "{first:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_does_not_see_the_audit_log() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    let page = open(&world, &member.cookie, PAGE).await;
+    assert_eq!(page.status, 403, "{page:?}");
+    assert!(!page.page().contains("API key created"), "{page:?}");
+    assert!(!open(&world, &member.cookie, "/console/team").await.page().contains(PAGE));
+}
