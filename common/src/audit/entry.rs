@@ -36,7 +36,7 @@ impl Entry {
     }
 
     /// Leaves out the name and the client of the author, who is not a member: the organization need not know them.
-    pub(crate) fn from_outside(self) -> Self {
+    pub(crate) fn of_outsider(self) -> Self {
         Self { is_from_outside: true, ..self }
     }
 

@@ -115,7 +115,7 @@ impl Invitations {
         let is_theirs = EMAIL.equals(text(&user.email));
         let update = self.change_status(id, REJECTED).only_if(is_theirs);
         let Invitation { organization, .. } = &invited.invitation;
-        let entry = Entry::new(Action::InvitationRejected, organization, invited.invitation.target()).from_outside();
+        let entry = Entry::new(Action::InvitationRejected, organization, invited.invitation.target()).of_outsider();
         Transaction::new(doing)
             .update(update)
             .or(Error::Conflict(Conflict::InvitationUsed))

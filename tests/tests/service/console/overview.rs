@@ -236,7 +236,7 @@ async fn the_first_page_of_a_hundred_endpoints_makes_few_reads() {
         }
     }
     let browser = Browser::new(&world, &tenant.cookie);
-    drop(world.units());
+    let _before = world.units();
     says(&browser.open("/console").await, &["100 endpoints", "300+ delivered"]);
     let page = world.units();
     world.rpc(&tenant.key, "webhooks/list", json!({})).await.ok();
