@@ -120,13 +120,17 @@ impl Notices {
         };
         let (name, held) = (&organization.name, held.as_ref());
         let mail = mail::about(&self.base, name, notice, failures, held, (self.disable_after, now));
-        if self.quotas.take_mail(tenant, Quota::Notices, now).await?.is_none() {
+        // A count that fails delays no email: the limit only protects mailboxes from abuse.
+        let counted = self.quotas.take_mail(tenant, Quota::Notices, now).await;
+        if let Ok(None) = counted {
             common::log!("notice.quota_reached", %tenant, endpoint = %notice.endpoint);
             return Ok(());
         }
+        metrics::upkeep("sending a notice", counted.map(drop));
         let sent = self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await;
         if sent.is_err() {
-            self.quotas.give_back_mail(tenant, Quota::Notices, now).await?;
+            let given_back = self.quotas.give_back_mail(tenant, Quota::Notices, now).await;
+            metrics::upkeep("sending a notice", given_back);
         }
         sent
     }
