@@ -324,7 +324,7 @@ mod tests {
         let port = |listener: &TcpListener| listener.local_addr().expect("an address").port();
         let cases = [
             (format!("http://{closed}/"), Unanswered::Connect),
-            // Labels have at most 63 bytes, so resolvers fail without a query.
+            // A DNS label is limited to 63 bytes, so resolvers reject this name without a query.
             (format!("http://{}/", "x".repeat(64)), Unanswered::Dns),
             (format!("https://localhost:{}/", port(&plain)), Unanswered::Tls),
             (format!("https://localhost:{}/", port(&ends)), Unanswered::Tls),

@@ -1,5 +1,5 @@
-//! Counts the requests of the functions and the pollers to DynamoDB and SQS, as an AWS bill would. They are counted at
-//! the sender, which excludes the requests of other programs.
+//! Counts the requests that the functions and the pollers send to DynamoDB and SQS, as an AWS bill would. They are
+//! counted at the sender, which excludes the requests of other programs.
 
 use std::sync::{
     Arc,

@@ -73,7 +73,7 @@ pub struct Protected {
 }
 
 impl World {
-    /// Enables the second factor of a user, whose current code can be used once more afterwards.
+    /// Enables the second factor of a user. The current code can still be used once.
     pub async fn protect(&self, user: &Tenant) -> Protected {
         let enrolled = self.cli(&user.cookie, "two-factor/enable", json!({"password": PASSWORD})).await;
         assert_eq!(enrolled.status, 200, "{enrolled:?}");

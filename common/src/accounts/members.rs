@@ -87,7 +87,7 @@ impl Members {
         })
     }
 
-    /// Lists the members in the order in which they signed up, or in reverse, with their total number. A user who has
+    /// Lists the members in sign-up order or its reverse, with the total count. A user who has
     /// just joined may be missing.
     pub async fn list(&self, organization: &TenantId, paging: Paging, order: Order) -> Result<(Vec<Member>, usize)> {
         let mut keys = self.keys(organization).await?;

@@ -201,7 +201,7 @@ fn tag(path: &str, wire: Wire) -> &str {
 /// The credentials of a route, with the scopes that a key needs. (OpenAPI 3.1 permits scopes for every kind of
 /// credential.)
 fn security(info: &RouteInfo) -> Value {
-    // By this name, a test finds routes that declare no scope.
+    // A test looks for this name to find routes that declare no scope.
     let undeclared = (info.scope == Needed::Undeclared).then_some("undeclared");
     let scopes: Vec<_> = info.scope.always().map(Scope::as_str).or(undeclared).into_iter().collect();
     let one = |credential: &Credential| match credential {

@@ -150,8 +150,8 @@ impl Deliver {
         let batch = Batch::new(queue, crowd, Instant::now() + spare, is_late, finished);
         let gate = stores.gate(batch.queue());
         let attempts = async {
-            // Moved here to be consumed by `end`, which closes the channel: the ledger stops once no more attempts
-            // follow.
+            // Moved here so that `end` consumes it and closes the channel. The ledger stops when there are no more
+            // attempts.
             let batch = batch;
             let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();

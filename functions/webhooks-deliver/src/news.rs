@@ -42,8 +42,8 @@ fn news_of(ended: &Ended, health: &Health) -> Option<News> {
 }
 
 /// Updates the items of endpoints: whether their receivers have become responsive, silent, slow, hanging or good, and
-/// the latest error of each, for the console and `deliveries/stats`. `ended` pairs each ended attempt with the state of
-/// its delivery after it. If a write fails, the next attempt repeats it.
+/// the latest error of each, for the console and `deliveries/stats`. `ended` pairs each completed attempt with the
+/// resulting state of its delivery. If a write fails, the next attempt repeats it.
 pub(crate) async fn note<'a>(
     endpoints: &Endpoints,
     ended: impl Iterator<Item = (&'a Ended, &'a Delivery)>,

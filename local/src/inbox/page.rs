@@ -23,7 +23,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     @media (max-width:44rem){thead{position:absolute;left:-100rem}table,tbody,tr,td{display:block}\
     tr{padding:.5rem 0;border-top:1px solid #888}td{padding:.125rem 0}}";
 
-/// The same headers as for the console's pages, but without a hash of the style. Browsers cache nothing.
+/// The same headers as for the console's pages, but without a style hash. Browsers cache nothing.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::CACHE_CONTROL, "no-store"),

@@ -32,7 +32,7 @@ impl Endpoints {
         Ok(!ids.is_empty())
     }
 
-    /// Lists the shards of the delivery log that may contain deliveries of `tenant`, all of whose endpoints have been
+    /// Lists the shards of the delivery log that may contain deliveries of `tenant`, once all its endpoints have been
     /// deleted.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use tokio::{
 const MAX_BYTES: usize = 64 * 1024;
 /// The minimum number of bytes counted per read, because reading one byte costs as much as reading many.
 const READ: usize = 128;
-/// The maximum number of header lines of a response. A line of four bytes occupies thirty times as many in memory.
+/// The maximum number of header lines in a response. A line of four bytes occupies thirty times as many in memory.
 const MAX_HEADERS: usize = 1024;
 /// The number of bytes that an interim response (100, 102, 103) counts as. A few are normal; sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;

@@ -245,7 +245,7 @@ async fn an_organization_key_acts_for_no_user() {
             "{route}"
         );
     }
-    // The key reads and changes settings like an owner.
+    // The key can read and change settings, as an owner can.
     let changed = world.rpc(&key, "tenant/settings", json!({"disable_job_failure_notifications": true})).await;
     assert_eq!(changed.ok()["disable_job_failure_notifications"], true);
 }

@@ -124,7 +124,7 @@ fn section(name: &str, route: &Value) -> String {
             let rows: String = rows.lines().filter(|row| !is_said(row)).map(|row| format!("{row}\n")).collect();
             match rows.is_empty() {
                 true => (String::new(), " Answers `success` and `message`.".to_owned()),
-                false => (format!("\n{}", table("answer", &rows)), String::new()),
+                false => (format!("\n{}", table("response", &rows)), String::new()),
             }
         }
     };
@@ -277,7 +277,9 @@ fn kind(schema: &Value) -> String {
         ("integer", _) => format!("number{}", limits("minimum", "maximum", "")),
         ("array", _) => {
             let limits = limits("minItems", "maxItems", "");
-            format!("list of{} {}", limits.trim_start_matches(','), kind(&schema["items"]))
+            let items = kind(&schema["items"]);
+            let items = items.strip_prefix("string").map_or(items.clone(), |rest| format!("strings{rest}"));
+            format!("list of{} {items}", limits.trim_start_matches(','))
         }
         ("null", _) => "`null`".to_owned(),
         ("object", _) => format!("object{}", limits("minProperties", "maxProperties", " members")),
