@@ -9,7 +9,7 @@ use crate::{
         attempts::ClientAddress,
         password::PasswordHash,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
-        users::{CREATED_AT, EPOCH, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
+        users::{CREATED_AT, EPOCH, ORGANIZATION_ID, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
     },
     audit::{self, Action, Entry, Target, TargetKind, hidden},
     aws::{
@@ -327,13 +327,14 @@ impl Sessions {
         Ok(token)
     }
 
-    /// Builds the write that moves `user` to the next session epoch. It is refused if their epoch has changed or the
-    /// user was deleted.
+    /// Builds the write that moves `user` to the next session epoch. It is refused if their epoch has changed, the user
+    /// was deleted, or they have joined another organization, whose audit log would miss the change.
     pub(super) fn next_epoch(&self, user: &User) -> Update {
         let is_current = SESSION_EPOCH.equals(number(user.session_epoch)).or(SESSION_EPOCH.is_absent());
         Update::of(&self.users, pk(user_key(user.id)))
             .set(SESSION_EPOCH, number(user.session_epoch + 1))
             .only_if(PK.exists().and(is_current))
+            .only_if(ORGANIZATION_ID.equals(text(&user.organization)))
     }
 
     /// Ends the session of `token`, if there is one. It stops working at once in every function.

@@ -336,12 +336,13 @@ impl Users {
     /// Changes the name of `user`.
     ///
     /// # Errors
-    /// The user was deleted ([`Error::Unauthorized`]).
+    /// The user was deleted or has joined another organization ([`Error::Unauthorized`]).
     pub async fn rename(&self, user: &User, name: &Name) -> Result<()> {
         if *name == user.name {
             return Ok(());
         }
-        let update = Update::of(&self.table, pk(user_key(user.id))).set(NAME, text(name.as_str())).only_if(PK.exists());
+        let update = Update::of(&self.table, pk(user_key(user.id))).set(NAME, text(name.as_str()));
+        let update = update.only_if(ORGANIZATION_ID.equals(text(&user.organization)));
         let [old, new] = [&user.name, name].map(|name| Some(name.as_str().to_owned()));
         let entry = Entry::new(Action::UserRenamed, &user.organization, user.target());
         let entry = entry.with([audit::change("name", old, new)]);

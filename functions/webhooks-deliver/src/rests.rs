@@ -6,7 +6,7 @@
 //! part of the time that those attempts took. Sending a batch back takes milliseconds: all records that are queued behind
 //! thousands of a crowd get their turn. The crowd loses little, since it has the invocations to itself again afterward.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use aws_lambda_events::sqs::SqsMessage;
 use common::{id::TenantId, timestamp::Timestamp, webhooks::queue::parse_message};
@@ -15,6 +15,8 @@ use crate::{recent::Recent, record::BACKLOG};
 
 /// The number of an organization's records in a batch that make it a crowd. A batch has up to ten records.
 const CROWD: usize = 5;
+/// Shorter attempts cause no rest, because they occupy an invocation only for a moment.
+const SHORT: Duration = Duration::from_millis(100);
 /// A rest is this part of the duration of an attempt.
 const PART: u32 = 4;
 
@@ -33,6 +35,9 @@ pub(crate) struct Rests(Recent<Option<Timestamp>>);
 impl Rests {
     /// Lets a crowd rest after an attempt that took from `began` to `now`.
     pub(crate) fn begin(&mut self, tenant: u64, began: Timestamp, now: Timestamp) {
+        if now.since(began) < SHORT {
+            return;
+        }
         let until = self.0.of(tenant);
         *until = (*until).max(Some(now.after(now.since(began) / PART)));
     }
@@ -45,8 +50,6 @@ impl Rests {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use common::webhooks::delivery::Delivery;
 
     use super::*;
@@ -84,5 +87,7 @@ mod tests {
         assert_eq!([0, 249, 250].map(|ms| rests_after(1, ms, BACKLOG * 2)), [true, true, false]);
         assert!(!rests_after(1, 0, BACKLOG), "no attempt waits for an invocation");
         assert!(!rests_after(2, 0, BACKLOG * 2), "another organization");
+        rests.begin(2, began, began.after(SHORT / 2));
+        assert!(!rests.rests(2, began, began.after(BACKLOG * 2)), "a short attempt");
     }
 }

@@ -12,7 +12,7 @@ use tests::{Manner, Moody, Receiver, Rough, Tenant, World, event, world::log::du
 
 use super::{
     DAY,
-    isolation::{poll, poll_hanging, poll_slow, silent, untried, waiting, world_with},
+    isolation::{drain_hanging, poll, poll_hanging, poll_slow, silent, untried, waiting, world_with},
     read,
 };
 
@@ -97,7 +97,7 @@ async fn waiting_deliveries_are_held_or_ended_with_their_endpoint() {
         let (world, tenant, id, hanging) = fifty_wait(&[("HOLD_FOR", hold_for)]).await;
         fields["id"] = json!(id);
         world.rpc(&tenant.key, &format!("webhooks/{route}"), fields).await.ok();
-        poll_hanging(&world, 50).await;
+        drain_hanging(&world).await;
         assert_eq!((world.log_of(&tenant.id, status).await.len(), world.left().await), (50, 0), "{status}");
         let counts = (counted(&world, &tenant, status).await, counted(&world, &tenant, Status::Pending).await);
         assert_eq!((counts, hanging.arrivals().await.len()), ((json!(50), json!(0)), 0));
@@ -123,7 +123,7 @@ async fn a_receiver_at_a_new_url_gets_the_waiting_deliveries() {
     let (world, tenant, id, hanging) = fifty_wait(&[]).await;
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
-    poll_hanging(&world, 50).await;
+    drain_hanging(&world).await;
     assert_eq!((receiver.count().await, world.left().await), (50, 0));
     assert_eq!(hanging.arrivals().await.len(), 0);
     let counts = (counted(&world, &tenant, Status::Delivered).await, counted(&world, &tenant, Status::Pending).await);
@@ -152,7 +152,7 @@ async fn a_delivery_that_waits_keeps_its_payload_when_it_is_resent() {
     assert_eq!((waiting(&world).await, hanging.arrivals().await.len()), ([0, 0, 0, 52], 0));
     let receiver = Receiver::start().await;
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "url": receiver.url("/")})).await.ok();
-    poll_hanging(&world, 52).await;
+    drain_hanging(&world).await;
     assert_eq!((receiver.count().await, world.left().await), (50, 0), "each arrives once, regardless of its messages");
     let received = receiver.received().await;
     for (delivery, payload) in &waits {
