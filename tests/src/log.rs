@@ -65,7 +65,7 @@ pub fn file() -> File {
     file
 }
 
-/// The lines of a file from [`file`].
+/// The lines of a file from [`file()`].
 #[must_use]
 pub fn read(mut file: File) -> String {
     let mut text = String::new();
