@@ -273,7 +273,7 @@ mod tests {
         let template = Template::load(&[("MailFrom", "mail@example.com")], Place::example())?;
         let folders = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../functions"))?.count();
         assert_eq!(template.functions.len(), folders);
-        assert_eq!(template.tables.len(), 7);
+        assert_eq!(template.tables.len(), 8);
         let queues: Vec<_> = template.queues.keys().map(String::as_str).collect();
         assert_eq!(
             queues,
