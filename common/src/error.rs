@@ -151,6 +151,16 @@ impl Error {
     }
 }
 
+/// Converts an error into a failure of the invocation, which Lambda repeats and an alarm counts.
+impl From<Error> for Box<dyn StdError + Send + Sync> {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Internal(cause) => cause.into(),
+            error => format!("{error:?}").into(),
+        }
+    }
+}
+
 /// Formats the operation, the error and its causes on one line. Uses `Display`, because the `Debug` form of an SDK
 /// error includes the entire response.
 pub(crate) fn chain(doing: &str, error: &dyn StdError) -> String {

@@ -18,8 +18,9 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The embedded services log each call, and log unmet conditions of writes as warnings.
-const QUIET: &str = "dynoxide=error,rustack_sqs_core=warn,rustack_ses_core=warn";
+/// The levels of a running service. The embedded services log each call, and log unmet conditions of writes as warnings.
+/// Metrics are for CloudWatch.
+const ALL: &str = "info,emf=off,dynoxide=error,rustack_sqs_core=warn,rustack_ses_core=warn";
 
 /// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.
 ///
@@ -72,7 +73,7 @@ async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
         Some(Command::Demo) => {
-            log(&format!("warn,{QUIET}"));
+            drop(log("warn,dynoxide=error"));
             demo::run(has_colors(&std::io::stdout())).await
         }
         Some(Command::Openapi) => {
@@ -80,13 +81,15 @@ async fn main() -> Result<()> {
             Ok(())
         }
         None => {
-            log(&format!("info,emf=off,{QUIET}"));
-            serve(arguments).await
+            // The hundreds of deliveries of the demo data would hide the addresses.
+            let log_all = log(if arguments.demo_data { "error" } else { ALL });
+            serve(arguments, log_all).await
         }
     }
 }
 
-async fn serve(arguments: Arguments) -> Result<()> {
+/// Runs the service until a signal. `log_all` is called once it has started.
+async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
     let Arguments { api, dynamodb, sqs, mail, inbox, demo_data, json, memory, verbose, .. } = arguments;
     announce(match memory {
         true => "Starting fanfare on this machine, with its data in memory.",
@@ -110,6 +113,7 @@ async fn serve(arguments: Arguments) -> Result<()> {
     } else {
         say(&banner(&stack, verbose));
     }
+    log_all();
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -155,16 +159,26 @@ fn say(text: &str) {
     writeln!(std::io::stdout(), "{text}").ok();
 }
 
-fn log(default_level: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default_level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+/// Logs to standard error at these levels, or as `RUST_LOG` says. The returned function changes the levels to [`ALL`].
+fn log(levels: &str) -> impl FnOnce() + use<> {
+    let chosen = EnvFilter::try_from_default_env().ok();
+    let is_chosen = chosen.is_some();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(chosen.unwrap_or_else(|| EnvFilter::new(levels)))
         .with_writer(std::io::stderr)
         // Reporting a line that cannot be written would itself fail, and panic in the middle of a request.
         .log_internal_errors(false)
         .with_ansi(has_colors(&std::io::stderr()))
         .compact()
-        .init();
+        .with_filter_reloading();
+    let handle = subscriber.reload_handle();
+    subscriber.init();
+    move || {
+        if !is_chosen {
+            // Fails only without the subscriber, which lasts as long as the process.
+            handle.reload(EnvFilter::new(ALL)).ok();
+        }
+    }
 }
 
 /// Whether to color text written to `stream` (<https://no-color.org>).

@@ -33,6 +33,9 @@ pub struct Alerts {
 pub(crate) enum FactorChange {
     Enabled,
     Disabled,
+    BackupCodesReplaced,
+    /// The secret of the authenticator app was shown again.
+    SecretShown,
     /// A sign-in used a backup code, and this many are left.
     BackupCodeUsed {
         left: usize,
@@ -158,6 +161,16 @@ impl Alerts {
                 "Two-factor authentication was disabled",
                 "Signing in to your account now needs only the password. All other sessions have ended. Your API keys keep \
                  working."
+                    .to_owned(),
+            ),
+            FactorChange::BackupCodesReplaced => (
+                "Your backup codes were replaced",
+                "New backup codes were created for your account. The earlier ones no longer work.".to_owned(),
+            ),
+            FactorChange::SecretShown => (
+                "The setup key for authenticator apps was shown",
+                "The setup key of your second factor was shown in a signed-in session. It adds your account to another \
+                 authenticator app."
                     .to_owned(),
             ),
             FactorChange::BackupCodeUsed { left } => (

@@ -13,10 +13,12 @@ use crate::{
     },
     aws::{
         clients::Aws,
-        dynamo::{Attribute, Item, Record, get, item, number, put, text},
+        dynamo::{Attribute, Item, Record, get, item, number, text},
+        expression::put_if,
     },
     config::{ConfigError, Env},
     error::Result,
+    issue::Problem,
     timestamp::Timestamp,
 };
 
@@ -34,7 +36,10 @@ pub enum Cause {
 }
 
 impl Cause {
-    const ALL: [Self; 2] = [Self::Bounce, Self::Complaint];
+    fn stored(text: &str) -> Result<Self, Vec<Problem>> {
+        let known = [Self::Bounce, Self::Complaint].into_iter().find(|cause| cause.to_string() == text);
+        known.ok_or_else(|| vec![Problem::format("Must be bounce or complaint")])
+    }
 
     /// The time for which an address stays on the list. A mailbox may be repaired; a complaint is a decision.
     const fn lasts(self) -> Duration {
@@ -76,15 +81,22 @@ impl Suppressions {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
     }
 
-    /// Adds `address`, or replaces its cause.
-    pub async fn add(&self, address: &Email, cause: Cause, now: Timestamp) -> Result<()> {
-        let mut entry = key(address);
+    /// Adds `address`, to which the service has sent an email. A bounce does not shorten the effect of a complaint.
+    pub async fn add(&self, address: &str, cause: Cause, now: Timestamp) -> Result<()> {
+        // An address from an earlier version may not meet today's rules.
+        let address = Email::parse(address).unwrap_or_else(|_problems| Email::stored(address));
+        let mut entry = key(&address);
         entry.extend([
             KIND.with(text(SUPPRESSION)),
             CAUSE.with(text(cause)),
             EXPIRES_AT.with(number(now.after(cause.lasts()).as_second())),
         ]);
-        put(&self.dynamodb, &self.table, entry, "suppressing an address").await
+        let is_weaker = match cause {
+            Cause::Bounce => CAUSE.equals(text(Cause::Bounce)).or(EXPIRES_AT.is_at_most(number(now.as_second()))),
+            Cause::Complaint => TOKEN_HASH.exists(),
+        };
+        let is_free = TOKEN_HASH.is_absent().or(is_weaker);
+        put_if(&self.dynamodb, &self.table, entry, is_free, "suppressing an address").await.map(drop)
     }
 
     /// Returns the reason why `address` is on the list, or `None` if it is not.
@@ -95,8 +107,7 @@ impl Suppressions {
         if record.number(EXPIRES_AT)? <= now.as_second() {
             return Ok(None);
         }
-        let cause = record.text(CAUSE)?;
-        Ok(Cause::ALL.into_iter().find(|known| known.to_string() == cause))
+        record.checked(CAUSE, Cause::stored).map(Some)
     }
 }
 

@@ -136,7 +136,8 @@ impl TwoFactor {
         Err(if factor.user.has_two_factor { Error::TwoFactor(FactorProblem::Enabled) } else { Error::Unauthorized })
     }
 
-    /// The link that adds the account of `user`, who confirms their password, to another authenticator app.
+    /// The link that adds the account of `user`, who confirms their password, to another authenticator app. The user is
+    /// notified once the second factor is enabled, because another person could use the link.
     ///
     /// # Errors
     /// As [`SignIns::confirm`]; or no secret was issued.
@@ -144,10 +145,17 @@ impl TwoFactor {
         &self,
         user: &User,
         (sign_ins, password): (&SignIns, Guess),
+        device: &Device,
+        base: &BaseUrl,
         now: Timestamp,
     ) -> Result<Zeroizing<String>> {
         sign_ins.confirm(user, password, now).await?;
-        self.factor(user).await?.secret()?.link(&self.service, &user.email)
+        let factor = self.factor(user).await?;
+        let link = factor.secret()?.link(&self.service, &user.email)?;
+        if factor.user.has_two_factor {
+            self.alerts.two_factor_changed(user, FactorChange::SecretShown, device, base, now).await;
+        }
+        Ok(link)
     }
 
     /// Checks and uses up a code of `user`, who is signed in. If it is the first code, it enables the second factor, which
@@ -224,6 +232,8 @@ impl TwoFactor {
         &self,
         user: &User,
         (sign_ins, password): (&SignIns, Guess),
+        device: &Device,
+        base: &BaseUrl,
         now: Timestamp,
     ) -> Result<BackupCodes> {
         sign_ins.confirm(user, password, now).await?;
@@ -235,6 +245,7 @@ impl TwoFactor {
             .record(entry(Action::TwoFactorCodesGenerated, user).with([hidden("backup_codes")]))?
             .commit(&self.dynamodb)
             .await?;
+        self.alerts.two_factor_changed(user, FactorChange::BackupCodesReplaced, device, base, now).await;
         Ok(codes)
     }
 

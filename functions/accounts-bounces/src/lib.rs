@@ -5,13 +5,10 @@
 //! <https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html>.
 
 use common::{
-    accounts::{
-        email::Email,
-        suppressions::{Cause, Suppressions},
-    },
+    accounts::suppressions::{Cause, Suppressions},
     aws::clients::Aws,
     config::{ConfigError, Env},
-    error::{Error, Result},
+    error::Result,
     telemetry::metrics,
     timestamp::Timestamp,
 };
@@ -74,20 +71,10 @@ impl Bounces {
             Detail::Complaint { complaint } => (Cause::Complaint, "MailComplained", complaint.complained_recipients),
         };
         for recipient in recipients {
-            // The service sent the email to this address, so the address parses.
-            let Ok(address) = Email::parse(&recipient.email_address) else { continue };
-            self.suppressions.add(&address, cause, Timestamp::now()).await.map_err(report)?;
+            self.suppressions.add(&recipient.email_address, cause, Timestamp::now()).await?;
             common::log!("email.returned", %cause);
             metrics::count(metric);
         }
         Ok(())
-    }
-}
-
-/// Converts an error into a failure of the invocation, which Lambda repeats and an alarm counts.
-fn report(error: Error) -> lambda_runtime::Error {
-    match error {
-        Error::Internal(cause) => cause.into(),
-        error => format!("{error:?}").into(),
     }
 }

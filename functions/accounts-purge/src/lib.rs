@@ -78,15 +78,7 @@ impl Purge {
         let end = Instant::now() + left.saturating_sub(RESERVE);
         // Events may be late, but not early: only tests send a time in the future.
         let now = Timestamp::now().max(event.payload.time.parse()?);
-        self.app.purge(now, end).await.map_err(report)
-    }
-}
-
-/// Converts an error into a failure of the invocation, which EventBridge retries and an alarm counts.
-fn report(error: Error) -> lambda_runtime::Error {
-    match error {
-        Error::Internal(cause) => cause.into(),
-        error => format!("{error:?}").into(),
+        self.app.purge(now, end).await.map_err(Into::into)
     }
 }
 

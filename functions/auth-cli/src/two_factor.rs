@@ -77,6 +77,7 @@ pub(crate) fn link() -> Route<App> {
     Route::post("/api/auth/two-factor/get-totp-uri", Session, Confirmation::read, show_link)
         .before_two_factor()
         .summary("Returns the link that adds the account to another authenticator app.")
+        .description("If the second factor is enabled, the user is notified by email.")
         .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::NoSecret), Fault::TooMany])
 }
 
@@ -84,6 +85,7 @@ pub(crate) fn renew_codes() -> Route<App> {
     Route::post("/api/auth/two-factor/generate-backup-codes", Session, Confirmation::read, renew)
         .records(&[Action::TwoFactorCodesGenerated])
         .summary("Replaces the backup codes. The new ones are shown only once.")
+        .description("The user is notified by email.")
         .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::NotEnabled), Fault::TooMany])
 }
 
@@ -234,13 +236,15 @@ fn verified(token: &common::accounts::token::Token, user: User) -> Verified {
 
 async fn show_link(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<Link> {
     let confirmation = (&app.sign_ins, input.password);
-    let link = app.two_factor.link(&call.caller.user, confirmation, Timestamp::now()).await?;
+    let (user, device) = (&call.caller.user, call.device());
+    let link = app.two_factor.link(user, confirmation, &device, &call.base, Timestamp::now()).await?;
     Ok(Link { totp_uri: link.to_string() })
 }
 
 async fn renew(app: Arc<App>, call: Call<SignedIn>, input: Confirmation) -> Result<Renewed> {
     let confirmation = (&app.sign_ins, input.password);
-    let codes = app.two_factor.renew_codes(&call.caller.user, confirmation, Timestamp::now()).await?;
+    let (user, device) = (&call.caller.user, call.device());
+    let codes = app.two_factor.renew_codes(user, confirmation, &device, &call.base, Timestamp::now()).await?;
     Ok(Renewed { status: true, backup_codes: codes.reveal().to_vec() })
 }
 

@@ -116,7 +116,8 @@ async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
 
 async fn renew(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, password) = (&call.caller.user, password(form)?);
-    let codes = app.two_factor.renew_codes(user, (&app.sign_ins, password), Timestamp::now()).await?;
+    let (confirmation, device) = ((&app.sign_ins, password), call.device());
+    let codes = app.two_factor.renew_codes(user, confirmation, &device, &call.base, Timestamp::now()).await?;
     Ok(new_codes("Your new backup codes", &codes).into())
 }
 

@@ -17,7 +17,7 @@ use common::{
     aws::clients::{Aws, CALL_TIMEOUT},
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    error::{Error, Result},
+    error::Result,
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
@@ -115,15 +115,7 @@ impl Wake {
         let sweepers = Sweeper::all().filter(|other| sweeper.is_none_or(|sweeper| sweeper == *other));
         let swept = sweepers.map(|sweeper| self.app.run(sweeper, now, now.after(left), end));
         let swept: Result<()> = join_all(swept).await.into_iter().collect();
-        swept.and(self.app.report_lag(now).await).map_err(report)
-    }
-}
-
-/// Converts an error into a failure of the invocation, which EventBridge retries and an alarm counts.
-fn report(error: Error) -> lambda_runtime::Error {
-    match error {
-        Error::Internal(cause) => cause.into(),
-        error => format!("{error:?}").into(),
+        swept.and(self.app.report_lag(now).await).map_err(Into::into)
     }
 }
 

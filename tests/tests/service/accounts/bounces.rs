@@ -82,6 +82,9 @@ async fn a_suppression_ends_by_itself() {
         let end = later(0).after(Duration::from_secs(days * 24 * 60 * 60)).as_second();
         assert!((end - 60..=end).contains(&expires_at), "{expires_at} {end}");
     }
+    // A later bounce of a requested email does not make the complaint end earlier.
+    report(&world, bounce(&tenant.email)).await;
+    assert_eq!(world.tokens("suppression").await[0]["cause"].as_s().expect("a text"), "complaint");
     let is_suppression = |item: &tests::world::tables::Item| item.contains_key("cause");
     world.set_where("tokens", is_suppression, &json!({"expires_at": later(0).as_second()})).await;
     let before = world.mails().await.len();

@@ -463,6 +463,12 @@ async fn the_link_for_another_app_needs_the_password() {
     let nothing = world.cli(&jo.cookie, "two-factor/get-totp-uri", password.clone()).await;
     assert_eq!(nothing.refused(), (400, "TOTP_NOT_ENABLED"));
     let protected = world.protect(&jo).await;
-    let answer = world.cli(&protected.cookie, "two-factor/get-totp-uri", password).await;
+    let before = world.mails().await.len();
+    let answer = world.cli(&protected.cookie, "two-factor/get-totp-uri", password.clone()).await;
     assert_eq!(Authenticator::new(text(&answer.body["totpURI"])).code(0), protected.app.code(0));
+    assert_eq!(world.cli(&protected.cookie, "two-factor/generate-backup-codes", password).await.status, 200);
+    let subjects: Vec<_> = world.mails().await.into_iter().skip(before).map(|mail| mail["subject"].clone()).collect();
+    let expected =
+        ["Webhooks: The setup key for authenticator apps was shown", "Webhooks: Your backup codes were replaced"];
+    assert_eq!(subjects, expected, "an intruder cannot copy the second factor unnoticed");
 }

@@ -1,6 +1,9 @@
 //! Each change appears, with its author, their client, the target and the fields.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use api::{ClosedSet as _, audit::Action};
 use reqwest::header::USER_AGENT;
@@ -9,6 +12,7 @@ use tests::{
     Answer, Authenticator, Browser, Receiver, Tenant, World, event, text,
     world::{cookie, link, people::PASSWORD, set_cookie},
 };
+use tokio::{runtime::Handle, task::block_in_place};
 
 use super::{entries, records};
 
@@ -422,4 +426,42 @@ async fn a_change_of_people_that_cannot_be_recorded_is_not_made() {
     }
     switch.off();
     assert_eq!(state(&world).await, before);
+}
+
+/// Otherwise the log of the previous organization would have a change that the current one never sees.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_races_with_a_move_is_refused() {
+    let tables = Arc::new(OnceLock::<aws_sdk_dynamodb::Client>::new());
+    let of_proxy = Arc::clone(&tables);
+    let world = World::answering(&[], move |call| {
+        if let Some(dynamodb) = of_proxy.get()
+            && records(call)
+        {
+            block_in_place(|| Handle::current().block_on(join_another(dynamodb)));
+        }
+        None
+    })
+    .await;
+    let jo = world.tenant("acme").await;
+    let before = super::count(&world).await;
+    tables.set(world.stack.dynamodb_client()).expect("it is set once");
+    for (route, fields) in [
+        ("update-user", json!({"name": "Another"})),
+        ("change-password", json!({"currentPassword": PASSWORD, "newPassword": "another horse battery"})),
+    ] {
+        let answer = world.cli(&jo.cookie, route, fields).await;
+        assert!(answer.status >= 400, "{route}: {}", answer.body);
+    }
+    assert_eq!(super::count(&world).await, before, "nothing is recorded");
+    assert_eq!(world.sign_in(&jo.email, PASSWORD).await.status, 200, "the password is unchanged");
+}
+
+/// Moves the only user to another organization.
+async fn join_another(dynamodb: &aws_sdk_dynamodb::Client) {
+    let users = dynamodb.scan().table_name("users").send().await.expect("the users").items.expect("items");
+    let user = users.into_iter().find(|item| item.contains_key("password_hash")).expect("a user");
+    let update = dynamodb.update_item().table_name("users").key("pk", user["pk"].clone());
+    let update = update.update_expression("SET organization_id = :other");
+    let other = aws_sdk_dynamodb::types::AttributeValue::S(common::id::TenantId::generate().to_string());
+    update.expression_attribute_values(":other", other).send().await.expect("the user moves");
 }

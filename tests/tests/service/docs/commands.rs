@@ -163,7 +163,7 @@ async fn tenant_finds_a_name_and_deactivate_stops_an_endpoint() {
     assert!(run(&world, &["tenant", "nobody"]).await.concat().is_empty());
 
     assert!(
-        !shell(&world, &["deactivate", "nobody", &id]).await.status.success(),
+        !shell(&world, &["deactivate", "unknown", &id]).await.status.success(),
         "the endpoint belongs to another tenant"
     );
     run(&world, &["deactivate", &tenant.id, &id]).await;
