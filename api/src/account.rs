@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     name::Open,
-    text::{Email, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId},
+    strings::{Email, KeyId, Name, Secret, Slug, TenantId, Timestamp, UserId},
 };
 
 names! {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{name::Open, text::Cursor, text::Timestamp};
+use crate::{name::Open, strings::Cursor, strings::Timestamp};
 
 names! {
     /// The change that an entry records.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::{CliLoginId, Email, Secret, Timestamp, UserId};
+use crate::strings::{CliLoginId, Email, Secret, Timestamp, UserId};
 
 calls! {
     POST "/v1/auth/cliLoginCreate" CliLoginCreate -> CliLoginCreated { required {} optional {} }

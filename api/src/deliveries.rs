@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     call::Done,
     name::Open,
-    text::{Cursor, DeliveryId, EndpointId, LeaseId, RecoveryId, Timestamp, WebhookId},
+    strings::{Cursor, DeliveryId, EndpointId, LeaseId, RecoveryId, Timestamp, WebhookId},
     webhooks::EventName,
 };
 

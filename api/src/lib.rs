@@ -16,13 +16,13 @@ pub mod audit;
 pub mod auth;
 pub mod deliveries;
 pub mod error;
+mod strings;
 pub mod team;
-mod text;
 pub mod webhooks;
 
 pub use call::{Call, Done, MAX_ELEMENTS};
 pub use name::{ClosedSet, NotAName, Open};
-pub use text::{
+pub use strings::{
     CliLoginId, Cursor, DeliveryId, Description, Email, EndpointId, InvitationId, KeyId, LeaseId, Name, RecoveryId,
     Secret, Slug, TenantId, Timestamp, UserId, WebhookId, Workflow,
 };

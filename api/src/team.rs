@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     account::{InvitationStatus, KeyKind, Member, Role, Scope},
     name::Open,
-    text::{Email, InvitationId, KeyId, Name, TenantId, Timestamp, UserId},
+    strings::{Email, InvitationId, KeyId, Name, TenantId, Timestamp, UserId},
 };
 
 calls! {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     call::{Done, MAX_ELEMENTS},
     name::Open,
-    text::{DeliveryId, Description, EndpointId, Secret, Timestamp, Workflow},
+    strings::{DeliveryId, Description, EndpointId, Secret, Timestamp, Workflow},
 };
 
 names! {
