@@ -61,7 +61,7 @@ impl Story {
         let (tenant, key) = self.become_customer(stack).await?;
         self.deliver(stack, &tenant, &key).await?;
         say(&format!("\nNext, run `{} --memory --demo-data` and open the link that it prints:", program()));
-        say("the same service until Ctrl-C, with a console to sign in to and a day of deliveries in it.");
+        say("the same service, running until Ctrl-C, with a console and a day of deliveries in it.");
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl Story {
         let tenant = text(&account, "/json/organizationId")?;
         let cookie = text(&account, "/json/setCookie/0")?.split(';').next().unwrap_or_default();
 
-        self.step(2, "She opens the link in the email and presses the button of the page.");
+        self.step(2, "She opens the link in the email and presses the button on the page.");
         let emails = Request::get(format!("{}/messages", stack.mail())).body(String::new())?;
         let emails: Value = serde_json::from_str(&self.ask(emails).await?)?;
         let link = find_link(text(&emails, "/0/text")?, api).context("the email has no link to the API")?;
@@ -123,7 +123,7 @@ impl Story {
 
         let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
         verify(&headers, &body)?;
-        self.step(6, "The webhook arrives. Ada's receiver finds both signatures valid.");
+        self.step(6, "The webhook arrives. Ada's receiver verifies both signatures.");
         self.arrived(&headers)?;
         for name in ["x-webhook-signature", "webhook-signature"] {
             self.line('>', &format!("{name}: {}", short(header(&headers, name)?)));
@@ -147,7 +147,7 @@ impl Story {
         is_down.store(true, Ordering::SeqCst);
         send_job_event(stack, tenant, "job-2").await?;
         let (headers, _body) = deliveries.recv().await.context("the receiver stopped")?;
-        self.step(7, "The receiver restarts just when another job finishes.");
+        self.step(7, "The receiver restarts just as another job finishes.");
         self.arrived(&headers)?;
         self.answered(StatusCode::SERVICE_UNAVAILABLE, DOWN);
         is_down.store(false, Ordering::SeqCst);
@@ -162,12 +162,12 @@ impl Story {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        self.step(8, "The delivery log has the attempt, with the receiver's response.");
+        self.step(8, "The delivery log shows the attempt and the receiver's response.");
         self.sent(path, &pending.to_string());
         let attempt = brief(delivery.get("last_attempt").context("no attempt")?, &["status_code"]);
         self.answered(StatusCode::OK, &format!(r#"{{"json":{{"deliveries":[{{"last_attempt":{attempt}, …}}]}}}}"#));
 
-        self.step(9, "The next attempt would follow after five seconds. Ada resends the delivery now.");
+        self.step(9, "The next attempt is due in five seconds. Ada resends the delivery now.");
         let path = "/v1/deliveries/resend";
         let resend = json!({"json": {"delivery_id": text(&delivery, "/delivery_id")?}});
         let resent = self.post(call(path), &resend).await?;
@@ -178,7 +178,7 @@ impl Story {
         let (headers, body) = deliveries.recv().await.context("the receiver stopped")?;
         verify(&headers, &body)?;
         ensure!(header(&headers, "webhook-id")? == id, "the id has changed");
-        self.step(10, "It arrives with the same id, by which a receiver recognizes a duplicate.");
+        self.step(10, "It arrives with the same id, so a receiver can recognize duplicates.");
         self.arrived(&headers)?;
         self.answered(StatusCode::NO_CONTENT, "");
         Ok(())
