@@ -31,7 +31,7 @@ names! {
 }
 
 names! {
-    /// The kind of an API key.
+    /// The kind of API key.
     KeyKind {
         /// It acts for the user who created it, until their account is deleted or they reset their password.
         Personal = "personal",
@@ -95,15 +95,15 @@ impl Success {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "IssuedApiKey")]
 pub struct IssuedKey {
-    /// The id of the key, which `api-key/delete` requires.
+    /// The id of the key, for `api-key/delete`.
     pub id: KeyId,
     /// The name of the key.
     #[schemars(extend("examples" = ["Build server"]))]
     pub name: Name,
-    /// The prefix that all keys have in common.
+    /// The prefix of all keys.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, which help to recognize it.
+    /// The first characters of the key, to help recognize it.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// The key, for the header `x-api-key`. No other response contains it.
@@ -130,7 +130,7 @@ pub struct Organization {
     pub id: TenantId,
     /// The name of the organization.
     pub name: Name,
-    /// The short, unique name of the organization for links.
+    /// The organization's short unique name, for use in links.
     pub slug: Slug,
     /// When the organization was created.
     pub created_at: Timestamp,

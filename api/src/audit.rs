@@ -9,7 +9,7 @@ names! {
     /// The change that an entry records.
     #[schemars(rename = "AuditAction")]
     Action {
-        /// A user signed up and founded the organization.
+        /// A user signed up and created the organization.
         OrganizationCreated = "organization.created",
         /// The name of the organization was changed.
         OrganizationRenamed = "organization.renamed",
@@ -39,7 +39,7 @@ names! {
         WebhookCreated = "webhook.created",
         /// An endpoint was changed, enabled or disabled.
         WebhookUpdated = "webhook.updated",
-        /// The service disabled an endpoint, because its deliveries kept failing or its receiver is gone.
+        /// The service disabled an endpoint, because its deliveries kept failing or its receiver answered 410.
         WebhookDisabled = "webhook.disabled",
         /// An endpoint was deleted.
         WebhookDeleted = "webhook.deleted",
@@ -51,7 +51,7 @@ names! {
         EmailVerified = "email.verified",
         /// A user's email address was replaced, which ends their other sessions.
         EmailChanged = "email.changed",
-        /// A user took the change of their email address back, which ends their password, sessions and personal keys.
+        /// A user undid an email address change, which ends their password, sessions and personal keys.
         EmailRestored = "email.restored",
         /// A user changed their password, which ends their other sessions.
         PasswordChanged = "password.changed",
@@ -65,16 +65,16 @@ names! {
         TwoFactorCodesGenerated = "two_factor.codes_generated",
         /// A user signed in.
         SessionCreated = "session.created",
-        /// A session was ended, by signing out or from the list of sessions.
+        /// A session was ended, by signing out or from the session list.
         SessionEnded = "session.ended",
         /// A user ended several of their sessions at once: all, or all others.
         SessionsEnded = "sessions.ended",
     }
 
-    /// The kind of an actor.
+    /// The kind of actor.
     #[schemars(rename = "AuditActorKind")]
     ActorKind {
-        /// A user, in a session or by the link in an email.
+        /// A user, in a session or through the link in an email.
         User = "user",
         /// An API key.
         Key = "key",
@@ -82,7 +82,7 @@ names! {
         System = "system",
     }
 
-    /// The kind of the changed object.
+    /// The kind of object that was changed.
     #[schemars(rename = "AuditTargetKind")]
     TargetKind {
         /// An endpoint.
@@ -132,7 +132,7 @@ pub struct Listed {
 pub struct Entry {
     /// When the change was made.
     pub at: Timestamp,
-    /// The kind of the change.
+    /// The kind of change.
     pub action: Open<Action>,
     /// The author of the change.
     pub actor: Actor,
@@ -150,20 +150,20 @@ pub struct Entry {
     pub changes: Vec<Change>,
 }
 
-/// The author of a change, with the names of that time.
+/// The author of a change, with the names they had then.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields, rename = "AuditActor")]
 pub struct Actor {
     /// Whether the actor is a user, an API key or the service itself.
     pub kind: Open<ActorKind>,
-    /// The id of the user or of the key, by which the list can be filtered; `system` for the service itself.
+    /// The id of the user or key, which works as the `actor` filter; `system` for the service itself.
     #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
     pub id: String,
     /// The name of the user or of the key; absent for the service itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["Ada Lovelace"]))]
     pub name: Option<String>,
-    /// The email address of the user, or of the user that a personal key acts for.
+    /// The email address of the user, or of the user whom a personal key acts for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["ada@example.com"]))]
     pub email: Option<String>,
@@ -178,7 +178,7 @@ impl Actor {
     }
 }
 
-/// A changed object, with its name of that time.
+/// A changed object, with the name it had then.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields, rename = "AuditTarget")]
 pub struct Target {
@@ -194,14 +194,14 @@ pub struct Target {
     pub name: Option<String>,
 }
 
-/// A changed field. A secret, and a field that had no value before or has none now, leaves out the value.
+/// A changed field. Values are absent for secrets, and where the field had no value.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields, rename = "AuditChange")]
 pub struct Change {
     /// The name of the field.
     #[schemars(extend("examples" = ["url"]))]
     pub field: String,
-    /// The value before the change as text, cut to 1,000 characters. Lists are separated by commas.
+    /// The value before the change as text, truncated to 1,000 characters. Lists are separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["https://example.com/old"]))]
     pub old: Option<String>,

@@ -21,7 +21,7 @@ pub trait Call: Serialize {
 pub struct Done {
     /// Always `true`; refusals are returned as errors.
     pub success: bool,
-    /// A summary of the result, for people.
+    /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["Done"]))]
     pub message: String,
 }

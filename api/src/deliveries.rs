@@ -55,7 +55,7 @@ names! {
         Pending = "pending",
     }
 
-    /// The reason why a receiver did not respond.
+    /// Why a receiver did not respond.
     Unanswered {
         /// No complete response arrived in time.
         Timeout = "timeout",
@@ -139,7 +139,7 @@ pub struct Listed {
 pub struct Delivery {
     /// The id of the delivery, for `get` and `resend`.
     pub delivery_id: DeliveryId,
-    /// The value of the header `webhook-id`, by which receivers recognize duplicates.
+    /// The value of the `webhook-id` header, which receivers use to recognize duplicates.
     pub webhook_id: WebhookId,
     /// The id of the endpoint; absent for the callback of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,7 +230,7 @@ pub struct Found {
 pub struct Erased {
     /// Always `true`; refusals are returned as errors.
     pub success: bool,
-    /// A summary of the result, for people.
+    /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["1 delivery erased"]))]
     pub message: String,
     /// The number of deliveries that are now erased, including those erased by earlier calls.
@@ -247,7 +247,7 @@ pub struct Erased {
 pub struct Recovering {
     /// Always `true`; refusals are returned as errors.
     pub success: bool,
-    /// A summary of the result, for people.
+    /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["Deliveries will be recovered"]))]
     pub message: String,
     /// The id of the recovery. `stats` shows its progress.
@@ -280,10 +280,10 @@ pub struct Recovery {
 pub struct Counted {
     /// The start of the period: deliveries that were created at this time or later are counted.
     pub since: Timestamp,
-    /// Whether all deliveries of the period were counted. If there are too many, only the newest are counted.
+    /// Whether all deliveries in the period were counted. If there are too many, only the newest are counted.
     pub complete: bool,
-    /// The time since which all deliveries were counted; absent if `complete` is true. Older successes are missing from
-    /// the numbers.
+    /// The start of the part of the period in which all deliveries were counted; absent if `complete` is true. Older
+    /// successes are not included.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub complete_since: Option<Timestamp>,
@@ -332,7 +332,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// The deliveries that are not delivered, by status.
+/// The undelivered deliveries, by status.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct OpenDeliveries {
@@ -344,7 +344,7 @@ pub struct OpenDeliveries {
     pub held: OpenOfAStatus,
 }
 
-/// The deliveries with a status.
+/// The deliveries with one status.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "DeliveriesOfAStatus")]
 pub struct OpenOfAStatus {
@@ -412,7 +412,7 @@ pub struct Received {
     /// The number of milliseconds to wait before the next call: 0 if more deliveries may be due, 1,000 during the ten
     /// minutes after a delivery was received, and 3,000 otherwise.
     pub poll_after_ms: u32,
-    /// The time until which deliveries are also signed with the previous secret; absent afterwards.
+    /// The end of the period in which deliveries are also signed with the previous secret; absent afterward.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub previous_secret_expires_at: Option<Timestamp>,

@@ -100,7 +100,7 @@ pub struct Error {
     /// The HTTP status of the response.
     #[schemars(schema_with = "integer")]
     pub status: u16,
-    /// The cause and the remedy, for people. The wording may change.
+    /// The cause and the remedy, in words that may change.
     pub message: String,
     /// Details of the error; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub struct Details {
 pub struct PlainError {
     /// The kind of error, for programs.
     pub code: String,
-    /// The cause and the remedy, for people. The wording may change.
+    /// The cause and the remedy, in words that may change.
     pub message: String,
     /// All issues of all fields. Present only in errors with the status 400.
     #[serde(skip_serializing_if = "Option::is_none")]

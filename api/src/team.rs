@@ -51,14 +51,14 @@ names! {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ApiKey")]
 pub struct Key {
-    /// The id of the key, which `api-key/delete` requires.
+    /// The id of the key, for `api-key/delete`.
     pub id: KeyId,
     /// The name given to the key when it was created.
     pub name: Name,
-    /// The prefix that all keys have in common.
+    /// The prefix of all keys.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, which help to recognize it.
+    /// The first characters of the key, to help recognize it.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// Always `true`.
@@ -98,14 +98,14 @@ fn personal() -> Open<KeyKind> {
 pub struct KeyCreator {
     /// The id of the user.
     pub id: UserId,
-    /// The name of the user; `null` if they are no longer a member.
+    /// The user's name; `null` if they are no longer a member.
     pub name: Option<Name>,
 }
 
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct MembersListed {
-    /// The members of this page.
+    /// The members on this page.
     pub members: Vec<Member>,
     /// The total number of members.
     pub total: usize,
@@ -155,6 +155,6 @@ pub struct Settings {
     pub debug_notification_email: Email,
     /// Whether members need a second factor.
     pub require_two_factor: bool,
-    /// Whether these emails are sent.
+    /// Whether these emails are sent, or were stopped because one bounced or was reported as spam.
     pub notification_email_status: Open<NotificationEmailStatus>,
 }

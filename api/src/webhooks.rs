@@ -23,7 +23,7 @@ names! {
         EndpointRecovered = "endpoint.recovered",
     }
 
-    /// The way in which events reach the receiver.
+    /// How events reach the receiver.
     Kind {
         /// The service posts events to the endpoint's URL.
         Push = "push",
@@ -31,7 +31,7 @@ names! {
         Pull = "pull",
     }
 
-    /// The reason why the service disabled an endpoint.
+    /// Why the service disabled an endpoint.
     DisabledReason {
         /// The receiver responded with HTTP 410.
         Gone = "gone",
@@ -183,7 +183,7 @@ pub struct Created {
     pub success: bool,
     /// The id of the new endpoint.
     pub webhook_endpoint_id: EndpointId,
-    /// A summary of the result, for people.
+    /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["Webhook endpoint created"]))]
     pub message: String,
     /// The secret that the service generated: `whsec_` followed by the base64 of 32 random bytes; absent if you sent
@@ -223,7 +223,7 @@ pub struct Endpoint {
     pub webhook_endpoint_id: EndpointId,
     /// How events reach the receiver: the service posts them (`push`), or a program receives them (`pull`).
     pub kind: Open<Kind>,
-    /// The URL to which events are posted; absent for pull endpoints.
+    /// The URL that events are posted to; absent for pull endpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["https://example.com/hook"]))]
@@ -252,11 +252,11 @@ pub struct Endpoint {
     pub created_at: Timestamp,
     /// When the endpoint was last changed.
     pub updated_at: Timestamp,
-    /// The time until which events are also signed with the previous secret; absent afterwards.
+    /// The end of the period in which events are also signed with the previous secret; absent afterward.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// The time since which all deliveries to the endpoint have failed; absent while deliveries succeed.
+    /// When the endpoint started failing: since then, no delivery has succeeded. Absent while deliveries succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub failing_since: Option<Timestamp>,
@@ -264,7 +264,7 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub disabled_at: Option<Timestamp>,
-    /// The reason why the service disabled the endpoint; absent if the service has not disabled it.
+    /// Why the service disabled the endpoint; absent if the service has not disabled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DisabledReason")]
     pub disabled_reason: Option<Open<DisabledReason>>,
@@ -286,7 +286,7 @@ pub struct Endpoint {
 pub struct Tested {
     /// Always `true`; refusals are returned as errors.
     pub success: bool,
-    /// A summary of the result, for people.
+    /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["Test event will be sent"]))]
     pub message: String,
     /// The id of the test delivery. `deliveries/get` shows its result.

@@ -18,7 +18,7 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
 
 /// The members of an event that describe a job. They are null in test events.
 const JOB_MEMBERS: [(&str, &str); 7] = [
-    ("nonce", "A text from the producer that distinguishes runs of the job."),
+    ("nonce", "A value from the producer that distinguishes runs of the job."),
     ("workflow", "The workflow that the job belongs to."),
     ("deployment_id", "The deployment that ran the job."),
     ("status", "The result of the job, as reported by the producer."),
@@ -57,7 +57,7 @@ fn webhooks() -> Value {
 fn responses() -> Value {
     json!({
         "2XX": { "description": "Delivered." },
-        "410": { "description": "Not delivered, and not attempted again. The service disables the endpoint." },
+        "410": { "description": "Not delivered, and not retried. The service disables the endpoint." },
         "default": { "description": "The attempt failed. The next one follows the retry schedule." },
     })
 }
@@ -69,7 +69,7 @@ fn notice(name: &str, summary: &str) -> Value {
         "event": { "description": "The name of the event.", "const": name },
         "webhook_endpoint_id": text("The id of the endpoint that the notice is about."),
         "url": { "description": "The URL of that endpoint, without the query; null for a pull endpoint.", "type": ["string", "null"] },
-        "since": text("The start of the period in which its deliveries fail or failed."),
+        "since": text("The start of the period in which its deliveries have been failing, or were failing."),
         "reason": {
             "description":
                 "The outcome of the endpoint's latest failed delivery, such as `status_5xx`; `failing` or `gone` if \

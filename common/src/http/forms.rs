@@ -252,7 +252,8 @@ schemas! {
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret {
         "description": "It must have at least 16 visible characters, not counting a leading `whsec_`, and begin and \
-                        end with a visible character. It must not decode to an empty key, as a text of only hyphens does.",
+                        end with a visible character. It must not decode to an empty key, as a text made only of \
+                        hyphens does.",
         "minLength": 16,
         "maxLength": 256,
         "pattern": r"^\S(\s*\S){15,}$",

@@ -221,7 +221,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
                 Wire::Plain | Wire::Page => schema.clone().into(),
                 Wire::Envelope => {
                     let mut schema = schema.clone();
-                    schema.insert("description".to_owned(), "The answer.".into());
+                    schema.insert("description".to_owned(), "The response.".into());
                     json!({ "type": "object", "properties": { "json": schema }, "required": ["json"] })
                 }
             };

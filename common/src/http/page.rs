@@ -37,7 +37,7 @@ pub struct Page {
 }
 
 /// The query field that selects the confirmation shown on a page, and its description.
-pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms was submitted.");
+pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms has been submitted.");
 
 /// Prevents content sniffing, access from windows of other sites, and referrers to other sites, because the URL may
 /// contain a token. Pages of this site get the referrer, because a browser that withholds it sends `Origin: null` with

@@ -32,7 +32,7 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
         .example("Analytical Engines")
         .text("organizationName", Name::parse);
     let organization_slug = fields
-        .about("A short unique name of the organization, for use in links.")
+        .about("A short unique name for the organization, for use in links.")
         .text("organizationSlug", Slug::parse);
     let debug_notification_email = fields
         .about(

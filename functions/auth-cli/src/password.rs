@@ -99,7 +99,7 @@ impl Reset {
 struct Requested {
     /// Always `true`; refusals are returned as errors.
     status: bool,
-    /// A summary of the result, for people.
+    /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["If this address has an account, we sent it an email with a link"]))]
     message: &'static str,
 }

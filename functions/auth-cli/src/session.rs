@@ -34,8 +34,9 @@ pub(crate) fn sign_in() -> Route<App> {
         .records(&[Action::SessionCreated])
         .summary("Starts a session. Wrong credentials always get the same response, after the same amount of work.")
         .description(
-            "If the user has a second factor, no session starts: the response is `twoFactorRedirect`, with a cookie for the \
-             five minutes in which `two-factor/verify-totp` or `two-factor/verify-backup-code` finishes the sign-in.",
+            "If the user has a second factor, no session starts: the response is `twoFactorRedirect`, with a cookie \
+             that is valid for five minutes. `two-factor/verify-totp` or `two-factor/verify-backup-code` then finishes \
+             the sign-in.",
         )
         .faults(&[Fault::WrongPassword, Fault::TooMany])
 }
@@ -59,7 +60,7 @@ pub(crate) fn get() -> Route<App> {
 pub(crate) fn sign_out() -> Route<App> {
     Route::post(SignOut::PATH, Public, |_, _| Ok(()), end)
         .records(&[Action::SessionEnded])
-        .summary("Immediately ends the session of the cookie.")
+        .summary("Immediately ends the cookie's session.")
 }
 
 pub(crate) fn list() -> Route<App> {
@@ -193,7 +194,7 @@ struct Listed {
     id: SessionId,
     /// The id of the session again, as the `token` for `revoke-session`. The secret of a session is not stored.
     token: SessionId,
-    /// The id of the user to whom the session belongs.
+    /// The id of the session's user.
     user_id: UserId,
     /// When the session started.
     created_at: Timestamp,

@@ -27,9 +27,9 @@ pub(crate) fn enable() -> Route<App> {
         .before_two_factor()
         .summary("Issues a secret for an authenticator app, and backup codes. They are shown only once.")
         .description(
-            "The second factor counts after `two-factor/verify-totp` was called with a first code of the app. Until then, \
-             another call replaces the secret and the codes. API keys work without a second factor. Requests with `issuer` \
-             are refused with a 400.",
+            "The second factor takes effect once `two-factor/verify-totp` has been called with a code from the app. \
+             Until then, another call replaces the secret and the codes. API keys work without a second factor. \
+             Requests with `issuer` are refused with a 400.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::Enabled), Fault::TooMany])
 }
@@ -39,14 +39,14 @@ pub(crate) fn verify_code() -> Route<App> {
         .before_two_factor()
         .records(&[Action::TwoFactorEnabled, Action::SessionCreated])
         .summary(
-            "Finishes a sign-in with a code of the authenticator app. With a session, it checks a code; the first one \
-             enables the second factor.",
+            "Finishes a sign-in with a code from the authenticator app. With a session, it checks a code; the first \
+             one enables the second factor.",
         )
         .description(
-            "A sign-in can be finished within five minutes, with the cookie that `sign-in/email` has set. Each code works \
-             once; so that clocks may differ, the codes before and after the current one work, too. Enabling ends all \
-             sessions, and the caller gets a new one. Ten codes an hour and client are checked. Requests with \
-             `trustDevice` are refused with a 400.",
+            "A sign-in can be finished within five minutes, with the cookie that `sign-in/email` set. Each code works \
+             once. To allow for clock differences, the previous and the next code work, too. Enabling ends all \
+             sessions, and the caller gets a new one. At most ten codes per client are checked each hour. Requests \
+             with `trustDevice` are refused with a 400.",
         )
         .faults(&[
             Fault::TwoFactor(FactorProblem::WrongCode),
@@ -95,8 +95,8 @@ pub(crate) fn disable() -> Route<App> {
         .records(&[Action::TwoFactorDisabled, Action::SessionCreated])
         .summary("Disables the second factor. All sessions end, and the caller gets a new one.")
         .description(
-            "If the organization requires a second factor, the new session can only set one up. Without a second factor, \
-             the call ends an enabling that was not finished.",
+            "If the organization requires a second factor, the new session can only set one up. Without a second \
+             factor, the call cancels an unfinished setup.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TooMany])
 }
@@ -134,7 +134,7 @@ struct Code(String);
 impl Code {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let code = fields
-            .about("The code. White space in it does not matter.")
+            .about("The code. White space is ignored.")
             .example("123456")
             .text("code", |text| Ok(text.to_owned()));
         fields.refuse(&["trustDevice", "disableSession"])?;
@@ -153,7 +153,7 @@ struct Enrolled {
     #[serde(rename = "totpURI")]
     #[schemars(extend("examples" = ["otpauth://totp/fanfare:ada%40example.com?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=fanfare"]))]
     totp_uri: String,
-    /// Ten codes, each of which finishes one sign-in without the app.
+    /// Ten codes. Each one works for one sign-in without the app.
     #[serde(rename = "backupCodes")]
     #[schemars(extend("examples" = [["k3vd-8m2q-xw7t-hn5c"]]))]
     backup_codes: Vec<String>,

@@ -65,7 +65,7 @@ impl Input {
 pub struct Output {
     /// Always `true`; refusals are returned as errors.
     success: bool,
-    /// A summary of the result, for people.
+    /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["User deleted"]))]
     message: &'static str,
 }

@@ -104,7 +104,7 @@ struct FullView {
     id: TenantId,
     /// The name of the organization.
     name: Name,
-    /// The short unique name of the organization, for use in links.
+    /// The organization's short unique name, for use in links.
     slug: Slug,
     /// When the organization was created.
     created_at: Timestamp,

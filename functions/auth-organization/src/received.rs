@@ -54,7 +54,7 @@ pub(crate) fn accept() -> Route<App> {
             "A user belongs to exactly one organization, so accepting means leaving the current one. Its endpoints \
              remain, and its only owner must first make another member an owner. If the caller is its last member, the \
              current organization is deleted with all its data, which requires `deleteOrganization`. Accepting an \
-             invitation again succeeds without an effect. People without an account accept with \
+             invitation again succeeds and has no further effect. People without an account accept with \
              `/v1/auth/acceptInviteAndSignup`.",
         )
         .faults(&[

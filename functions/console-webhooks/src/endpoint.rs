@@ -28,8 +28,8 @@ const FIELDS: [(&str, &str); 8] = [
     LIVE,
     (
         "confirm",
-        "`recover` shows a page that counts the deliveries of a recovery and confirms it. `activate` confirms that an \
-         endpoint is enabled whose receiver asked for no more deliveries.",
+        "`recover` shows a page that counts the deliveries of a recovery and confirms it. `activate` asks for \
+         confirmation before enabling an endpoint whose receiver asked to stop deliveries.",
     ),
     ("since", "`confirm`: the start of the recovery's period."),
     ("until", "`confirm`: the end of that period."),
@@ -50,7 +50,7 @@ pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
         .records(&[Action::WebhookUpdated, Action::WebhookDeleted])
         .summary(
-            "Handles the forms of the endpoint page, which test, change, rotate, recover or delete as the API does.",
+            "Handles the forms on the endpoint page, which test, change, rotate, recover or delete as the API does.",
         )
         .faults(&[
             Fault::EmailNotVerified,

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 /// The query parameter, with its description.
 pub(crate) const LIVE: (&str, &str) =
-    ("live", "`1` loads the page again every few seconds while a delivery is pending or a recovery is in progress.");
+    ("live", "`1` reloads the page every few seconds while a delivery is pending or a recovery is in progress.");
 
 /// Whether the visitor has enabled live updates.
 pub(crate) fn is_wanted(link: &Typed) -> bool {

@@ -29,7 +29,7 @@ use crate::{
 const FIELDS: [(&str, &str); 3] = [
     LIVE,
     ("page", "The page of the list to show. The default is the first."),
-    ("deleted", "The id of an endpoint whose deletion is to be confirmed."),
+    ("deleted", "The id of a deleted endpoint, to confirm its deletion."),
 ];
 
 /// The number of endpoints on a page. A request reads the log of each.

@@ -42,7 +42,7 @@ const FIELDS: [(&str, &str); 4] = [
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
-        .summary("Shows the changes in the organization of the last year, newest first. Owners only.")
+        .summary("Shows the organization's changes in the last year, newest first. Owners only.")
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
 }
 

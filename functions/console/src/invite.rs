@@ -49,7 +49,10 @@ const FIELDS: [(&str, &str); 10] = [
         "`join`: the id of the organization shown on the page, which the user leaves. If the user has joined another one \
          since, the page is shown again.",
     ),
-    ("deleteOrganization", "`join`: `yes` from the checkbox that deletes the organization of its last member."),
+    (
+        "deleteOrganization",
+        "`join`: `yes` from the checkbox that deletes the organization when its last member leaves.",
+    ),
     ("step", "`join`: `confirm` from the second page, which asks again before an organization is deleted."),
     ("sure", "`join`: `yes` from the checkbox that confirms the move."),
 ];
@@ -77,7 +80,7 @@ pub(crate) fn submit() -> Route<App> {
             Action::SessionCreated,
         ])
         .summary(
-            "Handles the forms of the invitation page, which create the account, move it, or decline, as \
+            "Handles the forms on the invitation page, which create the account, move it, or decline, as \
              `acceptInviteAndSignup`, `accept-invitation` and `reject-invitation` do.",
         )
         .faults(&[

@@ -84,7 +84,7 @@ pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .records(&[Action::KeyCreated, Action::KeyDeleted])
         .summary(
-            "Handles the forms of the API keys page, which create a key and show it once, or delete a key, as the API \
+            "Handles the forms on the API keys page, which create a key and show it once, or delete a key, as the API \
              does.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])

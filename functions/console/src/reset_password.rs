@@ -21,7 +21,7 @@ const TOKEN: (&str, &str) = ("token", "The token from the link in the email.");
 const FIELDS: [(&str, &str); 3] = [
     TOKEN,
     ("newPassword", "The new password, from the form that the link opens."),
-    ("email", "The address to which the reset email is sent, from the form that requests the email."),
+    ("email", "The address to send the reset email to, from the form that requests it."),
 ];
 
 /// Opens the link in the email and shows the form for a new password. Without a token, shows the form that requests the
@@ -37,8 +37,7 @@ pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
         .records(&[Action::PasswordReset])
         .summary(
-            "Handles the forms of the password reset page, which set a new password or send the email as the API \
-             does.",
+            "Handles the forms on the password reset page, which set a new password or send the email as the API does.",
         )
         .faults(&[Fault::TooMany])
 }

@@ -35,8 +35,8 @@ const QUERY: [(&str, &str); 5] = [
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
-    ("next", "The page of the console or the invitation to open afterwards."),
-    ("did", "The confirmation to show after one of the page's forms was submitted."),
+    ("next", "The console page or the invitation to open afterward."),
+    ("did", "The confirmation to show after one of the page's forms has been submitted."),
 ];
 
 /// The fields of all forms on the page.
@@ -48,11 +48,11 @@ const FIELDS: [(&str, &str); 16] = [
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
     ("cliLoginSecret", "The `secret` of that browser login."),
-    ("next", "The page of the console or the invitation to open afterwards."),
+    ("next", "The console page or the invitation to open afterward."),
     (
         "kept",
-        "`sign-in`, `code` and `backup-code`: the fields of a form that was sent to `next` without a session. They are \
-         restored afterwards.",
+        "`sign-in`, `code` and `backup-code`: the fields of a form that was submitted to `next` without a session. \
+         They are restored afterward.",
     ),
     (
         "userId",
@@ -63,10 +63,10 @@ const FIELDS: [(&str, &str); 16] = [
     ("name", "`sign-up`: the name of the user."),
     ("email", "`sign-in` and `sign-up`: the email address of the user."),
     ("password", "`sign-in` and `sign-up`: the password."),
-    ("code", "`code`: the code of the authenticator app, after a sign-in with the password."),
-    ("backupCode", "`backup-code`: a backup code, instead."),
+    ("code", "`code`: the code from the authenticator app, after a sign-in with the password."),
+    ("backupCode", "`backup-code`: a backup code, instead of a code from the app."),
     ("organizationName", "`sign-up`: the name of the organization."),
-    ("organizationSlug", "`sign-up`: a short unique name of the organization, for use in links."),
+    ("organizationSlug", "`sign-up`: a short unique name for the organization, for use in links."),
     (
         "debugNotificationEmail",
         "`sign-up`: the address that receives the emails about failing endpoints and failed jobs. The default is \
@@ -89,8 +89,8 @@ pub(crate) fn submit() -> Route<App> {
         .before_two_factor()
         .records(&[Action::SessionCreated, Action::SessionEnded, Action::OrganizationCreated])
         .summary(
-            "Handles the forms of the sign-in page, which sign the user in (with a second factor, if they have one), up or \
-             out, approve a client, or resend the verification email, as the API does.",
+            "Handles the forms on the sign-in page, which sign the user in (with a second factor, if they have one), \
+             up or out, approve a client, or resend the verification email, as the API does.",
         )
         .faults(&[
             Fault::WrongPassword,

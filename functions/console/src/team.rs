@@ -26,7 +26,7 @@ use crate::{
     frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, minute, role_name, unverified},
 };
 
-const PART: (&str, &str) = ("part", "The page of the list of members to show. The default is the first.");
+const PART: (&str, &str) = ("part", "The page of the member list to show. The default is the first.");
 
 const HERE: &str = "/console/team";
 
@@ -67,7 +67,7 @@ pub(crate) fn submit() -> Route<App> {
             Action::InvitationCanceled,
         ])
         .summary(
-            "Handles the forms of the team page, which change a role, remove a member, invite an email address or \
+            "Handles the forms on the team page, which change a role, remove a member, invite an email address or \
              cancel an invitation as the API does. Owners only.",
         )
         .faults(&[

@@ -35,7 +35,7 @@ const ACCOUNT: &str = "/console/account";
 const FIELDS: [(&str, &str); 4] = [
     ("action", "The submitted form: `enable`, `verify`, `codes` or `disable`."),
     ("password", "`enable`, `codes` and `disable`: the password."),
-    ("code", "`verify`: the first code of the authenticator app."),
+    ("code", "`verify`: the first code from the authenticator app."),
     ("sure", "`disable`: `yes` from the checkbox that confirms the action."),
 ];
 
@@ -57,8 +57,8 @@ pub(crate) fn submit() -> Route<App> {
             Action::SessionCreated,
         ])
         .summary(
-            "Handles the forms of the page, which set up, confirm and disable the second factor, and replace the backup \
-             codes, as the API does.",
+            "Handles the forms that set up, confirm and disable the second factor and replace the backup codes, as the \
+             API does.",
         )
         .faults(&[
             Fault::InvalidPassword,

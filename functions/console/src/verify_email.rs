@@ -20,7 +20,7 @@ use crate::{app::App, frame::invited};
 
 const LINK: [(&str, &str); 2] = [
     ("token", "The token from the link in the email."),
-    ("callbackURL", "The URL to which the browser continues afterwards. URLs outside the trusted origins are ignored."),
+    ("callbackURL", "The URL that the browser continues to. URLs outside the trusted origins are ignored."),
 ];
 
 /// Opens the link in the email. Email clients and scanners open links automatically, so this page only shows a button.
@@ -43,7 +43,10 @@ pub(crate) fn show_old() -> Route<App> {
 pub(crate) fn submit(path: &'static str) -> Route<App> {
     Route::post(path, Public, |_, fields| Ok(fields.typed(&LINK)), confirm)
         .records(&[Action::EmailVerified, Action::EmailChanged, Action::EmailRestored, Action::SettingsChanged])
-        .summary("Handles the button of the verification page, which verifies or changes the email address, or undoes a change. A link works once.")
+        .summary(
+            "Handles the button on the verification page, which verifies or changes the email address, or undoes \
+             a change. A link works once.",
+        )
         .redirects()
 }
 

@@ -46,7 +46,7 @@ const REPLACE: &str = "replace";
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
         .summary(
-            "Shows where the confirmation email was sent. If the address is confirmed, it redirects to the console.",
+            "Shows where the confirmation email was sent, or redirects to the console if the address is confirmed.",
         )
         .redirects()
 }
@@ -55,9 +55,9 @@ pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .records(&[Action::EmailRequested])
         .summary(
-            "Handles the forms of the welcome page, which send the confirmation email again, or to another address. The \
-             other address replaces the one of the sign-up once it is confirmed. The response does not reveal whether \
-             it has an account.",
+            "Handles the forms on the welcome page, which send the confirmation email again, or to another address. \
+             The other address replaces the original one once it is confirmed. The response does not reveal whether it \
+             has an account.",
         )
         .faults(&[Fault::NotFound, Fault::TooMany])
         .redirects()

@@ -56,7 +56,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(Receive::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
-        .summary("Receives the longest-waiting deliveries of a pull endpoint, and leases each for 60 seconds.")
+        .summary("Receives the longest-waiting deliveries from a pull endpoint, and leases each for 60 seconds.")
         .description(
             "Post each delivery to your receiver, then settle it. While the lease lasts, no other caller gets the \
              delivery, so several programs can receive from one endpoint. A delivery can be received more than once, \

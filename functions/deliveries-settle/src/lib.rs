@@ -100,7 +100,7 @@ impl Input {
             settlements: fields
                 .about(
                     "The attempts to record, each with the lease that `receive` returned. The request is limited to 64 \
-                     KiB, so split settlements with long responses over several calls.",
+                     KiB, so split settlements with long responses across several calls.",
                 )
                 .objects(Settle::NAMES.settlements, Settlement::read)?,
         })
@@ -127,7 +127,7 @@ impl Settlement {
             )
             .optional_number(Sent::NAMES.status_code, 100..=999);
         let error = fields
-            .about("The reason why the receiver did not respond. Allowed only without `status_code`.")
+            .about("Why the receiver did not respond. Allowed only without `status_code`.")
             .optional_text(Sent::NAMES.error, parse_name);
         let duration = fields
             .about("The duration of the attempt, in milliseconds. The default is 0.")

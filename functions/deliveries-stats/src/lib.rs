@@ -49,7 +49,7 @@ fn route() -> Route<App> {
         .description(
             "Each delivery counts in the hour in which it was created. Pending, failed and held deliveries are counted \
              up to 10,000 per status and destination. Successes are counted from newest to oldest, up to a limit; \
-             `complete_since` shows how far back all of them were counted. Tests are not counted.",
+             `complete_since` shows how far back they are complete. Tests are not counted.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }

@@ -28,11 +28,11 @@ fn route() -> Route<Settings> {
     Route::post(ChangeSettings::PATH, Verified, Input::read, handle)
         .records(&[Action::SettingsChanged])
         .scope(Scope::SettingsRead)
-        .also_scope(Scope::SettingsWrite, "with a field")
+        .also_scope(Scope::SettingsWrite, "to send a field")
         .summary("Changes the given settings of the organization (owners only) and returns all settings.")
         .description(
-            "Any member can read the settings by a call without fields. Only owners, their API keys and organization \
-             keys can send a field, even with its current value.",
+            "Any member can read the settings with a call that has no fields. Only owners, their API keys and \
+             organization keys can send a field, even with its current value.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
 }
@@ -55,10 +55,10 @@ impl Input {
             .optional_bool(ChangeSettings::NAMES.disable_job_failure_notifications);
         let require = fields
             .about(
-                "`true` requires a second factor of all members. Without one, their sessions can only set it up \
-                 (`data.reason` `two_factor_required` elsewhere); API keys are not affected. Only an owner's session can \
-                 change it, and only with a second factor. If the call fails, repeat it: some members may not be affected \
-                 yet.",
+                "`true` requires a second factor for all members. Members without one can use their sessions only to \
+                 set it up; other calls return the `data.reason` `two_factor_required`. API keys are not affected. \
+                 Only an owner's session can change it, and only with a second factor. If the call fails, repeat it: \
+                 some members may not be affected yet.",
             )
             .optional_bool(ChangeSettings::NAMES.require_two_factor);
         let change = SettingsChange {

@@ -52,7 +52,11 @@ fn route() -> Route<App> {
         .scope(Scope::WebhooksWrite)
         .records(&[Action::WebhookCreated])
         .summary("Creates a webhook endpoint.")
-        .description("An organization can have 100 endpoints, unless the deployment sets another limit.")
+        .description(
+            "An organization can have 100 endpoints, unless the deployment sets another limit. A receiver that takes more \
+             than half a second to answer counts as slow and gets its events later, as the guide to receiving webhooks \
+             explains.",
+        )
         .faults(&[
             Fault::EmailNotVerified,
             Fault::Conflict(Reason::EndpointLimit),
@@ -82,7 +86,7 @@ impl Input {
             )
             .optional_text(Create::NAMES.kind, parse_name::<Kind>);
         let url = fields
-            .about("The URL to which events are posted. Required for push endpoints, and refused for pull endpoints.")
+            .about("The URL that events are posted to. Required for push endpoints, and refused for pull endpoints.")
             .optional_text(Create::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let address = match (kind, url) {
             (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
@@ -109,27 +113,27 @@ impl Input {
             .nullable_object(Create::NAMES.headers, Headers::parse);
         let description = fields
             .about(
-                "A text that distinguishes the endpoint from others. By default, or with `null`, the endpoint has no \
+                "A text to tell the endpoint apart from others. By default, or with `null`, the endpoint has no \
                  description.",
             )
             .nullable_text(Create::NAMES.description, Description::parse);
         let active = fields
             .about(
-                "Whether events are delivered. The default is `true`. Events for an inactive endpoint are `held` for \
-                 7 days.",
+                "Whether events are delivered. The default is `true`. An inactive endpoint collects events for 7 days, \
+                 as `held` deliveries.",
             )
             .optional_bool(Create::NAMES.active);
         let events = fields
             .about(
                 "The events that the endpoint gets. By default, or with `null`, it gets all events about jobs. The notices \
-                 `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the other endpoints of the \
-                 organization are sent only to endpoints that name them.",
+                 `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the organization's other \
+                 endpoints are sent only to endpoints that list them.",
             )
             .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(
                 "The names of the workflows whose events the endpoint gets. They must match the `workflow` of a job \
-                 exactly. Events of other jobs are left out. By default, or with `null`, the endpoint gets the events \
+                 exactly. Events of other jobs are not sent. By default, or with `null`, the endpoint gets the events \
                  of all workflows. Test events are always sent.",
             )
             .nullable_list(Create::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);

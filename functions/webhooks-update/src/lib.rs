@@ -66,21 +66,21 @@ impl Input {
         let id = fields.about("The id of the endpoint to change.").text(Update::NAMES.id, EndpointId::parse);
         let url = fields
             .about(
-                "The new URL to which events are posted. If the endpoint has headers, send `headers` in the same call: \
+                "The new URL that events are posted to. If the endpoint has headers, send `headers` in the same call: \
                  otherwise, the new URL would receive the secrets in them.",
             )
             .optional_text(Update::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields
             .about(
-                "The new secret. For one day, events are also signed with the previous secret, so that you can update \
-                 your receiver.",
+                "The new secret. For one day, events are also signed with the previous secret, so you have time to \
+                 update your receiver.",
             )
             .optional_text(Update::NAMES.signing_secret, SigningSecret::parse_chosen);
         let headers = fields
             .about("Headers that replace all headers of the endpoint. `null` or an empty object removes them.")
             .nullable_object(Update::NAMES.headers, Headers::parse);
         let description = fields
-            .about("A new text that distinguishes the endpoint from others. `null` removes it.")
+            .about("A new text to tell the endpoint apart from others. `null` removes it.")
             .nullable_text(Update::NAMES.description, Description::parse);
         let active = fields
             .about(

@@ -85,7 +85,7 @@ fn why(status: u16) -> &'static str {
         413 => "The body is larger than 64 KiB.",
         429 => "Too many attempts. `Retry-After` gives the number of seconds to wait.",
         503 => "Contention or throttling outlasted the service's retries. Try again.",
-        _ => "An internal error. The operator finds its cause by the `x-request-id`.",
+        _ => "An internal error. The operator can look up the cause by its `x-request-id`.",
     }
 }
 
@@ -95,16 +95,14 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::BadRequest => "The request is malformed, or a field is not valid. Correct the fields listed in `issues`.",
         Code::InvalidPassword => "The current password is wrong. Ask for it again.",
         Code::InvalidToken => "The token is malformed, unknown, used or expired. Request another email.",
-        Code::InvalidCode => {
-            "The code is wrong or was used before. Ask for the one that the authenticator app shows now."
-        }
+        Code::InvalidCode => "The code is wrong or was used before. Ask for the current code in the authenticator app.",
         Code::InvalidBackupCode => "The backup code is wrong or was used before. Ask for another one.",
         Code::InvalidTwoFactorCookie => {
             "No password was entered in the last five minutes, or the sign-in was finished. Start with `sign-in/email`."
         }
         Code::TotpAlreadyEnabled => "A second factor is enabled already. Disable it before you set up another one.",
         Code::TotpNotEnabled => "No secret was issued. Call `two-factor/enable` first.",
-        Code::TwoFactorNotEnabled => "No second factor is enabled. Nothing is left to do.",
+        Code::TwoFactorNotEnabled => "No second factor is enabled, so there is nothing to do.",
         Code::ConfirmationRequired => {
             "Only a person can confirm an email address. Open the link in a browser, and press the button."
         }
@@ -114,8 +112,8 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         }
         Code::InvalidEmailOrPassword => "The email or the password is wrong. Ask for both again.",
         Code::InvalidOrigin => {
-            "The `Origin` is not trusted, or the request has a cookie but no `Origin`. Send the `Origin` that the \
-             message names."
+            "The `Origin` is not trusted, or the request has a cookie but no `Origin`. Send the `Origin` given in the \
+             message."
         }
         Code::EmailNotVerified => "The email is not verified. Open the link in the verification email.",
         Code::NotAMember => "The organization is not the caller's. Send the caller's organization, or omit the field.",
@@ -133,16 +131,16 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::ServiceUnavailable => "The service is busy. Retry the call in a moment.",
         Code::Conflict => reason.map_or("", remedy_of_reason),
         Code::MethodNotSupported | Code::InternalServerError => {
-            "The service failed. Retry the call; the operator finds the cause by the `x-request-id`."
+            "The service failed. Retry the call. The operator can look up the cause by its `x-request-id`."
         }
     }
 }
 
 fn remedy_of_reason(reason: Reason) -> &'static str {
     match reason {
-        Reason::ScopeMissing => "The API key lacks the scope that `scope` names. Use a key that has it, or sign in.",
+        Reason::ScopeMissing => "The API key lacks the scope in `scope`. Use a key that has it, or sign in.",
         Reason::TwoFactorRequired => {
-            "The organization requires a second factor, which the user of the session has not set up. Call \
+            "The organization requires a second factor, which the session's user has not set up. Call \
              `two-factor/enable`, or open `/console/two-factor`."
         }
         Reason::SlugTaken => "Another organization already has this slug. Choose a different one.",

@@ -23,7 +23,7 @@ pub(super) const FILTERS: [(&str, &str); 10] = [
     ("q", "Only deliveries of this job or with this webhook ID. With the id of a delivery, it opens that delivery."),
     ("endpoint", "Only deliveries to this endpoint."),
     ("status", "Only deliveries with this status."),
-    ("range", "Only deliveries of the last hour, day or week: `1h`, `24h` or `7d`."),
+    ("range", "Only deliveries from the last hour, day or week: `1h`, `24h` or `7d`."),
     ("event", "Only deliveries of this event."),
     ("reason", "Only deliveries whose last attempt failed for this reason."),
     ("workflow", "Only deliveries about jobs of the workflow with exactly this name."),

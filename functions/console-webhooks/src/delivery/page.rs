@@ -34,7 +34,7 @@ use crate::{
 
 pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
 pub(super) const CONFIRM: (&str, &str) =
-    ("confirm", "`resend` shows the button that resends the delivery to a receiver that asked to stop deliveries.");
+    ("confirm", "`resend` shows the button to resend the delivery, even if the receiver asked to stop deliveries.");
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
 /// The time for which a due attempt is shown as in progress.
 const SOON: Duration = Duration::from_secs(60);

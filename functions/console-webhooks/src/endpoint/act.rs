@@ -42,8 +42,8 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("status", "`recover`: the status of the deliveries to recover: `failed`, `held`, `both` or `pending`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
     ("secret", "`rotate`: the secret that the page generated."),
-    ("revision", "`rotate` and `edit`: the number of changes of the endpoint before the form was opened."),
-    ("own", "`rotate`: a secret of your own, instead of the generated one."),
+    ("revision", "`rotate` and `edit`: the number of times the endpoint had been changed when the form was opened."),
+    ("own", "`rotate`: your own secret, instead of the generated one."),
     ("url", "`edit`: the URL of the endpoint."),
     ("description", "`edit`: a description that identifies the endpoint."),
     ("completed", "`edit`: `yes` to deliver the event `job.completed`."),
@@ -54,7 +54,7 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("workflows", "`edit`: the workflows whose events to deliver, one per line; empty for all."),
     ("headers", "`edit`: headers that replace the current ones, one `name: value` per line."),
     ("no_headers", "`edit`: `yes` removes the headers."),
-    ("did", "The confirmation to show after one of the page's forms was submitted."),
+    ("did", "The confirmation to show after one of the page's forms has been submitted."),
 ];
 
 /// The error for a form that would undo a change made since the form was opened.
