@@ -98,14 +98,15 @@ Examples:
   fanfare listen --to 3000 --events job.failed --since 1h
   fanfare listen --to 3000/hook --print-secret --print-body")]
     Listen(Listen),
-    /// Print the address of a page of the console, and open it
+    /// Print the address of a console page, and open it
     #[command(after_help = "\
 Examples:
   fanfare open
   fanfare open a6250e60    # a delivery or an endpoint
   fanfare open keys")]
     Open {
-        /// Id of a delivery or endpoint, or the beginning of it; or one of deliveries, keys, team, settings and account
+        /// Id of a delivery or endpoint, or its first characters; or one of deliveries, keys, team, settings and
+        /// account
         what: Option<String>,
         /// Print the address without opening a browser
         #[arg(long)]
@@ -136,7 +137,7 @@ Examples:
         /// Shell to complete for
         shell: Shell,
     },
-    /// Write the manual pages, for packages of the client
+    /// Write the manual pages, for packaging the client
     #[command(hide = true)]
     Man {
         /// Existing folder for the pages
@@ -168,7 +169,7 @@ pub(crate) enum Endpoints {
     /// Show an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints get ID")]
     Get {
-        /// Id of the endpoint, or the beginning of it
+        /// Id of the endpoint, or its first characters
         id: String,
     },
     /// Create an endpoint, and print its signing secret once
@@ -194,7 +195,7 @@ Examples:
         /// Exact name of a workflow whose events to deliver; can be repeated up to 20 times [default: all]
         #[arg(long = "workflow", value_name = "NAME")]
         workflows: Vec<String>,
-        /// Header of each attempt, as 'name: value'
+        /// Header to send with each attempt, as 'name: value'
         #[arg(long = "header", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,
         /// Read the signing secret from FANFARE_SIGNING_SECRET or standard input instead of generating one
@@ -209,7 +210,7 @@ Examples:
   fanfare endpoints update ID --events all")]
     #[command(group(ArgGroup::new("change").required(true).multiple(true)))]
     Update {
-        /// Id of the endpoint, or the beginning of it
+        /// Id of the endpoint, or its first characters
         id: String,
         /// New URL
         #[arg(long, group = "change")]
@@ -229,7 +230,7 @@ Examples:
         /// Events of all workflows
         #[arg(long, group = "change", conflicts_with = "workflows")]
         all_workflows: bool,
-        /// Header of each attempt, as 'name: value'. Replaces all headers
+        /// Header to send with each attempt, as 'name: value'. Replaces all headers
         #[arg(long = "header", group = "change", value_name = "HEADER", value_parser = header)]
         headers: Vec<(String, Secret)>,
         /// Remove all headers
@@ -240,7 +241,7 @@ Examples:
     /// expires
     #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
     Rotate {
-        /// Id of the endpoint, or the beginning of it
+        /// Id of the endpoint, or its first characters
         id: String,
         /// Read the new secret from FANFARE_SIGNING_SECRET or standard input
         #[arg(long)]
@@ -249,7 +250,7 @@ Examples:
     /// Send a test event to an endpoint, and show the result
     #[command(after_help = "Examples:\n  fanfare endpoints test ID\n  fanfare endpoints test ID --event job.failed")]
     Test {
-        /// Id of the endpoint, or the beginning of it
+        /// Id of the endpoint, or its first characters
         id: String,
         /// Send a sample of this event instead of webhook.test
         #[arg(long, value_parser = event_of_a_job())]
@@ -258,7 +259,7 @@ Examples:
     /// Delete an endpoint
     #[command(after_help = "Example:\n  fanfare endpoints delete ID")]
     Delete {
-        /// Id of the endpoint, or the beginning of it
+        /// Id of the endpoint, or its first characters
         id: String,
         /// Do not ask for confirmation
         #[arg(long)]
@@ -274,7 +275,7 @@ pub(crate) enum Keys {
     /// Delete an API key, which stops working immediately
     #[command(after_help = "Example:\n  fanfare keys delete ID")]
     Delete {
-        /// Id of the key, or the beginning of it
+        /// Id of the key, or its first characters
         id: String,
         /// Do not ask for confirmation
         #[arg(long)]
@@ -349,7 +350,7 @@ Examples:
     /// Erase the payload and the responses of a delivery, or of all deliveries of a job
     #[command(after_help = "Examples:\n  fanfare deliveries erase ID\n  fanfare deliveries erase --job job-1 --yes")]
     Erase {
-        /// Id of the delivery, the beginning of its short id, or its `webhook-id`
+        /// Id of the delivery, the first characters of its short id, or its `webhook-id`
         #[arg(required_unless_present = "job", conflicts_with = "job")]
         id: Option<String>,
         /// Job whose deliveries are erased
@@ -362,7 +363,7 @@ Examples:
     /// Resend the missed or pending deliveries of an endpoint, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
-        /// Id of the endpoint, or the beginning of it
+        /// Id of the endpoint, or its first characters
         endpoint: String,
         /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
         #[arg(long, value_parser = since)]
@@ -389,7 +390,7 @@ Examples:
 /// A delivery, by its id or its job.
 #[derive(Args)]
 pub(crate) struct Named {
-    /// Id of the delivery, the beginning of its short id, or its `webhook-id`
+    /// Id of the delivery, the first characters of its short id, or its `webhook-id`
     #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
     pub(crate) id: Option<String>,
     /// Job of the delivery, instead of its id
@@ -465,7 +466,7 @@ pub(crate) struct Trigger {
     /// Local program instead of an endpoint: a port, as in 3000/hook, or a URL
     #[arg(long, value_name = "URL", value_parser = program)]
     pub(crate) to: Option<Url>,
-    /// Id of the endpoint, or the beginning of it [default: the only endpoint]. With --to, its stored secret signs the
+    /// Id of the endpoint, or its first characters [default: the only endpoint]. With --to, its stored secret signs the
     /// event
     #[arg(long, value_name = "ID")]
     pub(crate) endpoint: Option<String>,

@@ -88,7 +88,7 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         let _may_be_gone = signed_in.call(&DeleteKey::new(old)).await;
     }
     if !api.is_private() {
-        note("Warning: this address is plain http, so the API key is sent unencrypted. Use https.");
+        note("Warning: this address uses plain http, so the API key is sent unencrypted. Use https.");
     }
     if api.has_key_of_environment() {
         note("Warning: FANFARE_API_KEY is set, and is used instead of this login. Unset it.");

@@ -141,7 +141,7 @@ fn banner(stack: &Stack, verbose: bool) -> String {
     }
     if let Some(DemoTenant { link, email, password, is_new }) = stack.demo_tenant() {
         let kept = if *is_new { "" } else { ", kept from an earlier run" };
-        lines.push(format!("Open {link} to be signed in to the demo organization{kept}."));
+        lines.push(format!("Open {link} to sign in to the demo organization{kept}."));
         lines.push(format!("Its owner, on this machine only: {email} with the password {password}"));
     }
     lines.push("Press Ctrl-C to stop.".to_owned());

@@ -154,7 +154,7 @@ impl Stack {
                     sqs: &sqs_client,
                     queues: &queues,
                 };
-                Some(demo_tenant::make(tools).await.context("cannot make the demo tenant")?)
+                Some(demo_tenant::make(tools).await.context("cannot create the demo tenant")?)
             }
             None => None,
         };

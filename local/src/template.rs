@@ -229,7 +229,7 @@ impl Schedule {
     pub(crate) fn period(&self) -> Result<Duration> {
         // The template contains no other kind of schedule.
         let minutes = self.schedule.strip_prefix("rate(").and_then(|rest| rest.split_once(" minute")?.0.parse().ok());
-        let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not understood", self.schedule))?;
+        let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not supported", self.schedule))?;
         Ok(Duration::from_secs(minutes * 60))
     }
 

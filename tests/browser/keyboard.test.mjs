@@ -29,7 +29,7 @@ test("a failed delivery is found and sent again by keyboard alone", { skip: here
   await keyboard.press("Enter");
   await tabsTo(person, /\/keys/);
   await keyboard.press("Enter");
-  await person.sees("First delivery given up");
+  await person.sees("First permanent failure");
   // All disclosures open with the space bar.
   await tabsTo(person, /^By hour/);
   await keyboard.press("Space");

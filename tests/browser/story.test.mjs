@@ -101,7 +101,7 @@ async function repairs(person, hook, secret) {
   assert.match(told, /Failing\s+127[\d.:]+\/hook Orders\s+1 failed delivery, created \d+ s ago \([\d -]+[\d:]+ UTC\)\. Last error: HTTP 500\. The receiver reported/);
   await person.looks("the console with an endpoint that fails");
   await person.presses("link", /^View endpoint /);
-  await person.sees("First delivery given up");
+  await person.sees("First permanent failure");
   await person.looks("an endpoint that fails");
   await person.presses("link", "job-1");
   await person.sees("the cellar is flooded");

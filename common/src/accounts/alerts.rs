@@ -42,7 +42,7 @@ pub(crate) enum FactorChange {
     },
 }
 
-const WHY: &str = "You get this email because it concerns the security of your account.";
+const WHY: &str = "You received this email because it concerns the security of your account.";
 
 impl Alerts {
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
@@ -244,7 +244,7 @@ impl Alerts {
                 Part::Facts(vec![("Removed by", by.name.as_str().to_owned()), ("Time", now.readable())]),
                 Part::text("To come back, ask an owner for a new invitation."),
             ],
-            &[Part::text("You get this email because this was the address of your account.")],
+            &[Part::text("You received this email because this was the address of your account.")],
         );
         self.tell(member, mail, now).await;
     }

@@ -338,8 +338,8 @@ fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
             ),
         ],
         &[Part::text(
-            "You get this email because this address was entered for an account. If you did not enter it, ignore this \
-             email: without the confirmation, nothing changes.",
+            "You received this email because this address was entered for an account. If you did not enter it, ignore \
+             this email: without the confirmation, nothing changes.",
         )],
     )
     .requested()
@@ -363,6 +363,6 @@ fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -
             ),
             Part::Button("Undo the change", format!("{base}/verify-email?token={}", undo.reveal())),
         ],
-        &[Part::text("You get this email because this was the address of your account.")],
+        &[Part::text("You received this email because this was the address of your account.")],
     )
 }

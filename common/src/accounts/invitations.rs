@@ -464,7 +464,8 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
             Part::Facts(vec![("Organization slug", slug.to_string()), ("Invitation ID", id.to_string())]),
         ],
         &[Part::Text(format!(
-            "You get this email because {inviter} entered this address. If you do not know {inviter}, ignore this email."
+            "You received this email because {inviter} entered this address. If you do not know {inviter}, ignore this \
+             email."
         ))],
     )
 }

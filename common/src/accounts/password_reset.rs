@@ -167,8 +167,8 @@ pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
             Part::text("The link works once and expires in 1 hour."),
         ],
         &[Part::text(
-            "You get this email because a new password was requested for this address. If you did not request it, ignore \
-             this email: your password has not changed.",
+            "You received this email because a new password was requested for this address. If you did not request it, \
+             ignore this email: your password has not changed.",
         )],
     )
     .requested()

@@ -202,8 +202,8 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
             Part::text("The link works once and expires in 24 hours."),
         ],
         &[Part::text(
-            "You get this email because this address was entered at a sign-up. If you did not sign up, ignore this email: \
-             without the confirmation, the account cannot be used.",
+            "You received this email because this address was entered at a sign-up. If you did not sign up, ignore \
+             this email: without the confirmation, the account cannot be used.",
         )],
     )
     .requested()
@@ -221,7 +221,8 @@ pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
             Part::Text(format!("If you forgot the password, reset it at {base}/reset-password")),
         ],
         &[Part::text(
-            "You get this email because this address was entered for an account. If you did not enter it, ignore this email.",
+            "You received this email because this address was entered for an account. If you did not enter it, ignore \
+             this email.",
         )],
     )
 }

@@ -137,7 +137,7 @@ pub(super) fn error_message(error: &Error) -> String {
             "An organization key does not act for a user. Use a personal key, or sign in".to_owned()
         }
         Error::Forbidden(Refusal::TwoFactorRequired) => {
-            "Two-factor authentication is required for this. Set it up on the page /console/two-factor".to_owned()
+            "Two-factor authentication is required for this. Set it up at /console/two-factor".to_owned()
         }
         Error::Forbidden(Refusal::NotAMember) => "You are not a member of this organization".to_owned(),
         Error::Forbidden(Refusal::NotTheRecipient) => {
@@ -180,7 +180,7 @@ fn factor_code(problem: FactorProblem) -> Code {
 fn factor_message(problem: FactorProblem) -> &'static str {
     match problem {
         FactorProblem::WrongCode => {
-            "This code is not valid, or it was used before. Enter the code that your authenticator app shows now"
+            "This code is not valid, or it was used before. Enter the current code from your authenticator app"
         }
         FactorProblem::WrongBackupCode => "This backup code is not valid, or it was used before",
         FactorProblem::NoSignIn => "This sign-in has expired. Enter your email and password again",
@@ -232,8 +232,8 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::SlugTaken(slug) => format!("The organization slug \"{slug}\" is already taken"),
         Conflict::EmailTaken => "An account with this email already exists".to_owned(),
         Conflict::EmailSuppressed => {
-            "Earlier emails to this address bounced or were reported as spam, so no invitation is \
-             sent to it. Check the address"
+            "Earlier emails to this address bounced or were reported as spam, so it cannot be invited. Check the \
+             address"
                 .to_owned()
         }
         Conflict::InvitationExpired => "This invitation has expired".to_owned(),
@@ -253,7 +253,7 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::KeyLimit(limit) => format!("An organization may have at most {limit} API keys"),
         Conflict::PayloadNotKept => "The payload of this delivery was not kept, so it cannot be resent".to_owned(),
         Conflict::DeliveryPending => {
-            "A delivery that waits for an attempt cannot be erased. Try again once it has been delivered or has failed"
+            "A delivery that is waiting for an attempt cannot be erased. Try again once it is delivered or has failed"
                 .to_owned()
         }
         Conflict::EndpointInactive => {
@@ -262,13 +262,13 @@ fn conflict_message(conflict: &Conflict) -> String {
         Conflict::NotAPullEndpoint => "This endpoint is not a pull endpoint: its deliveries are posted".to_owned(),
         Conflict::PullEndpoint => "A pull endpoint has no url".to_owned(),
         Conflict::HeadersNeeded => {
-            "A new url would receive the secret headers of this endpoint: also set `headers` (the same, others or null)"
+            "A new url would receive this endpoint's secret headers: also set `headers` (the same, new ones or null)"
                 .to_owned()
         }
         Conflict::RecoveryLimit(limit) => {
             format!("An organization may have at most {limit} unfinished recoveries. Wait for some of them to finish")
         }
-        Conflict::IdempotencyKeyReused => "This idempotency key was used for a call with other fields".to_owned(),
+        Conflict::IdempotencyKeyReused => "This idempotency key was used for a call with different fields".to_owned(),
     }
 }
 

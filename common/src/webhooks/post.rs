@@ -166,7 +166,7 @@ impl Client {
     }
 
     async fn exchange(&self, post: Post<'_>, now: Timestamp, deadline: Instant) -> Result<Posted, NoResponse> {
-        const SILENT: &str = "The receiver accepted the connection and did not respond";
+        const SILENT: &str = "The receiver accepted the connection but did not respond";
         let url = post.target.url.url();
         let (origin, read) = (post.target.url.origin(), Read { url, headers: post.target.headers, now, deadline });
         if let Some(mut connection) = self.pool.take(origin) {
@@ -219,7 +219,7 @@ impl From<DialError> for NoResponse {
                 Self::because(Failure::Dns, "The host name exists but has no IPv4 or IPv6 address")
             }
             DialError::NoAddress(LookupError::Failed) => {
-                Self::because(Failure::Dns, "The name servers of the host did not respond, or reported an error")
+                Self::because(Failure::Dns, "The host's name servers did not respond, or reported an error")
             }
             DialError::NoAnswer(kind) => Self::because(Failure::Connect, no_connection(kind)),
             DialError::NoDescriptor => Self::NoDescriptor,
@@ -244,7 +244,7 @@ fn no_connection(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::ConnectionRefused => "The connection was refused",
         io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => "The connection was reset",
         io::ErrorKind::HostUnreachable => "The host is unreachable",
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => "The network of the host is unreachable",
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => "The host's network is unreachable",
         io::ErrorKind::TimedOut => "No address of the host responded in time",
         _ => "The connection failed",
     }
@@ -277,7 +277,7 @@ fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     let text = if connection.is_http2() {
         HTTP_2
     } else if connection.is_spent() {
-        "The headers of the response exceed 64 KiB"
+        "The response headers exceed 64 KiB"
     } else if error.is_parse() {
         // Without its server code, `hyper` does not distinguish the two.
         "The response is not valid HTTP/1.1, or has more than 1,024 header lines"

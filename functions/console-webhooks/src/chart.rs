@@ -27,7 +27,7 @@ const PARTS: [(&str, &str); 5] = [
     ("pending", "Pending or retrying"),
     ("held", "Held"),
     ("retried", "Delivered after a retry"),
-    ("delivered", "Delivered at first attempt"),
+    ("delivered", "Delivered on the first attempt"),
 ];
 
 /// Returns the start of the chart.
@@ -142,7 +142,8 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
         p .soft {
             (numbers(counted)) " in 24 hours, by the time of the event. Tests are not counted."
             @if let Some(since) = counted.complete_since {
-                " Successes before " (times::hour(since)) " were not read: the newest 1,000 deliveries are."
+                " Successes before " (times::hour(since)) " are not included: only the newest 1,000 deliveries are \
+                                                           read."
             }
         }
     }
@@ -249,7 +250,7 @@ fn named(column: &Column, is_read: bool) -> String {
         (numbers, true) if numbers.is_empty() => "none".to_owned(),
         (numbers, true) => format!("{numbers}{retried}"),
         (numbers, false) if numbers.is_empty() => "not read".to_owned(),
-        (numbers, false) => format!("{numbers}{retried}, older successes not read"),
+        (numbers, false) => format!("{numbers}{retried}, older successes not included"),
     }
 }
 

@@ -354,10 +354,10 @@ fn password_form(sent: &Sent) -> Markup {
 fn two_factor(user: &User) -> Markup {
     html! {
         @if user.has_two_factor {
-            p { span .state.good { "✓ Enabled" } " Signing in needs a code of your authenticator app." }
+            p { span .state.good { "✓ Enabled" } " Signing in requires a code from your authenticator app." }
             p { a .button.secondary href="/console/two-factor" { "Manage two-factor authentication" } }
         } @else {
-            p { "Protect your account with codes of an authenticator app, in addition to the password." }
+            p { "Protect your account with codes from an authenticator app, in addition to the password." }
             p { a .button.secondary href="/console/two-factor" { "Set up two-factor authentication" } }
         }
     }

@@ -59,7 +59,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (frame, listed) = tokio::try_join!(console(&app, user, TEAM), listed)?;
     let content = html! {
         p {
-            "Changes of endpoints, API keys, members, invitations, settings, accounts and sessions in the last year. "
+            "Changes to endpoints, API keys, members, invitations, settings, accounts and sessions in the last year. "
             a href=(TEAM) { "Back to the team" }
         }
         (filters(&link))

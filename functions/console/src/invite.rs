@@ -295,7 +295,7 @@ async fn recipient(
     let consequences = match app.members.check_leaves(user).await {
         Ok(()) => html! {
             p {
-                "An account belongs to one organization, so joining means that you leave " strong { (names.0) } ". Its \
+                "An account belongs to one organization, so joining means leaving " strong { (names.0) } ". Its \
                  endpoints and deliveries stay there. Your API keys stop working, and you stay signed in."
             }
             (join_form(&from, to, invitation.id, Field::tick("sure", "Leave my current organization"), error))

@@ -220,7 +220,7 @@ impl Team<'_> {
         let (id, about) = (member.id.to_string(), member.email.to_string());
         let (fold, says, role) = match member.role {
             Role::Owner => {
-                ("Change to member", "Members cannot manage members, settings or the keys of others.", "member")
+                ("Change to member", "Members cannot manage members, settings or other people's keys.", "member")
             }
             Role::Member => ("Change to owner", "Owners manage members, all keys and settings.", "owner"),
         };

@@ -173,8 +173,8 @@ fn enable_form(sent: &Sent) -> Markup {
     };
     html! {
         p {
-            "Signing in then needs a code of an authenticator app on your phone or in your password manager, in addition to \
-             the password. API keys work without it."
+            "Signing in will then require a code from an authenticator app on your phone or in your password manager, \
+             in addition to the password. API keys work without it."
         }
         (form)
     }
@@ -216,7 +216,7 @@ fn new_codes(title: &'static str, codes: &BackupCodes) -> Page {
             " Each of them signs you in once if you lose your authenticator app."
         }
         pre .whole #backup-codes { (codes.reveal().join("\n")) }
-        p { "Keep them where you would still have them without your phone, such as in a password manager or on paper." }
+        p { "Keep them somewhere you can reach without your phone, such as in a password manager or on paper." }
         p { a .button href="/console" { "Continue to the console" } }
     };
     Page::new(title, content).done()
@@ -242,7 +242,8 @@ fn enabled(left: usize, sent: &Sent) -> Markup {
         ..Form::default()
     };
     html! {
-        p { span .state.good { "✓ Enabled" } " Signing in needs a code of your authenticator app, or a backup code." }
+        p { span .state.good { "✓ Enabled" } " Signing in requires a code from your authenticator app, or a backup \
+            code." }
         h2 { "Backup codes" }
         p { (left) " of " (COUNT) " backup codes are left. New codes replace all earlier ones." }
         (renew)

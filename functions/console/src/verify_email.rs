@@ -120,8 +120,9 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
         Purpose::Change => {
             let content = html! {
                 p {
-                    "If you want to use " strong { (link.email) } " for your account, confirm it. All sessions end, except \
-                     the one that asked for the change. If you did not ask for it, close this page and nothing will happen."
+                    "If you want to use " strong { (link.email) } " for your account, confirm it. All sessions will \
+                     end, except the one that requested the change. If you did not request it, close this page and \
+                     nothing will happen."
                 }
                 (form("Confirm email address"))
             };
@@ -130,8 +131,8 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
         Purpose::Undo => {
             let content = html! {
                 p {
-                    "Your account gets the address " strong { (link.email) } " back. All sessions and API keys end, later \
-                     changes of the address are undone, too, and you choose a new password."
+                    "Your account gets the address " strong { (link.email) } " back. All sessions and API keys end, \
+                     later address changes are undone as well, and you choose a new password."
                 }
                 (form("Undo the change"))
             };
@@ -145,15 +146,18 @@ async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
     let now = Timestamp::now();
     let Some(link) = app.email_changes.link(token, now).await? else { return Ok(bad_link().into()) };
     let done = match link.purpose {
-        Purpose::Change => app.email_changes.change(token, &app.organizations, &call.device(), &call.base, now).await.map(|link| {
-            link.map(|link| {
+        Purpose::Change => {
+            app.email_changes.change(token, &app.organizations, &call.device(), &call.base, now).await.map(|link| {
+                link.map(|link| {
                 let content = html! {
-                    p { "Sign in with " strong { (link.email) } " from now on. The old address got an email that can undo the change for 24 hours." }
+                    p { "Sign in with " strong { (link.email) } " from now on. We sent the old address an email that \
+                        can undo the change for 24 hours." }
                     p { a .button href="/console" { "Open the console" } }
                 };
                 Page::new("Your email address is changed", content).done().into()
             })
-        }),
+            })
+        }
         Purpose::Undo => match app.email_changes.undo(token, (&app.organizations, &app.hasher), now).await {
             Ok(Some(user)) => {
                 let reset = app.resets.issue(&user, now).await?;
@@ -183,7 +187,7 @@ fn used_link() -> Page {
 /// The page for an address that another account now uses.
 fn taken() -> Page {
     let content = html! {
-        p { "Another account got this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }
+        p { "Another account has taken this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }
     };
     Page::new("This address has an account", content).refused(Some(Error::InvalidToken))
 }
@@ -191,8 +195,8 @@ fn taken() -> Page {
 fn bad_link() -> Page {
     let content = html! {
         p {
-            "It may be incomplete, used, older than 24 hours, or sent to an address that you have replaced since. A link to a \
-             new address works only while you stay signed in where you asked for it."
+            "It may be incomplete, used, older than 24 hours, or sent to an address that you have replaced since. A \
+             link to a new address works only while you stay signed in where you requested it."
         }
         p { a href="/console/welcome" { "Sign in and request a new link" } }
     };

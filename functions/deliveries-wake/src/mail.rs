@@ -60,9 +60,7 @@ pub(crate) fn about(
         ),
         Some((_, reason)) => {
             let why = match reason {
-                DisabledReason::Gone => {
-                    "its receiver responded with 410 Gone, which means that it wants no more deliveries"
-                }
+                DisabledReason::Gone => "its receiver responded with 410 Gone, which means it wants no more deliveries",
                 DisabledReason::Failing => "its deliveries failed for too long",
             };
             (
@@ -84,7 +82,7 @@ pub(crate) fn about(
 /// Explains why the notification address of an organization gets an email.
 pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     let why = format!(
-        "You get this email because an owner of {organization} chose this address for notifications about failures. \
+        "You received this email because an owner of {organization} chose this address for failure notifications. \
          Owners can change it in the settings:"
     );
     [Part::Text(why), Part::Link(format!("{base}/console/settings"))]
@@ -156,7 +154,7 @@ fn disabled(held: Option<&Held>) -> String {
         Some(held) => (effect(held), "failed and held"),
     };
     format!(
-        "{effect}\nRepair the receiver, then enable the endpoint on its page. There you can also resend its {kind} \
+        "{effect}\nFix the receiver, then enable the endpoint on its page. There you can also resend its {kind} \
          deliveries, which are not sent automatically."
     )
 }
@@ -196,7 +194,7 @@ fn facts(notice: &Notice, failures: &FailedDeliveries, now: Timestamp) -> Vec<(&
             .filter(|first| since.is_some_and(|since| *first < since))
             .map(|first| ("First failed attempt", first.readable())),
     );
-    facts.extend(since.map(|since| ("First delivery given up", since.readable())));
+    facts.extend(since.map(|since| ("First permanent failure", since.readable())));
     facts.extend(notice.disabled.map(|(at, _)| ("Disabled", at.readable())));
     if notice.is_recovery() {
         facts.extend(notice.healthy_at.map(|at| ("Works since", at.readable())));

@@ -186,15 +186,15 @@ pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
         mail(
             format!("Notifications about failures in the organization {name} now go to {new} instead of this address."),
             format!(
-                "You get this email because this was the address for notifications. An owner of {name} changed it, and \
-                 can change it back."
+                "You received this email because this was the address for notifications. An owner of {name} changed \
+                 it, and can change it back."
             ),
         ),
         mail(
             format!("Notifications about failures in the organization {name} now go to this address."),
             format!(
-                "You get this email because an owner of {name} chose this address, and can choose another one. If you do \
-                 not know {name}, ignore this email."
+                "You received this email because an owner of {name} chose this address, and can choose another one. If \
+                 you do not know {name}, ignore this email."
             ),
         ),
     ]

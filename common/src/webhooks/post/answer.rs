@@ -36,7 +36,7 @@ impl From<Outcome> for Posted {
     }
 }
 
-const INVALID: &str = "The body of the response is not valid HTTP/1.1";
+const INVALID: &str = "The response body is not valid HTTP/1.1";
 
 /// Reads the response to a request.
 #[derive(Clone, Copy)]

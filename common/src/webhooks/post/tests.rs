@@ -374,8 +374,8 @@ async fn the_detail_names_the_fault_of_a_certificate() {
     let mut address_as_a_name = names(&[]);
     let name = SanType::DnsName("127.0.0.1".to_owned().try_into().expect("ASCII"));
     address_as_a_name.subject_alt_names.push(name);
-    let unknown_issuer = "The issuer of the certificate is not a public authority, or the receiver does not send \
-                          the intermediate certificate";
+    let unknown_issuer = "The certificate's issuer is not a public authority, or the receiver does not send the \
+                          intermediate certificate";
     let self_issued = "The certificate is self-signed";
     for ((certificate, key), sends_issuer, is_trusted, detail) in [
         (issued(&hook), false, true, ""),
@@ -436,7 +436,7 @@ async fn the_detail_names_a_wrong_or_unsupported_signature() {
         }
     }
     for (der, detail) in [
-        (wrong, "A signature of the certificates is wrong, or an RSA key has fewer than 2048 bits"),
+        (wrong, "A signature in the certificate chain is wrong, or an RSA key has fewer than 2048 bits"),
         (with_sha_512, "The certificate is signed with an algorithm that deliveries do not support"),
     ] {
         let acceptor = presenting(vec![der.into()], &key);
@@ -448,9 +448,10 @@ async fn the_detail_names_a_wrong_or_unsupported_signature() {
 
 #[tokio::test]
 async fn the_detail_names_the_cause_of_a_failed_handshake() {
-    const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures of deliveries";
+    const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures that \
+                           deliveries offer";
     const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
-    const CLIENT: &str = "The receiver demands a client certificate, which deliveries do not have";
+    const CLIENT: &str = "The receiver requires a client certificate, and deliveries have none";
     const NO_TLS: &str = "The receiver does not speak TLS on this port";
     // An alert: its record, "fatal", and its number. The relevant part of a ServerHello of TLS 1.1.
     let hello_of_1_1 = [&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2][..], &[7; 32], &[0, 0xc0, 0x13, 0]].concat().leak();
@@ -484,7 +485,7 @@ async fn the_detail_mentions_a_requested_client_certificate() {
         let acceptor = demanding(&certificate, &key, version);
         let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![OK]]]).await;
         let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
-        let detail = "The receiver demands a client certificate, which deliveries do not have";
+        let detail = "The receiver requires a client certificate, and deliveries have none";
         assert_eq!(why, ("tls", detail.to_owned()), "{version:?}");
     }
 }
@@ -512,7 +513,7 @@ async fn a_general_alert_after_a_certificate_request_is_explained() {
         }
     });
     let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
-    assert_eq!(why.1, "The receiver demands a client certificate, which deliveries do not have");
+    assert_eq!(why.1, "The receiver requires a client certificate, and deliveries have none");
 }
 
 /// An acceptor that demands a client certificate.
@@ -564,7 +565,7 @@ async fn the_detail_explains_a_failed_connection() {
         ("Name or service not known", "The host name does not exist"),
         ("nodename nor servname provided, or not known", "The host name does not exist"),
         ("No address associated with hostname", "The host name exists but has no IPv4 or IPv6 address"),
-        ("Temporary failure in name resolution", "The name servers of the host did not respond, or reported an error"),
+        ("Temporary failure in name resolution", "The host's name servers did not respond, or reported an error"),
     ] {
         let lookup = move |_| -> BoxFuture<'static, _> {
             Box::pin(async move { Err(io::Error::other(format!("failed to lookup address information: {text}"))) })
@@ -576,7 +577,7 @@ async fn the_detail_explains_a_failed_connection() {
         (io::ErrorKind::ConnectionRefused, "The connection was refused"),
         (io::ErrorKind::ConnectionReset, "The connection was reset"),
         (io::ErrorKind::HostUnreachable, "The host is unreachable"),
-        (io::ErrorKind::NetworkUnreachable, "The network of the host is unreachable"),
+        (io::ErrorKind::NetworkUnreachable, "The host's network is unreachable"),
         (io::ErrorKind::TimedOut, "No address of the host responded in time"),
     ] {
         let lookup: Lookup = Arc::new(|_| Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }));
@@ -600,11 +601,11 @@ async fn the_detail_names_the_cause_of_a_broken_exchange() {
         (
             vec![b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"],
             "protocol",
-            "The body of the response is not valid HTTP/1.1",
+            "The response body is not valid HTTP/1.1",
         ),
         (vec![b"220 mail.example ESMTP\r\n"], "protocol", no_http),
         (vec![&*lines], "protocol", no_http),
-        (vec![&*long], "protocol", "The headers of the response exceed 64 KiB"),
+        (vec![&*long], "protocol", "The response headers exceed 64 KiB"),
     ] {
         let (port, _) = server("127.0.0.1:0", None, vec![vec![answer.clone()]]).await;
         let why = why(&client(), &format!("http://127.0.0.1:{port}/")).await;
@@ -627,7 +628,7 @@ async fn the_detail_of_a_timeout_names_its_phase() {
     for (url, detail) in [
         ("http://hook.example/".to_owned(), "The name servers did not respond"),
         (format!("https://127.0.0.1:{port}/"), "The TLS handshake did not finish in time"),
-        (format!("http://127.0.0.1:{port}/"), "The receiver accepted the connection and did not respond"),
+        (format!("http://127.0.0.1:{port}/"), "The receiver accepted the connection but did not respond"),
         (format!("http://127.0.0.1:{dripping}/"), "The response did not finish in time"),
     ] {
         assert_eq!(why(&client, &url).await, ("timeout", detail.to_owned()), "{url}");

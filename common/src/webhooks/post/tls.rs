@@ -123,8 +123,8 @@ impl fmt::Display for Untrusted {
         f.write_str(match self {
             Self::SelfSigned => "The certificate is self-signed",
             Self::Incomplete => {
-                "The issuer of the certificate is not a public authority, or the receiver does not send the \
-                 intermediate certificate"
+                "The certificate's issuer is not a public authority, or the receiver does not send the intermediate \
+                 certificate"
             }
         })
     }
@@ -165,8 +165,9 @@ pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
 
 /// Explains a TLS error. `asked` is whether the receiver requested a client certificate.
 pub(super) fn explained(error: &Error, asked: bool) -> Detail {
-    const CLIENT_CERTIFICATE: &str = "The receiver demands a client certificate, which deliveries do not have";
-    const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures of deliveries";
+    const CLIENT_CERTIFICATE: &str = "The receiver requires a client certificate, and deliveries have none";
+    const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures that \
+                           deliveries offer";
     const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
     let text = match error {
         Error::InvalidCertificate(error) => return certificate(error),
@@ -215,7 +216,9 @@ fn certificate(error: &CertificateError) -> Detail {
         CertificateError::UnknownIssuer => return Detail::new("The certificate was not issued by a public authority"),
         // RSA keys that are too short also cause this error.
         CertificateError::BadSignature => {
-            return Detail::new("A signature of the certificates is wrong, or an RSA key has fewer than 2048 bits");
+            return Detail::new(
+                "A signature in the certificate chain is wrong, or an RSA key has fewer than 2048 bits",
+            );
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {

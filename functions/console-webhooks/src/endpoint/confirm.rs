@@ -142,11 +142,12 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
         p .mono .whole { bdi { (visible(endpoint.name())) } }
         p { (found.words()) " " (period(&wanted.time, now)) ", up to 100 per second." }
         @if wanted.missed == Missed::Pending {
-            p { "Each gets an attempt now, and then its full retry schedule again. Deliveries with an attempt in progress are left alone." }
+            p { "Each gets an attempt now, followed by a full retry schedule. Deliveries with an attempt in progress \
+                 are not affected." }
         }
         @if is_gone(&endpoint) { (gone("Resend")) }
         @if is_enabled { p { "The endpoint is enabled first, so new events are sent to it as well." } }
-        @if !endpoint.active && !is_enabled { p { "The endpoint is disabled: the deliveries are held again." } }
+        @if !endpoint.active && !is_enabled { p { "The endpoint is disabled, so the deliveries will be held again." } }
         div .row {
             (Form {
                 to: &back,
@@ -174,7 +175,7 @@ pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Re
     let content = html! {
         p .mono .whole { bdi { (visible(endpoint.name())) } }
         @if is_gone(&endpoint) { (gone("Enable the endpoint")) }
-        p { "New events are sent to it. Deliveries that it missed are not: resend them afterwards." }
+        p { "New events will be sent to it. Deliveries that it missed will not: resend them afterward." }
         div .row {
             (Form { to: &back, button: "Enable endpoint", hidden: &[("action", "activate"), ("sure", TICKED)], ..Form::default() })
             a href=(back) { "Cancel" }
@@ -188,7 +189,7 @@ pub(crate) fn gone(action: &str) -> Markup {
     html! {
         div .notice.bad role="status" {
             p {
-                "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. " (action)
+                "The receiver answered " strong { "410 Gone" } ", which means it wants no more deliveries. " (action)
                 " only if it accepts them again; another 410 disables the endpoint."
             }
         }

@@ -43,7 +43,7 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
                     State::Erring(since) => {
                         " The first attempt failed " (times::when(since, now)) "; "
                         (counted(known.open.pending.number(), "delivery waits", "deliveries wait"))
-                        ". We send an email when the first delivery is given up."
+                        ". We send an email once a delivery fails permanently."
                     },
                     _ => "",
                 }
@@ -71,7 +71,7 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
 fn failing(app: &App, known: &Known, since: Timestamp, now: Timestamp) -> Markup {
     let first = failures(&known.endpoint, known.oldest_failed.as_ref()).first().map(|first| first.at);
     html! {
-        " First delivery given up " (times::when(since, now)) "."
+        " First permanent failure " (times::when(since, now)) "."
         @if let Some(first) = first.filter(|first| *first < since) {
             " The oldest failed one was first tried " (times::when(first, now)) "."
         }

@@ -87,7 +87,7 @@ pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
                 @match (newest.done, resent, newest.status) {
                     (true, ..) => {
                         strong { (deliveries(resent)) " resent" } " of those created since " (times::date(newest.since)) ". "
-                        @if now.is_empty() { "No delivery of that period is pending, failed or held." }
+                        @if now.is_empty() { "No delivery from that period is pending, failed or held." }
                         @else { "Still open from that period: " (now.join(", ")) "." }
                     },
                     (false, 0, _) => {

@@ -68,7 +68,7 @@ pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
         ..Form::default()
     };
     let content = html! {
-        p { "Your password is right. Enter the code of your authenticator app within five minutes." }
+        p { "Your password is correct. Enter the code from your authenticator app within five minutes." }
         (code)
         details open[is_backup] {
             summary { "Use a backup code" }
@@ -116,8 +116,8 @@ pub(super) fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
 fn purpose() -> Markup {
     html! {
         p {
-            "Get a signed webhook whenever a job of your organization completes or fails. The operator of this service runs \
-             the jobs. You add the URLs that receive the webhooks."
+            "Get a signed webhook whenever one of your organization's jobs completes or fails. The operator of this \
+             service runs the jobs. You add the URLs that receive the webhooks."
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         )));
     }
     let why = format!(
-        "You get this email because an owner of {} chose this address for notifications about failures. Owners can \
+        "You received this email because an owner of {} chose this address for failure notifications. Owners can \
          change it or turn emails about failed jobs off in the settings:",
         organization.as_str()
     );

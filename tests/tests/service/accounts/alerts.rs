@@ -21,7 +21,10 @@ fn says(mail: &Value, subject: &str, parts: &[&str]) {
     for part in parts {
         assert!(plain.contains(part), "{part} is missing in {plain}");
     }
-    assert!(plain.contains("You get this email because") && html.matches("class=\"button\"").count() < 2, "{html}");
+    assert!(
+        plain.contains("You received this email because") && html.matches("class=\"button\"").count() < 2,
+        "{html}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

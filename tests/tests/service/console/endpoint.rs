@@ -129,7 +129,7 @@ async fn a_recovery_resends_deliveries_missed_since_a_time() {
         &[
             "Failing",
             "HTTP 500",
-            "First delivery given up",
+            "First permanent failure",
             "The receiver reported a server error",
             "1 failed delivery , created",
         ],

@@ -74,7 +74,7 @@ async fn endpoints_with_problems_come_first_with_a_resend_button() {
         &[
             "Healthy",
             "3 deliveries resent of those created since",
-            "No delivery of that period is pending, failed or held",
+            "No delivery from that period is pending, failed or held",
         ],
     );
     assert_eq!(gone.count().await, 4);

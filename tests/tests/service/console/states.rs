@@ -166,7 +166,7 @@ async fn deleting_names_the_deliveries_that_cannot_be_resent() {
     says(
         &page,
         &[
-            "First delivery given up",
+            "First permanent failure",
             "the endpoint is disabled by the first",
             "Delete endpoint",
             "2 failed deliveries can then no longer be resent",
@@ -215,6 +215,6 @@ async fn pending_deliveries_can_be_retried_now() {
     let page = browser.open(&path).await;
     says(
         &page,
-        &["Healthy", "2 pending deliveries resent of those created since", "No delivery of that period is pending"],
+        &["Healthy", "2 pending deliveries resent of those created since", "No delivery from that period is pending"],
     );
 }

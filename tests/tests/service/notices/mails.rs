@@ -35,12 +35,12 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
         &format!("Endpoint: {id}\n"),
         &format!("Address: {address}/billing/…\n"),
         "Description: <ours>\n",
-        &format!("First delivery given up: {}\n", since.readable()),
+        &format!("First permanent failure: {}\n", since.readable()),
         "Failed deliveries: at least 3 by 20",
         "Last error: HTTP 503. The receiver reported a server error.\n",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
         "disables the endpoint",
-        "You get this email because an owner of Doe & Co chose this address",
+        "You received this email because an owner of Doe & Co chose this address",
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
@@ -252,7 +252,7 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     let text = mail["text"].as_str().expect("a text");
     for part in [
         "An endpoint of Doe & Co works again",
-        &format!("First delivery given up: {}\n", since.expect("a time").readable()),
+        &format!("First permanent failure: {}\n", since.expect("a time").readable()),
         "Works since: 20",
         "Failed deliveries: 2 can be resent\n",
         "are not resent automatically",

@@ -210,7 +210,7 @@ async fn a_changed_address_sends_an_email_to_the_old_and_the_new() {
         assert!(html.contains("organization &lt;b&gt;Doe&lt;/b&gt; &amp; Co ") && !html.contains("<b>"), "{html}");
         assert!(
             text.lines().count() < 12
-                && text.contains("You get this email because")
+                && text.contains("You received this email because")
                 && text.matches("http").count() == 1,
             "{text}"
         );

@@ -83,7 +83,7 @@ async fn the_sign_in_page_describes_the_service() {
     let world = World::start().await;
     for path in ["/signin", "/signin?mode=signup"] {
         let page = world.open(&world.url(path)).await;
-        assert!(page.page().contains("signed webhook whenever a job of your organization"), "{}", page.page());
+        assert!(page.page().contains("signed webhook whenever one of your organization"), "{}", page.page());
     }
 }
 
