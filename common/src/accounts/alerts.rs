@@ -56,7 +56,7 @@ impl Alerts {
             "Your password was changed",
             &[
                 Part::text(
-                    "The password of your account was changed. All other sessions have ended. Your API keys keep working.",
+                    "Your account's password was changed. All other sessions have ended. Your API keys keep working.",
                 ),
                 Part::Facts(from(&device.address.to_string(), agent, now)),
                 Part::text(
@@ -153,14 +153,14 @@ impl Alerts {
         let (subject, news) = match change {
             FactorChange::Enabled => (
                 "Two-factor authentication was enabled",
-                "Signing in to your account now needs a code of your authenticator app, too. All other sessions have \
-                 ended. Your API keys keep working."
+                "Signing in to your account now also requires a code from your authenticator app. All other sessions \
+                 have ended. Your API keys keep working."
                     .to_owned(),
             ),
             FactorChange::Disabled => (
                 "Two-factor authentication was disabled",
-                "Signing in to your account now needs only the password. All other sessions have ended. Your API keys keep \
-                 working."
+                "Signing in to your account now requires only the password. All other sessions have ended. Your API \
+                 keys keep working."
                     .to_owned(),
             ),
             FactorChange::BackupCodesReplaced => (
@@ -213,7 +213,7 @@ impl Alerts {
             "You joined another organization",
             &[
                 Part::text(
-                    "Your account accepted an invitation and left its previous organization. Your API keys of that \
+                    "Your account accepted an invitation and left its previous organization. Your API keys for that \
                      organization no longer work.",
                 ),
                 Part::Facts(facts),
@@ -244,7 +244,7 @@ impl Alerts {
                 Part::Facts(vec![("Removed by", by.name.as_str().to_owned()), ("Time", now.readable())]),
                 Part::text("To come back, ask an owner for a new invitation."),
             ],
-            &[Part::text("You received this email because this was the address of your account.")],
+            &[Part::text("You received this email because this was your account's address.")],
         );
         self.tell(member, mail, now).await;
     }

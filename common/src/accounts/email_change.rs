@@ -363,6 +363,6 @@ fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -
             ),
             Part::Button("Undo the change", format!("{base}/verify-email?token={}", undo.reveal())),
         ],
-        &[Part::text("You received this email because this was the address of your account.")],
+        &[Part::text("You received this email because this was your account's address.")],
     )
 }

@@ -202,7 +202,7 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
             Part::text("The link works once and expires in 24 hours."),
         ],
         &[Part::text(
-            "You received this email because this address was entered at a sign-up. If you did not sign up, ignore \
+            "You received this email because this address was entered during a sign-up. If you did not sign up, ignore \
              this email: without the confirmation, the account cannot be used.",
         )],
     )

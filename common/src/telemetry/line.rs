@@ -58,7 +58,7 @@ pub const LINES: &[Line] = &[
         "upkeep.failed",
         ERROR,
         &["with", "error"],
-        "A secondary write of a call failed. The call, which `with` names, succeeded anyway.",
+        "A secondary write failed, but the call itself, which is named in `with`, succeeded.",
     ),
     line(
         "aws.throttled",
@@ -79,7 +79,7 @@ pub const LINES: &[Line] = &[
         INFO,
         &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "detail", "duration_ms", "traceparent"],
         "An attempt ended. `outcome` is `delivered` or the reason for the failure. `detail` is the cause, such as an \
-         expired certificate; it is absent if the receiver sent a status. `traceparent` is that of the job's event. \
+         expired certificate; it is absent if the receiver sent a status. `traceparent` comes from the job's event. \
          Attempts by clients of pull endpoints are not logged.",
     ),
     line(
@@ -155,8 +155,8 @@ pub const LINES: &[Line] = &[
         "deliveries.unread",
         WARN,
         &["error", "unread"],
-        "The sweep could not read deliveries because a partition is throttled. `unread` is their number. The sweep \
-         reads them again.",
+        "The sweep could not read deliveries because a partition is throttled. It reads them again. `unread` is the \
+         number of deliveries.",
     ),
     line(
         "deliveries.wake_failed",
@@ -168,8 +168,8 @@ pub const LINES: &[Line] = &[
         "wake.incomplete",
         ERROR,
         &["messages", "queue"],
-        "SQS rejected messages from the sweep, which finds their deliveries again in 15 minutes. `messages` is their \
-         number, and `queue` is `shared` (the queue `deliveries`), `slow` or `hanging`.",
+        "SQS rejected messages from the sweep, which finds their deliveries again in 15 minutes. `messages` is the \
+         number of messages, and `queue` is `shared` (the queue `deliveries`), `slow` or `hanging`.",
     ),
     line("sweep.skipped", INFO, &["sweeper"], "Another invocation is already doing the work of this sweeper."),
     line(
@@ -253,14 +253,14 @@ pub const LINES: &[Line] = &[
         "log.rows_unwritten",
         ERROR,
         &["error", "rows"],
-        "Rows could not be written to the delivery log. `rows` is their number. The caller retries or reports its own \
-         failure.",
+        "Rows could not be written to the delivery log. The caller retries or reports its own failure. `rows` is the \
+         number of rows.",
     ),
     line(
         "log.unread",
         ERROR,
         &["error", "unread"],
-        "Items of the delivery log could not be read. `unread` is their number. SQS redelivers their records.",
+        "Items of the delivery log could not be read. SQS redelivers their records. `unread` is the number of items.",
     ),
     line(
         "log.spread_failed",
@@ -348,15 +348,15 @@ pub const LINES: &[Line] = &[
         "email.suppressed",
         INFO,
         &["about", "cause"],
-        "An email that its recipient had not requested was not sent, because an earlier email to the address bounced \
-         (`bounce`) or was reported as spam (`complaint`).",
+        "An unrequested email was not sent, because an earlier email to the address bounced (`bounce`) or was reported \
+         as spam (`complaint`).",
     ),
     line(
         "email.returned",
         WARN,
         &["cause"],
-        "SES reported that an email bounced permanently or was reported as spam. Its address gets only requested emails \
-         for 30 days or a year.",
+        "SES reported that an email bounced permanently or was reported as spam. For 30 days or a year, the address \
+         gets only requested emails.",
     ),
     line(
         "email.uncounted",
@@ -387,7 +387,7 @@ pub const LINES: &[Line] = &[
         "notice.abandoned",
         ERROR,
         &["tenant", "endpoint"],
-        "An email about an endpoint could not be sent for a day. The organization may have a wrong notification address.",
+        "An email about an endpoint could not be sent for a day. The organization's notification address may be wrong.",
     ),
     line(
         "job_failures.unnoted",
@@ -399,8 +399,8 @@ pub const LINES: &[Line] = &[
         "job_failures.reported",
         INFO,
         &["tenant", "workflow", "failures"],
-        "An organization got an email about failed jobs. `failures` is their number, and `workflow` is a hash of the \
-         workflow's name.",
+        "An organization got an email about failed jobs. `failures` is the number of failures, and `workflow` is a \
+         hash of the workflow's name.",
     ),
     line(
         "job_failures.unreported",
@@ -430,7 +430,8 @@ pub const LINES: &[Line] = &[
         "job_failures.abandoned",
         ERROR,
         &["tenant", "workflow"],
-        "An email about failed jobs could not be sent for two days. The organization may have a wrong notification address.",
+        "An email about failed jobs could not be sent for two days. The organization's notification address may be \
+         wrong.",
     ),
 ];
 
