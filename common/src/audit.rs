@@ -1,9 +1,9 @@
 //! The audit log: who changed what in an organization, and from where.
 //!
-//! A store adds the entry to the transaction that makes the change, so that both are stored or neither is. The caller and
-//! their client are task-local: `http` sets them once the caller is known, instead of passing them through every store.
-//! An entry names its actor itself if the caller is only known to the store, as at a sign-in. A change without a known
-//! actor fails.
+//! A store adds the entry to the transaction that makes the change, so either both are stored or neither is. The caller
+//! and their client are task-local: `http` sets them once the caller is known, instead of passing them through every
+//! store. If only the store knows the caller, as at a sign-in, the entry names its actor itself. A change without a
+//! known actor fails.
 
 mod entry;
 mod log;

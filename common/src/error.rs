@@ -9,7 +9,7 @@ use crate::{base_url::BaseUrl, issue::Issue, name::Slug};
 /// The result of a requested operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reason why a request failed. The cause inside [`Error::Internal`] is logged and not sent to the caller.
+/// Why a request failed. The cause inside [`Error::Internal`] is logged and not sent to the caller.
 ///
 /// Every function that calls AWS can fail with [`Error::Internal`] or [`Error::Busy`], so `# Errors` sections do not
 /// list these two.
@@ -29,7 +29,7 @@ pub enum Error {
     InvalidPassword,
     /// The token of a link is malformed, unknown, used or expired.
     InvalidToken,
-    /// A problem with the second factor of a user.
+    /// A problem with a user's second factor.
     TwoFactor(FactorProblem),
     /// A program opened a link that only a person can confirm.
     ConfirmationRequired {
@@ -60,7 +60,7 @@ pub enum Conflict {
     SlugTaken(Slug),
     /// An account with this email address exists.
     EmailTaken,
-    /// The address gets no emails that it did not request, because earlier ones bounced or were reported as spam.
+    /// The address gets only requested emails, because earlier ones bounced or were reported as spam.
     EmailSuppressed,
     InvitationExpired,
     /// The invitation was already accepted or canceled.
@@ -91,14 +91,14 @@ pub enum Conflict {
     HeadersNeeded,
     /// The organization has the maximum number of unfinished recoveries.
     RecoveryLimit(usize),
-    /// The idempotency key was used for a call with other fields.
+    /// The idempotency key was used for a call with different fields.
     IdempotencyKeyReused,
 }
 
-/// A problem with the second factor of a user.
+/// A problem with a user's second factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactorProblem {
-    /// The code of the authenticator app is wrong, outdated or was used before.
+    /// The code from the authenticator app is wrong, outdated or was used before.
     WrongCode,
     /// The backup code is wrong or was used before.
     WrongBackupCode,
@@ -112,7 +112,7 @@ pub enum FactorProblem {
     NotEnabled,
 }
 
-/// The reason why an authenticated caller is refused.
+/// Why an authenticated caller is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The user's email address is not verified yet.

@@ -36,7 +36,7 @@ pub(crate) enum FactorChange {
     BackupCodesReplaced,
     /// The secret of the authenticator app was shown again.
     SecretShown,
-    /// A sign-in used a backup code, and this many are left.
+    /// A backup code was used to sign in. The number is how many are left.
     BackupCodeUsed {
         left: usize,
     },

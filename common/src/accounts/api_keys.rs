@@ -28,9 +28,9 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The prefix of every key. People and secret scanners recognize keys by it.
+/// The prefix of every key. It helps people and secret scanners recognize keys.
 pub const PREFIX: &str = "ak_";
-/// The number of characters of a key that stay visible after its creation.
+/// The number of key characters that stay visible after creation.
 const START_LENGTH: usize = 9;
 /// 43 base-62 digits hold 32 random bytes: 62^43 > 2^256.
 const DIGITS: usize = 43;
@@ -46,7 +46,7 @@ impl ApiKey {
         let mut key = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
         key.push_str(PREFIX);
         while key.len() < PREFIX.len() + DIGITS {
-            // 248 is the largest multiple of 62 that fits in a byte. Larger draws are discarded, so that all digits are
+            // 248 is the largest multiple of 62 that fits in a byte. Larger draws are discarded to make all digits
             // equally likely.
             let draws = Zeroizing::new(random::bytes::<64>());
             let digits = draws.iter().filter(|draw| **draw < 248).filter_map(|draw| BASE62.get(usize::from(draw % 62)));
@@ -56,7 +56,7 @@ impl ApiKey {
         Self(key)
     }
 
-    /// Accepts any text of the right form, whether or not such a key exists.
+    /// Accepts any well-formed text, whether or not the key exists.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
@@ -154,7 +154,7 @@ pub struct IssuedKey {
 }
 
 impl IssuedKey {
-    /// The time from which the key is refused; `None` if it does not expire.
+    /// The time at which the key expires; `None` if it does not.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.new.lifetime.map(|lifetime| self.created_at.after(lifetime))
@@ -174,7 +174,7 @@ pub struct KeyRecord {
     pub permissions: Permissions,
     /// The time at which the key was issued.
     pub created_at: Timestamp,
-    /// The time from which the key is refused; `None` if it does not expire.
+    /// The time at which the key expires; `None` if it does not.
     pub expires_at: Option<Timestamp>,
     /// The UTC day of the last use; `None` if the key has not been used.
     pub last_request: Option<Timestamp>,
@@ -192,15 +192,14 @@ const NOT_FOUND: Error = Error::NotFound("API key not found");
 attributes! {
     // The table's primary key: the hash of an API key, or the key of a pointer or a counter.
     KEY_HASH = "key_hash",
-    // The attribute of a pointer that holds the hash of its API key.
+    // The pointer attribute that holds the hash of the API key.
     HASH = "hash",
-    // The attribute of a counter.
+    // The counter's attribute.
     KEYS = "keys",
     KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request", LAST_ADDRESS = "last_address",
 }
 
-/// The maximum number of keys of an organization. One response lists all of them, and people have to keep track of
-/// each.
+/// The maximum number of keys per organization. One response lists all of them, and people have to keep track of each.
 pub const MAX_KEYS: u32 = 100;
 
 /// The table of keys. Each key has a second item, a pointer, for consistent reads by id. The pointer has none of the
@@ -243,7 +242,7 @@ impl ApiKeys {
         Ok(self.read(&count_key(organization)).await?.is_some())
     }
 
-    /// Adds the write that ends all organization keys of `organization`, to the transaction that deletes it.
+    /// Adds the write that ends all organization keys of `organization` to the transaction that deletes it.
     pub(super) fn end_with(&self, organization: &TenantId, writes: Transaction) -> Transaction {
         writes.delete(&self.table, key(count_key(organization)))
     }
@@ -371,8 +370,8 @@ impl ApiKeys {
         self.delete_where(organization, |key| key.is_of(user)).await
     }
 
-    /// Deletes the indexed personal keys of `user` that were issued in the epoch in `user`, which has ended, or
-    /// earlier.
+    /// Deletes the indexed personal keys of `user` that were issued in the epoch stored in `user`, which has ended, or
+    /// in an earlier one.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
         self.delete_where(&user.organization, |key| key.is_of(user.id) && key.epoch <= user.key_epoch).await
     }
@@ -402,7 +401,7 @@ impl ApiKeys {
     }
 
     /// Changes the number of keys of an organization by `by`. The number has its own item, because a DynamoDB condition
-    /// can check an item but not count items.
+    /// can check an item but cannot count items.
     fn counter(&self, organization: &TenantId, by: i64) -> Update {
         Update::of(&self.table, key(count_key(organization))).add(KEYS, number(by))
     }

@@ -46,11 +46,11 @@ const KNOWN_CLIENT: &str = "known_client";
 /// Known clients are remembered for 90 days.
 const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// Verification emails requested for one address by all clients, to protect the mailbox. A user whose limit was used up
-/// by an attacker has five valid links.
+/// Verification emails requested for one address by all clients, to protect the mailbox. If an attacker exhausts the
+/// limit, the user still has five valid links.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
-/// Password reset emails to one address. An attacker who uses up the limit only causes valid links to be sent.
+/// Password reset emails to one address. An attacker who exhausts the limit only causes valid links to be sent.
 const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
 /// Password reset emails to any addresses, requested by one client.
 const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
@@ -60,15 +60,15 @@ pub const CLI_LOGIN_CLIENT: Limit = Limit { what: "cli_login_client", attempts: 
 /// Polls of one browser login. Clients poll every two seconds.
 pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, window_seconds: 60 };
 
-/// Password checks for one signed-in user, so that a stolen session cannot be used to guess the password.
+/// Password checks for one signed-in user. The limit keeps a stolen session from being used to guess the password.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
 
-/// Codes of the second factor for one user from one client, after the right password. A thousand guesses would find one of
-/// the three valid codes with a probability of 0.3 %.
+/// Second-factor codes for one user from one client, after the right password. A thousand guesses would hit one of the
+/// three valid codes with a probability of 0.3 %.
 const CODE: Limit = Limit { what: "code", attempts: 10, window_seconds: 3600 };
-/// The same from all clients, so that many clients with a stolen password do not get many guesses.
+/// The same from all clients, so having many clients does not help an attacker with a stolen password.
 const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, window_seconds: 24 * 3600 };
-/// Codes that a signed-in user enters, so that a stolen session cannot be used to guess them.
+/// Codes that a signed-in user enters. The limit keeps a stolen session from being used to guess them.
 pub(super) const CODE_CHECK: Limit = Limit { what: "code_check", attempts: 10, window_seconds: 600 };
 
 /// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
@@ -81,8 +81,8 @@ const REPLACED_EMAIL: Limit = Limit { what: "replaced_email", attempts: 5, windo
 /// Emails to one address about changes to its account.
 pub(super) const ALERT: Limit = Limit { what: "alert", attempts: 20, window_seconds: 3600 };
 
-/// Submissions of one form for a new key by one user, so that reloading the page does not issue another key. The window
-/// is as long as a session.
+/// Submissions of one form for a new key by one user. The limit keeps a reload of the page from issuing another key.
+/// The window is as long as a session.
 pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600 };
 
 /// Invitations sent by one user.
@@ -134,7 +134,7 @@ impl Attempts {
     }
 
     /// Counts an attempt to sign in to `address` from `client`, before the password is checked. The limit per client
-    /// keeps an attacker from using up the attempts of others. The limit across all clients bounds distributed
+    /// keeps an attacker from exhausting other clients' attempts. The limit across all clients bounds distributed
     /// guessing. Clients that have signed in to the address before are exempt from the second limit, so it cannot lock
     /// out the owner.
     ///
@@ -160,12 +160,12 @@ impl Attempts {
         delete.send().await.map(drop).map_err(failure("forgetting attempts"))
     }
 
-    /// Counts a code of the second factor that `user` enters at `client`, after the right password. Only who knows the
-    /// password can use up these limits. The limit across all clients does not apply to clients that have signed in
-    /// before, and it starts anew with the user's sessions: a password reset ends an attacker's guesses, and the wait.
+    /// Counts a second-factor code that `user` enters on `client`, after the right password. Only a caller who knows
+    /// the password can exhaust these limits. The limit across all clients exempts clients that have signed in before.
+    /// It is reset with the user's sessions: a password reset ends an attacker's guesses, and the wait.
     ///
     /// # Errors
-    /// Too many codes: [`Error::TooMany`]; or a call fails.
+    /// Too many codes ([`Error::TooMany`]), or a call fails.
     pub(super) async fn count_code(&self, user: &User, client: ClientAddress, now: Timestamp) -> Result<()> {
         let (subject, epoch) = (user.id.to_string(), user.session_epoch);
         self.count(CODE, &pair(&subject, client), now).await?;
@@ -175,7 +175,7 @@ impl Attempts {
         }
     }
 
-    /// Resets the counters of passwords and codes of `user` at `client`, after a sign-in with both.
+    /// Resets the password and code counters of `user` on `client`, after a sign-in with both.
     pub(super) async fn forget_codes(&self, user: &User, client: ClientAddress) -> Result<()> {
         self.forget(CODE, &pair(&user.id.to_string(), client)).await?;
         self.forget_sign_in(user.email.as_str(), client).await
@@ -197,9 +197,9 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts a change of the notification address of `organization` to `address`. A change over the limit of the
-    /// organization does not count against the address. Changes are not counted for the previous address, so an
-    /// organization can always move away from an address that is over its limit.
+    /// Counts a change of the notification address of `organization` to `address`. A change over the organization's
+    /// limit does not count against the address. Changes are not counted for the previous address, so an organization
+    /// can always move away from an address that is over its limit.
     ///
     /// # Errors
     /// Too many changes ([`Error::TooMany`]).
@@ -209,7 +209,7 @@ impl Attempts {
     }
 
     /// Counts a replacement of the unverified address of `user` with `address`, before the address is looked up. A
-    /// replacement over the limit of the user does not count against the address.
+    /// replacement over the user's limit does not count against the address.
     ///
     /// # Errors
     /// Too many replacements ([`Error::TooMany`]).
@@ -218,7 +218,7 @@ impl Attempts {
         self.count(WELCOME_MAIL, address.as_str(), now).await
     }
 
-    /// Counts a request to reset the password of `email`, before the address is looked up. A request over the limit of
+    /// Counts a request to reset the password of `email`, before the address is looked up. A request over the limit for
     /// `client` does not count against the address.
     ///
     /// # Errors
@@ -235,7 +235,7 @@ impl Attempts {
         Ok(Record::new("known client", &found).number(EXPIRES_AT)? > now.as_second())
     }
 
-    /// Counts an attempt before it is made, so that concurrent attempts also stay within the limit.
+    /// Counts an attempt before it is made, so concurrent attempts also stay within the limit.
     ///
     /// # Errors
     /// Too many attempts ([`Error::TooMany`], with the seconds until the window ends).
@@ -291,7 +291,7 @@ fn key(what: &str, subject: &str) -> String {
     format!("{what}#{}", SecretHash::of(subject).as_str())
 }
 
-/// Combines an address and a client to one subject. A client contains no space, so different pairs have different
+/// Combines an address and a client into one subject. A client contains no space, so different pairs have different
 /// texts.
 fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")

@@ -22,7 +22,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// A request can be approved, and exchanged for a session, for 10 minutes.
+/// For 10 minutes, a request can be approved and exchanged for a session.
 const HOLDS_SECONDS: i64 = 10 * 60;
 /// The kind of login requests in the table of tokens.
 const CLI_LOGIN: &str = "cli_login";
@@ -34,9 +34,9 @@ const NOT_FOUND: Error = Error::NotFound("Login request not found: it may have e
 pub struct NewCliLogin {
     /// The request's id, which is not secret.
     pub id: CliLoginId,
-    /// The secret with which the client gets the session after the approval.
+    /// The secret that gets the client its session after the approval.
     pub secret: Token,
-    /// The time from which the request can be neither approved nor exchanged.
+    /// The time after which the request can be neither approved nor exchanged.
     pub expires_at: Timestamp,
 }
 
@@ -45,7 +45,7 @@ pub struct NewCliLogin {
 pub struct CliLogin {
     pub id: CliLoginId,
     pub created_at: Timestamp,
-    /// The time from which the request can be neither approved nor exchanged.
+    /// The time after which the request can be neither approved nor exchanged.
     pub expires_at: Timestamp,
     /// The client's address: an IPv4 address, or the /64 of an IPv6 address.
     pub address: String,

@@ -75,7 +75,7 @@ pub enum Purpose {
 pub struct Link {
     pub purpose: Purpose,
     pub user: User,
-    /// The address that the link gives the user.
+    /// The address that the user gets from the link.
     pub email: Email,
     hash: SecretHash,
     /// The session that requested the change.
@@ -97,8 +97,8 @@ impl EmailChanges {
     }
 
     /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and the user
-    /// chose it, it is [replaced](Verifications::replace_email) at once. Otherwise, the link works only as long as
-    /// `session`, so ending an intruder's session also voids their requests. Links of earlier requests stop working.
+    /// chose it, it is [replaced](Verifications::replace_email) at once. Otherwise, the link works only while `session`
+    /// lasts, so ending an intruder's session also voids their requests. Links of earlier requests stop working.
     /// Neither the outcome nor the duration reveals whether `email` has an account; its owner gets an email instead.
     ///
     /// # Errors

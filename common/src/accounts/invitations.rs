@@ -41,7 +41,7 @@ use crate::{
 pub struct Invitation {
     /// The invitation's id, which the link in the email contains.
     pub id: InvitationId,
-    /// The invited address, which is the address of the new user or of the account that moves.
+    /// The invited address, which belongs to the new user or to the account that moves.
     pub email: Email,
     /// The organization to join.
     pub organization: TenantId,
@@ -121,7 +121,7 @@ const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 /// The index of invitations by organization. It has only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
-/// The number of tries to join while other calls change the organization.
+/// The maximum number of tries to join while other calls change the organization.
 const ATTEMPTS: usize = 5;
 
 impl Invitations {
@@ -285,8 +285,8 @@ impl Invitations {
         if record.number(EXPIRES_AT)? <= now.as_second() {
             return Err(Error::Conflict(Conflict::InvitationExpired));
         }
-        // If today's rules refuse the stored address, its owner could neither sign in nor get email. They need a new
-        // invitation, whose sender is then shown the reason.
+        // If today's rules reject the stored address, its owner could neither sign in nor get email. They need a new
+        // invitation, and its sender is then shown the reason.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
         let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
         let (role, inviter) = (record.parsed(ROLE)?, record.parsed(INVITED_BY)?);
@@ -294,7 +294,7 @@ impl Invitations {
         Ok(Pending { invitation: Invitation { id, email, organization, role, inviter }, secret })
     }
 
-    /// Creates a user in the organization that invited them. The token of the link verifies the user's email, because
+    /// Creates a user in the organization that invited them. The token in the link verifies the user's email, because
     /// only the invitation email contains it. Without the token, the user still has to verify the address: the id of
     /// the invitation proves nothing, because the inviter also knows it.
     ///
@@ -435,7 +435,7 @@ fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
 }
 
-/// The key of the item that lists the invitations to an address. An address gets at most a few a day, so the list stays
+/// The key of the item that lists the invitations to an address. An address gets only a few a day, so the list stays
 /// small.
 fn mailbox(email: &Email) -> String {
     format!("mailbox#{email}")

@@ -23,7 +23,7 @@ use crate::{
 /// The maximum number of keys that a process remembers.
 const MOST: usize = 1000;
 
-/// The item that a key depends on, which a call with the key also reads.
+/// The item that a key depends on. A call with the key also reads this item.
 #[derive(Clone)]
 enum Second {
     /// The user of a personal key.

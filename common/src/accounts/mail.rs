@@ -83,7 +83,7 @@ const STYLE: &str = "\
     .soft,footer p{font-size:14px;color:#565a61}\
     @media(prefers-color-scheme:dark){body{background:#16181b;color:#e6e6e6}a{color:#8ab4f8}\
     .button{background:#2563d9;color:#fff}th,.soft,footer p{color:#a9aeb6}table,pre,footer{border-color:#3a3f46}}";
-/// Separates the body of the plain text from the reason why the recipient gets the email.
+/// Separates the plain-text body from the explanation of why the recipient gets the email.
 const RULE: &str = "---";
 
 impl Mailer {
@@ -104,10 +104,10 @@ impl Mailer {
     }
 
     /// Sends `mail` to one address, and counts whether it was sent. An address on the suppression list gets only
-    /// requested emails; others are logged with `about`, the id of their subject.
+    /// requested emails; others are logged with `about`, the id that they are about.
     ///
     /// # Errors
-    /// SES refused the email, or did not answer; or the suppression list could not be read.
+    /// SES rejected the email or did not respond, or the suppression list could not be read.
     pub async fn try_send(&self, to: &Email, mail: Mail, about: impl fmt::Display) -> Result<()> {
         if !mail.is_requested
             && let Some(cause) = self.suppressed(to).await?
@@ -121,7 +121,7 @@ impl Mailer {
         sent
     }
 
-    /// Returns the reason why `address` gets only requested emails, or `None` if it gets all.
+    /// Returns why `address` gets only requested emails, or `None` if it gets all of them.
     ///
     /// # Errors
     /// The suppression list could not be read.
@@ -210,7 +210,7 @@ impl Render for Part {
                 Self::Facts(facts) => table {
                     @for (name, value) in facts { tr { th scope="row" { (name) ":" } td { (value) } } }
                 },
-                // The URL is also shown as text, so that readers see where the button leads.
+                // The URL is also shown as text, so readers can see where the button leads.
                 Self::Button(label, url) => {
                     p { a .button href=(url) { (label) } }
                     p .soft { a href=(url) { (url) } }

@@ -74,7 +74,7 @@ pub struct Members {
 const BY_ORGANIZATION: &str = "by-organization";
 /// The maximum number of tries while other calls change the same member.
 const ATTEMPTS: usize = 5;
-/// The number of members that a search reads at a time, in the order in which they signed up.
+/// The number of members that a search reads at a time, in sign-up order.
 const LOOKED_AT: usize = 20;
 const NOT_FOUND: Error = Error::NotFound("Member not found");
 
@@ -104,7 +104,7 @@ impl Members {
         Ok(members.into_iter().map(|member| member.user.id).collect())
     }
 
-    /// Whether an owner of `organization` has verified their email address. An owner who has just joined may be missed.
+    /// Whether an owner of `organization` has verified their email address. It may miss an owner who has just joined.
     pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
         let keys = self.keys(organization).await?;
         for keys in keys.chunks(LOOKED_AT) {
@@ -153,7 +153,7 @@ impl Members {
 
     /// Changes a member on condition that an owner remains: the caller or, if the caller is the member, any other
     /// owner. Every transaction that changes an owner checks that another member is still an owner. Concurrent changes
-    /// therefore cannot remove the last owner, without a counter of owners that could become wrong.
+    /// therefore cannot remove the last owner, and no owner counter is needed, which could become wrong.
     async fn change(&self, by: &User, named: &MemberIdOrEmail, change: Change) -> Result<Member> {
         for _ in 0..ATTEMPTS {
             let member = self.find(&by.organization, named).await?;
@@ -188,14 +188,15 @@ impl Members {
         self.check_owner(self.writes(user, user, change)?, &other).try_commit(&self.dynamodb).await
     }
 
-    /// Finds another owner of the organization of `user`. An owner who has just joined may be missed.
+    /// Finds another owner of the organization of `user`. It may miss an owner who has just joined.
     async fn other_owner(&self, user: &User) -> Result<Option<User>> {
         let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
         let mut users = members.into_iter().map(|member| member.user);
         Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
-    /// The writes by which `by` changes `user`. The first is refused if the user's role has changed or the user was deleted.
+    /// The writes for a change of `user` by `by`. The first is refused if the user's role has changed or the user was
+    /// deleted.
     fn writes(&self, by: &User, user: &User, change: Change) -> Result<Transaction> {
         let action = match change {
             Change::Role(_) => Action::MemberRoleChanged,
@@ -238,14 +239,14 @@ impl Members {
         writes.check(&self.users, pk(user_key(user.id)), is_still(user, Role::Owner))
     }
 
-    /// The keys of all possible members from the index, in the order in which they signed up.
+    /// The keys of all possible members from the index, in sign-up order.
     async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
         let query = query(&self.dynamodb, &self.users, ORGANIZATION_ID.equals(text(organization)));
         let found = query_all(query.index_name(BY_ORGANIZATION), "listing members").await?;
         found.iter().map(|found| Ok(pk(Record::new("member", found).text(PK)?.to_owned()))).collect()
     }
 
-    /// Reads the members among `keys`, in the order in which they signed up.
+    /// Reads the members among `keys`, in sign-up order.
     async fn read(&self, organization: &TenantId, keys: Vec<Item>) -> Result<Vec<Member>> {
         let found = batch_get(&self.dynamodb, &self.users, keys, "reading members").await?;
         let mut members = found.iter().map(Member::from_item).collect::<Result<Vec<_>>>()?;

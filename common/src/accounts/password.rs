@@ -71,7 +71,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// A text that was typed as a password. A text that cannot be a password counts as a wrong one.
+/// Text typed as a password. Text that cannot be a password counts as a wrong one.
 pub struct Guess(Option<Password>);
 
 impl Guess {
@@ -120,8 +120,8 @@ pub enum Checked {
     Wrong,
     /// The password matches.
     Right,
-    /// The password matches, but the stored hash has outdated parameters or is of the text as typed. Contains the new
-    /// hash.
+    /// The password matches, but the stored hash has outdated parameters or is a hash of the text as typed. Contains
+    /// the new hash.
     Outdated(PasswordHash),
 }
 

@@ -65,7 +65,7 @@ pub struct Session {
     /// The session's id, which is not secret.
     pub id: SessionId,
     pub user: UserId,
-    /// The time from which the session is refused.
+    /// The time at which the session expires.
     pub expires_at: Timestamp,
     /// The time of the sign-in.
     pub created_at: Timestamp,

@@ -65,7 +65,7 @@ impl Settings {
         Err(Error::Busy)
     }
 
-    /// Returns the reason why the notification address of `organization` gets no emails, or `None` if it gets them.
+    /// Returns why the notification address of `organization` gets no emails, or `None` if it gets them.
     ///
     /// # Errors
     /// A read fails.

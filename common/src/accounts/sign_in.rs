@@ -32,7 +32,7 @@ pub struct SignIns {
 pub enum SignIn {
     /// A session of the user has started.
     Done(Box<User>, Token),
-    /// The user has a second factor, which finishes the sign-in of this token.
+    /// The user has a second factor, which finishes this token's sign-in.
     NeedsCode(Token),
 }
 
@@ -51,8 +51,8 @@ impl SignIns {
     /// Starts a session on `device` for the user with this address and password, unless they have a second factor.
     /// All wrong credentials, including malformed addresses, get the same response after the same work.
     ///
-    /// If the user has a second factor, the attempt stays counted until they enter it: a known password does not permit
-    /// any number of sign-ins.
+    /// If the user has a second factor, the attempt stays counted until they enter it: knowing the password does not
+    /// allow unlimited sign-ins.
     ///
     /// # Errors
     /// There were too many attempts ([`Error::TooMany`]), or no account has this address and password

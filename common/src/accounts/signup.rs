@@ -61,7 +61,7 @@ pub struct Invitee {
     pub slug: Slug,
     pub name: Name,
     pub password: Password,
-    /// The secret in the link of the email, which proves access to the mailbox.
+    /// The secret in the emailed link, which proves access to the mailbox.
     pub token: Option<Token>,
 }
 
@@ -193,7 +193,7 @@ impl NewUser {
         mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
-    /// Adds the writes of the user, their email guard, session, verification token and known client.
+    /// Adds the writes for the user, their email guard, session, verification token and known client.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Result<Transaction> {
         let session = self.session.to_item();
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);

@@ -26,7 +26,7 @@ use crate::{
 const SUPPRESSION: &str = "suppression";
 const CAUSE: Attribute = Attribute("cause");
 
-/// The reason why an address is on the list.
+/// Why an address is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The receiving server rejected an email permanently, for example because the mailbox does not exist.
@@ -41,7 +41,7 @@ impl Cause {
         known.ok_or_else(|| vec![Problem::format("Must be bounce or complaint")])
     }
 
-    /// The time for which an address stays on the list. A mailbox may be repaired; a complaint is a decision.
+    /// The time that an address stays on the list. A mailbox may be repaired; a complaint is a decision.
     const fn lasts(self) -> Duration {
         const DAY: u64 = 24 * 60 * 60;
         match self {
@@ -99,7 +99,7 @@ impl Suppressions {
         put_if(&self.dynamodb, &self.table, entry, is_free, "suppressing an address").await.map(drop)
     }
 
-    /// Returns the reason why `address` is on the list, or `None` if it is not.
+    /// Returns why `address` is on the list, or `None` if it is not.
     pub async fn cause(&self, address: &Email, now: Timestamp) -> Result<Option<Cause>> {
         let found = get(&self.dynamodb, &self.table, key(address), "reading the suppression list").await?;
         let Some(found) = found else { return Ok(None) };

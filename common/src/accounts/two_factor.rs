@@ -1,8 +1,8 @@
-//! The second factor of sign-ins: codes of an authenticator app, and backup codes.
+//! The second factor for signing in: codes from an authenticator app, and backup codes.
 //!
-//! All of it is in the user's item, so that checking and using up a code is one conditional write, and identifying a
-//! caller reads nothing else. Password resets and new addresses leave it there. An app counts only after its first code
-//! was confirmed: until then, its secret has no effect.
+//! It is stored in the user's item. A code is therefore checked and used up in one conditional write, and identifying a
+//! caller needs no other read. Password resets and address changes keep it. An app counts only once its first code has
+//! been confirmed: until then, its secret has no effect.
 
 pub mod backup_codes;
 pub mod pending;
@@ -42,7 +42,7 @@ use crate::{
 /// A code that a user enters.
 #[derive(Clone, Copy)]
 pub enum Entered<'a> {
-    /// A code of the authenticator app.
+    /// A code from the authenticator app.
     Code(&'a str),
     BackupCode(&'a str),
 }
@@ -110,11 +110,11 @@ impl TwoFactor {
         })
     }
 
-    /// Issues a secret and backup codes for `user`, who confirms their password. They replace those of an enrollment that
-    /// was not finished.
+    /// Issues a secret and backup codes to `user`, who confirms with their password. They replace those of an
+    /// unfinished enrollment.
     ///
     /// # Errors
-    /// As [`SignIns::confirm`]; or a second factor is enabled already.
+    /// Those of [`SignIns::confirm`], or a second factor is already enabled.
     pub async fn enroll(
         &self,
         user: &User,
@@ -136,11 +136,11 @@ impl TwoFactor {
         Err(if factor.user.has_two_factor { Error::TwoFactor(FactorProblem::Enabled) } else { Error::Unauthorized })
     }
 
-    /// The link that adds the account of `user`, who confirms their password, to another authenticator app. The user is
-    /// notified once the second factor is enabled, because another person could use the link.
+    /// The link that adds the account of `user`, who confirms with their password, to another authenticator app. If the
+    /// second factor is enabled, the user is notified, because another person could use the link.
     ///
     /// # Errors
-    /// As [`SignIns::confirm`]; or no secret was issued.
+    /// Those of [`SignIns::confirm`], or no secret was issued.
     pub async fn link(
         &self,
         user: &User,
@@ -158,12 +158,13 @@ impl TwoFactor {
         Ok(link)
     }
 
-    /// Checks and uses up a code of `user`, who is signed in. If it is the first code, it enables the second factor, which
-    /// ends all sessions of the user and starts another one on `device`: those that began without the second factor do
-    /// not outlive it. `codes` then replace the backup codes of the enrollment. Returns the token of that session.
+    /// Checks and uses up a code from `user`, who is signed in. The first code enables the second factor. This ends all
+    /// the user's sessions, because they began without a second factor, and starts a new one on `device`. `codes` then
+    /// replace the backup codes from the enrollment. Returns the token of the new session.
     ///
     /// # Errors
-    /// Too many tries: [`Error::TooMany`]; the code is wrong or was used; no secret was issued; or a call fails.
+    /// Too many tries ([`Error::TooMany`]); the code is wrong or was used before; no secret was issued; or a call
+    /// fails.
     pub async fn verify(
         &self,
         user: &User,
@@ -198,11 +199,11 @@ impl TwoFactor {
         Ok(Some(token))
     }
 
-    /// Disables the second factor of `user`, who confirms their password. All their sessions end, and another one starts
-    /// on `device`. An enrollment that was not finished ends without an effect on sessions: `None`.
+    /// Disables the second factor of `user`, who confirms with their password. All their sessions end, and a new one
+    /// starts on `device`. Canceling an unfinished enrollment does not affect sessions, and returns `None`.
     ///
     /// # Errors
-    /// As [`SignIns::confirm`]; or the sessions were changed in the meantime.
+    /// Those of [`SignIns::confirm`], or the sessions were changed in the meantime.
     pub async fn disable(
         &self,
         user: &User,
@@ -224,10 +225,10 @@ impl TwoFactor {
         Ok(Some(token))
     }
 
-    /// Replaces the backup codes of `user`, who confirms their password.
+    /// Replaces the backup codes of `user`, who confirms with their password.
     ///
     /// # Errors
-    /// As [`SignIns::confirm`]; or no second factor is enabled.
+    /// Those of [`SignIns::confirm`], or no second factor is enabled.
     pub async fn renew_codes(
         &self,
         user: &User,
@@ -255,11 +256,11 @@ impl TwoFactor {
     }
 
     /// Finishes the sign-in of `token` with the second factor. One transaction uses up the code and the sign-in, and
-    /// starts a session on `device`, so of concurrent calls with the same code or the same sign-in, one succeeds.
+    /// starts a session on `device`, so only one of several concurrent calls with the same code or sign-in succeeds.
     ///
     /// # Errors
-    /// The sign-in has expired or was finished, or the user's sessions were ended since; too many tries:
-    /// [`Error::TooMany`]; the code is wrong or was used; or a call fails.
+    /// The sign-in has expired or was finished; the user has ended their sessions since; too many tries
+    /// ([`Error::TooMany`]); the code is wrong or was used before; or a call fails.
     pub async fn finish(
         &self,
         token: &Token,
@@ -299,10 +300,10 @@ impl TwoFactor {
         Ok((factor.user, session_token))
     }
 
-    /// The write that uses up what was entered. Its condition fails if a concurrent call was first.
+    /// The write that uses up the entered code. Its condition fails if a concurrent call was first.
     ///
     /// # Errors
-    /// It is wrong, or a code that is not newer than the last one: RFC 6238 permits each code once.
+    /// The code is wrong or not newer than the last one: RFC 6238 permits each code only once.
     fn use_up(&self, factor: &Factor, entered: Entered<'_>, now: Timestamp) -> Result<Update> {
         let update = self.change(&factor.user).only_if(TWO_FACTOR_SINCE.exists());
         match entered {
@@ -324,7 +325,7 @@ impl TwoFactor {
         }
     }
 
-    /// Makes `change`, which starts the next session epoch of `user`, and a session in it. Records both.
+    /// Makes `change`, which starts the next session epoch of `user`, and starts a session in it. Records both.
     async fn restart(
         &self,
         user: &User,
@@ -346,7 +347,7 @@ impl TwoFactor {
         Ok(token)
     }
 
-    /// A change of `user`, whose sessions have not been ended since they were read.
+    /// A change of `user`, on condition that they have not ended their sessions since they were read.
     fn change(&self, user: &User) -> Update {
         Update::of(&self.users_table, pk(user_key(user.id))).only_if(PK.exists().and(is_current(user)))
     }
@@ -362,7 +363,7 @@ fn is_current(user: &User) -> Condition {
     if user.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
 }
 
-/// The entry about a change of the second factor of `user` by themselves.
+/// The entry about a change that `user` made to their own second factor.
 fn entry(action: Action, user: &User) -> Entry {
     Entry::new(action, &user.organization, user.target()).by(user.actor())
 }

@@ -33,8 +33,8 @@ pub struct User {
     pub email: Email,
     /// Whether they have proved access to the mailbox.
     pub email_verified: bool,
-    /// Whether they chose the address themselves at sign-up, and may therefore replace it until it is verified. The
-    /// address of an invitation is chosen by the inviter.
+    /// Whether they chose the address themselves at sign-up, and may therefore replace it until it is verified. An
+    /// invited user's address is chosen by the inviter.
     pub chose_email: bool,
     /// The address that replaces `email` once it is verified.
     pub pending_email: Option<Email>,
@@ -50,8 +50,8 @@ pub struct User {
     pub key_epoch: i64,
     /// Whether they sign in with a second factor.
     pub has_two_factor: bool,
-    /// Whether their organization requires a second factor. It is a copy of the organization's setting, so that
-    /// identifying the caller does not read the organization.
+    /// Whether their organization requires a second factor. It is a copy of the organization's setting, so the caller
+    /// can be identified without reading the organization.
     pub must_have_two_factor: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct User {
 /// The text is not a role.
 pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
     match text {
-        // Clients written for other services offer their role `admin`, which is between owner and member.
+        // Clients written for other services offer the role `admin`, which ranks between owner and member.
         "admin" => Err(vec![Problem::format("There is no role admin. Must be owner or member")]),
         _ => parse_name(text),
     }
@@ -70,7 +70,7 @@ pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
 attributes! { pub(crate)
     PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
     CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email", EMAIL_UNDOS = "email_undos",
-    // In the guard of a user's previous address: the user, and the time until which they can restore it.
+    // In the guard of a user's previous address: the user, and the end of the period in which they can restore it.
     RESERVED_FOR = "reserved_for", RESERVED_UNTIL = "reserved_until",
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
     // The time of the last move to another organization.
@@ -227,7 +227,7 @@ impl User {
 }
 
 /// The changes of an address that can be undone. For each, the list contains the hash of its token and the Unix time
-/// until which the token works. The user's item stores the list as one text, so that an update can require it to be
+/// until which the token works. The user's item stores the list as one string, so an update can require it to be
 /// unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmailUndos(Vec<(String, i64)>);
@@ -324,7 +324,7 @@ impl Users {
     }
 
     /// Finds the user with this email, and their password hash. Always makes two reads, whether or not the user exists,
-    /// so that the timing reveals nothing. For the same reason, it accepts `None` for a text that is not an email.
+    /// so the timing reveals nothing. For the same reason, it accepts `None` for text that is not an email.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
         let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text(USER_ID));

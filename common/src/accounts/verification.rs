@@ -32,7 +32,7 @@ use crate::{
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
 /// The kind of verifications in the table of tokens.
 const EMAIL_VERIFICATION: &str = "email_verification";
-/// The kind of a used verification. The item is kept until it expires, so that its page can confirm that the address is
+/// The kind of a used verification. The item is kept until it expires, so its page can confirm that the address is
 /// verified.
 const USED: &str = "used_email_verification";
 
@@ -143,8 +143,8 @@ impl Verifications {
 
     /// Marks the email of the token's user as verified and invalidates the token, in one transaction, so only one of
     /// two concurrent calls succeeds. A pending address replaces the old one. The transaction then also moves the guard
-    /// and, if the old address got them, the organization's notifications. Returns the state of the link before the
-    /// call.
+    /// and, if the old address received them, the organization's notifications. Returns the state of the link before
+    /// the call.
     ///
     /// # Errors
     /// Another account now has the pending address.
@@ -190,8 +190,8 @@ impl Verifications {
     }
 }
 
-/// The email with the link that verifies an address. It contains no name, because a sign-up with a stranger's address
-/// would otherwise put the caller's text into an email to that stranger.
+/// The email with the link that verifies an address. It contains no name, because otherwise, signing up with a
+/// stranger's address would put the caller's text into an email to that stranger.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
@@ -209,7 +209,7 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     .requested()
 }
 
-/// The email to the owner of an account whose address another person has entered. It contains no text from that person.
+/// The email to an account's owner after another person entered their address. It contains no text from that person.
 pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
     Mail::new(
         "You already have an account",

@@ -38,7 +38,7 @@ pub struct IdempotencyKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
-/// The remembered calls. They are in the table of endpoints, because a response may contain an endpoint's secret.
+/// The remembered calls. They are in the endpoint table, because a response may contain an endpoint's secret.
 #[derive(Clone)]
 pub struct Calls {
     dynamodb: Client,
@@ -133,7 +133,7 @@ impl Once<'_> {
     /// Returns the stored response if the call was made before, or else runs `act` and returns its response.
     ///
     /// # Errors
-    /// The key was used with other fields, or `act` failed.
+    /// The key was used with different fields, or `act` failed.
     pub async fn answer<T>(&self, act: impl Future<Output = Result<T>>) -> Result<Answer<T>> {
         if let Some(answer) = self.known().await? {
             return Ok(Answer::Known(answer));

@@ -4,7 +4,7 @@ use api::audit::{Action, Actor, Change, Target, TargetKind};
 
 use crate::id::TenantId;
 
-/// The number of characters that are kept of a value.
+/// The number of characters kept from a value.
 const VALUE_LENGTH: usize = 1000;
 
 /// A change to record.
@@ -30,12 +30,12 @@ impl Entry {
         }
     }
 
-    /// Names the author, who is not the caller that `http` knows.
+    /// Names the author, if they are not the caller known to `http`.
     pub(crate) fn by(self, actor: Actor) -> Self {
         Self { actor: Some(actor), ..self }
     }
 
-    /// Leaves out the name and the client of the author, who is not a member: the organization need not know them.
+    /// Omits the author's name and client: the author is not a member, so the organization need not know them.
     pub(crate) fn of_outsider(self) -> Self {
         Self { is_from_outside: true, ..self }
     }

@@ -55,8 +55,8 @@ impl AuditLog {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("AUDIT_TABLE")? })
     }
 
-    /// The newest `limit` entries of `organization` that pass `wanted`, after `cursor`. An entry that is a year old at
-    /// `now` is not among them. The read is strongly consistent.
+    /// The newest `limit` entries of `organization` after `cursor` that match `wanted`. Entries that are a year old at
+    /// `now` are excluded. The read is strongly consistent.
     pub async fn list(
         &self,
         organization: &TenantId,

@@ -1,4 +1,4 @@
-//! Adds entries to transactions, with the origin of the task's changes.
+//! Adds entries to transactions, with the author of the task's changes and their client.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Transaction {
         if is_from_outside {
             actor.name = None;
         }
-        // The client of a caller is not that of the service.
+        // The caller's client must not appear as the client of the service.
         let has_client = !is_from_outside && actor.kind != ActorKind::System;
         let (ip, user_agent) = if has_client { (origin.ip, origin.user_agent) } else { (None, None) };
         let now = Timestamp::now();

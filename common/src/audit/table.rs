@@ -6,20 +6,20 @@ use crate::{aws::dynamo::attributes, id::NotAnId, issue::Problem, random, timest
 
 /// Entries are kept for a year. The time is checked on read: the table's TTL only cleans up.
 pub(super) const KEPT_SECONDS: i64 = 365 * 24 * 60 * 60;
-/// The last millisecond whose number has 13 digits, in the year 2286.
+/// The last Unix time in milliseconds that has 13 digits, in the year 2286.
 const LAST: u64 = 9_999_999_999_999;
 
 attributes! { pub(super)
     TENANT_ID = "tenant_id",
-    // The time and a random number, so that two entries of one millisecond have different keys.
+    // The time and a random number, so two entries in the same millisecond have different keys.
     ENTRY = "entry",
     ACTION = "action", ACTOR_ID = "actor_id",
-    // The entry as the API answers it.
+    // The entry, in the form that the API returns.
     DETAILS = "details",
     EXPIRES_AT = "expires_at",
 }
 
-/// The place of an entry in the order of all entries of an organization.
+/// The position of an entry in the order of an organization's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     millisecond: u64,
@@ -27,15 +27,15 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place after all entries.
+    /// The position after all entries.
     pub(super) const LAST: Self = Self { millisecond: LAST, random: 0 };
 
-    /// A place for an entry of this time, different from all others.
+    /// A unique position for an entry with this time.
     pub(super) fn new(at: Timestamp) -> Self {
         Self { random: u128::from_le_bytes(random::bytes()), ..Self::start_of(at) }
     }
 
-    /// The place before all entries of this time.
+    /// The position before all entries with this time.
     pub(super) fn start_of(at: Timestamp) -> Self {
         Self { millisecond: at.as_millisecond().try_into().unwrap_or(0), random: 0 }
     }

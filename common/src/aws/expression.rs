@@ -81,7 +81,7 @@ impl Attribute {
         Expression::new(format!("{self} >= ?"), [value])
     }
 
-    /// Holds for values from `first` to `last`, both included.
+    /// True for values from `first` to `last`, inclusive.
     pub(crate) fn is_between(self, first: AttributeValue, last: AttributeValue) -> Condition {
         Expression::new(format!("{self} BETWEEN ? AND ?"), [first, last])
     }
@@ -90,12 +90,12 @@ impl Attribute {
         Expression::new(format!("begins_with({self}, ?)"), [prefix])
     }
 
-    /// Holds for sets with this element, and never for a missing attribute.
+    /// True for sets with this element, and false for a missing attribute.
     pub(crate) fn contains(self, element: AttributeValue) -> Condition {
         Expression::new(format!("contains({self}, ?)"), [element])
     }
 
-    /// Holds for values of more than `size` bytes, and never for a missing attribute.
+    /// True for values of more than `size` bytes, and false for a missing attribute.
     pub(crate) fn is_larger_than(self, size: AttributeValue) -> Condition {
         Expression::new(format!("size({self}) > ?"), [size])
     }
@@ -191,7 +191,7 @@ pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<Ha
     (placeholders.place(Expression::new(text, [])), placeholders.names())
 }
 
-/// An update of one item, made only if its condition holds.
+/// An update of one item, made only if its condition is met.
 pub(crate) struct Update {
     table: String,
     key: Item,
@@ -266,7 +266,7 @@ impl Update {
         }
     }
 
-    /// Adds a condition, which must hold in addition to all earlier ones.
+    /// Adds a condition to all earlier ones.
     pub(crate) fn only_if(self, condition: Condition) -> Self {
         Self { condition: self.condition.joined("", " AND ", condition.operand()), ..self }
     }
@@ -297,12 +297,12 @@ impl Update {
             .set_expression_attribute_values(update.expression_attribute_values)
     }
 
-    /// Makes the update, and returns whether its condition held.
+    /// Makes the update, and returns whether its condition was met.
     pub(crate) async fn send(self, dynamodb: &Client, doing: &'static str) -> Result<bool> {
         Ok(unless_refused(Box::pin(self.call(dynamodb).send()).await, doing)?.is_some())
     }
 
-    /// Makes the update, and returns attributes of the item, or `None` if the condition did not hold.
+    /// Makes the update, and returns attributes of the item, or `None` if the condition was not met.
     pub(crate) async fn send_for(
         self,
         dynamodb: &Client,
@@ -314,7 +314,7 @@ impl Update {
     }
 }
 
-/// Deletes an item, and returns whether the condition held.
+/// Deletes an item, and returns whether the condition was met.
 pub(crate) async fn delete_if(
     dynamodb: &Client,
     table: &str,
@@ -326,7 +326,7 @@ pub(crate) async fn delete_if(
     Ok(unless_refused(Box::pin(delete.send()).await, doing)?.is_some())
 }
 
-/// Writes an item, and returns whether the condition held.
+/// Writes an item, and returns whether the condition was met.
 pub(crate) async fn put_if(
     dynamodb: &Client,
     table: &str,
@@ -338,7 +338,7 @@ pub(crate) async fn put_if(
     Ok(unless_refused(Box::pin(put.send()).await, doing)?.is_some())
 }
 
-/// Returns the response to a write, or `None` if its condition did not hold.
+/// Returns the response to a write, or `None` if its condition was not met.
 fn unless_refused<T, E, R>(answer: Result<T, SdkError<E, R>>, doing: &'static str) -> Result<Option<T>>
 where
     E: StdError + ProvideErrorMetadata + 'static,

@@ -64,7 +64,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
                 biased;
                 found = &mut answer => match found {
                     Ok(found) => return found,
-                    // The caller that was reading for this caller was stopped.
+                    // The task that was reading on behalf of this caller was stopped.
                     Err(_) => continue,
                 },
                 turn = self.turn.lock() => turn,

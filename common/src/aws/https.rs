@@ -54,7 +54,7 @@ impl HttpClient for Https {
     }
 }
 
-/// Fails every call with the reason why the certificates could not be read.
+/// Fails every call with the error from reading the certificates.
 #[derive(Debug)]
 struct NoCertificates(String);
 

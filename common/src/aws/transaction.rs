@@ -18,8 +18,8 @@ use crate::{
     random,
 };
 
-/// An item that a transaction writes on condition that it does not exist yet, so that the transaction takes effect only
-/// once. The item may contain a secret, so there is no `Debug`.
+/// An item that a transaction writes on condition that it does not exist yet, so the transaction takes effect only
+/// once. It has no `Debug`, because the item may contain a secret.
 pub struct Marker {
     pub(crate) table: String,
     pub(crate) item: Item,
@@ -130,7 +130,7 @@ const ATTEMPTS: u32 = 10;
 /// Retries while there is contention. Returns the indexes of the writes whose conditions failed, if any.
 async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static str) -> Result<Vec<usize>> {
     for attempt in 0..ATTEMPTS {
-        // The SDK creates one idempotency token per call and keeps it over its own retries, so a retry after a lost
+        // The SDK creates one idempotency token per call and keeps it across its own retries, so a retry after a lost
         // response does not conflict with the committed transaction.
         let sent = dynamodb.transact_write_items().set_transact_items(Some(writes.to_vec())).send().await;
         let Err(error) = sent else { return Ok(Vec::new()) };
@@ -149,7 +149,7 @@ async fn commit(dynamodb: &Client, writes: &[TransactWriteItem], doing: &'static
     Err(Error::Busy)
 }
 
-/// The reason for which DynamoDB canceled a transaction.
+/// Why DynamoDB canceled a transaction.
 #[derive(Debug, PartialEq, Eq)]
 enum Cancelled {
     /// The conditions of the writes with these indexes failed.

@@ -56,9 +56,9 @@ impl Members {
         self.leave(Transaction::new("leaving"), user, false, Timestamp::now()).await.map(drop)
     }
 
-    /// Adds the writes by which `user` leaves their organization, and returns whether this deletes the organization,
-    /// which `may_end` must permit. The writes are refused if the members have changed since they were read. The caller
-    /// adds the write that moves the user.
+    /// Adds the writes for `user` to leave their organization, and returns whether this deletes the organization, which
+    /// `may_end` must permit. The writes are refused if the members have changed since they were read. The caller adds
+    /// the write that moves the user.
     ///
     /// # Errors
     /// Those of [`Self::check_leaves`], or the user was deleted ([`Error::Unauthorized`]).
@@ -116,7 +116,7 @@ impl Members {
     }
 }
 
-/// The entry about the end of the organization `id`. Its members cannot read it any more, but operators can.
+/// The entry about the end of the organization `id`. Its members can no longer read the entry, but operators can.
 fn ended(id: &TenantId, organization: &Item) -> Entry {
     let name = Record::new("organization", organization).optional_text(NAME).map(str::to_owned);
     Entry::new(Action::OrganizationDeleted, id, audit::target(TargetKind::Organization, id, name))

@@ -22,7 +22,7 @@ use crate::{
     name::Name,
 };
 
-/// The number of tries of a change while other calls change the organization.
+/// The maximum number of tries for a change that conflicts with other calls.
 pub(in crate::accounts) const ATTEMPTS: usize = 10;
 
 /// A change of settings. `None` leaves a setting unchanged.
@@ -42,7 +42,7 @@ impl SettingsChange {
         *self == Self::default()
     }
 
-    /// Returns the part of this change that would change `organization`.
+    /// Returns the part of this change that would have an effect on `organization`.
     #[must_use]
     pub fn left_of(self, organization: &Organization) -> Self {
         let Self { debug_notification_email: address, disable_job_failure_notifications: disable, require_two_factor } =
@@ -71,7 +71,7 @@ impl Organization {
 }
 
 impl Organizations {
-    /// Changes settings of `organization`, in which `settings` differ from it. Returns `false` if one of them was changed in the
+    /// Stores those `settings` that differ from `organization`. Returns `false` if one of them was changed in the
     /// meantime, or the organization was deleted.
     ///
     /// # Errors

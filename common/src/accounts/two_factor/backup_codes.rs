@@ -1,4 +1,4 @@
-//! Backup codes, each of which replaces one code of an authenticator app that is lost.
+//! Backup codes, for users who lost their authenticator app. Each one replaces a single code.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::{accounts::token::SecretHash, id::UserId, random};
 
 /// The number of codes that a user gets at once.
 pub const COUNT: usize = 10;
-/// The letters and digits that are hard to confuse: 32, so that each character of a code stands for 5 random bits.
+/// Letters and digits that are hard to confuse. There are 32, so each character of a code stands for 5 random bits.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
 /// A code has 80 bits, so a fast hash protects it in the table.
 const CHARACTERS: usize = 16;

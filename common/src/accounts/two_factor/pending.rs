@@ -1,4 +1,4 @@
-//! Sign-ins that wait for the second factor. The browser has a token of the sign-in in a cookie, and no session.
+//! Sign-ins that wait for the second factor. The browser has the sign-in's token in a cookie, and no session yet.
 
 use aws_sdk_dynamodb::Client;
 
@@ -24,14 +24,15 @@ pub const SIGN_IN_SECONDS: i64 = 5 * 60;
 /// The kind of these sign-ins among the tokens in the table.
 const PENDING_SIGN_IN: &str = "pending_sign_in";
 
-/// A sign-in whose password was right.
+/// A sign-in with the right password.
 pub(super) struct Pending {
     pub(super) user: UserId,
     epoch: i64,
 }
 
 impl Pending {
-    /// Whether it is of `user`, whose sessions have not been ended since. A password reset ends the sign-in, too.
+    /// Whether it belongs to `user`, and they have not ended their sessions since. A password reset ends the sign-in,
+    /// too.
     pub(super) fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
     }
@@ -50,7 +51,7 @@ impl PendingSignIns {
         Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
     }
 
-    /// Stores a sign-in of `user`, whose password was right.
+    /// Stores a sign-in of `user`, who entered the right password.
     pub async fn start(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         let pending: Item = item([

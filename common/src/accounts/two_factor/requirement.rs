@@ -1,4 +1,4 @@
-//! Copies the setting that members need a second factor to their items, which every call with a session reads.
+//! Copies an organization's second-factor requirement to its members' items, which every call with a session reads.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::{
     id::TenantId,
 };
 
-/// The write of the transaction that fails if the setting was changed in the meantime.
+/// The write that makes the transaction fail if the setting was changed in the meantime.
 const SETTING: usize = 0;
 
 /// The stores of the members and of the setting.
@@ -43,9 +43,9 @@ impl Requirement {
         })
     }
 
-    /// Copies the setting `is_required` of `organization`, which was stored before. Each copy is made on condition that the
-    /// setting is still the same, so after concurrent changes, all copies are those of the last one. Users who join copy
-    /// the setting themselves, on the same condition. An interrupted call can be repeated.
+    /// Copies the setting `is_required`, which is already stored in `organization`. Each copy is made on condition that
+    /// the setting is unchanged, so after concurrent changes, all copies match the last one. Users who join copy the
+    /// setting themselves, on the same condition. An interrupted call can be repeated.
     pub(in crate::accounts) async fn copy(&self, organization: &TenantId, is_required: bool) -> Result<()> {
         // The index lags, and the list of those who joined may lack early members.
         let listed = self.members.ids(organization).await?;

@@ -15,8 +15,8 @@ use crate::{
 
 /// The secret that the service shares with an authenticator app: 160 bits, as RFC 4226 recommends.
 ///
-/// It is stored as it is, because it is needed to check a code. Like the signing secrets of endpoints, it relies on the
-/// encryption of the tables.
+/// It is stored in readable form, because it is needed to check a code. Like endpoints' signing secrets, it relies on
+/// the tables' encryption.
 pub struct TotpSecret(Secret);
 
 impl TotpSecret {
@@ -37,10 +37,10 @@ impl TotpSecret {
         Zeroizing::new(self.0.to_base32())
     }
 
-    /// The `otpauth` link that adds the account to an authenticator app, which shows `service` and `email`.
+    /// The `otpauth` link that adds the account to an authenticator app. The app shows `service` and `email`.
     ///
     /// # Errors
-    /// The secret is too short, so it was not made here.
+    /// The secret is too short, so it was not generated here.
     pub fn link(&self, service: &ServiceName, email: &Email) -> Result<Zeroizing<String>> {
         // A colon separates the two in the link.
         let builder =
@@ -49,8 +49,8 @@ impl TotpSecret {
         link.map(Zeroizing::new).map_err(Error::internal("writing an otpauth link"))
     }
 
-    /// The time step of `code`: the current one, the one before or the one after, because clocks differ. `None` for a
-    /// wrong code. The codes are compared in constant time.
+    /// The time step of `code`: the current, the previous or the next one, because clocks differ. `None` if the code is
+    /// wrong. The codes are compared in constant time.
     pub(super) fn step(&self, code: &str, now: Timestamp) -> Result<Option<i64>> {
         let totp = self.built(Builder::new()).map_err(Error::internal("checking a code"))?;
         let code: String = code.chars().filter(|c| !c.is_whitespace()).collect();
