@@ -45,7 +45,7 @@ def pack_functions(architecture, binaries, folder):
 
     (folder / "functions").mkdir()
     for name in names:
-        # With a constant time, so that unchanged functions are not deployed again.
+        # With a constant time, so unchanged functions are not deployed again.
         bootstrap = zipfile.ZipInfo("bootstrap", date_time=(1980, 1, 1, 0, 0, 0))
         bootstrap.create_system = 3  # Unix, for the permissions below.
         bootstrap.external_attr = 0o100755 << 16

@@ -47,7 +47,7 @@ pub(crate) fn age(time: &Timestamp) -> String {
 /// Formats the duration until a time.
 pub(crate) fn until(time: &Timestamp) -> Option<String> {
     let left = parse_rfc3339(time.as_str()).ok()?.duration_since(SystemTime::now()).unwrap_or_default();
-    // Rounded up, so that a wait of 4.9 s is shown as 5s.
+    // Rounded up, so a wait of 4.9 s is shown as 5s.
     Some(span(left + Duration::from_millis(999)))
 }
 

@@ -32,7 +32,7 @@ struct Kept {
     /// The origin of the latest login.
     #[serde(default)]
     latest: Option<String>,
-    /// By origin, so that a key for one service is never sent to another.
+    /// By origin, so a key for one service is never sent to another.
     #[serde(default)]
     services: BTreeMap<String, Service>,
     /// By name.

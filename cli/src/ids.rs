@@ -24,7 +24,7 @@ const SEARCHED: usize = 1_000;
 const PAGE: usize = 100;
 /// The maximum number of candidates that are shown for an ambiguous id.
 const CANDIDATES: usize = 10;
-/// The length at which a beginning is unique in practice, so that the search can stop at the first match.
+/// A beginning of this length is unique in practice, so the search can stop at the first match.
 const UNIQUE: usize = 12;
 /// The prefix of a `webhook-id`.
 const WEBHOOK: &str = "msg_";

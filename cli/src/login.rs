@@ -211,7 +211,7 @@ impl Request {
         Ok(Self { id: created.request_id, secret: created.secret, expires_at: created.expires_at })
     }
 
-    /// Returns the page on which a person approves the login.
+    /// Returns the page where a person approves the login.
     fn page(&self, base: &Url) -> Url {
         let mut page = base.clone();
         page.set_path("/signin");

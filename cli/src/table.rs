@@ -12,7 +12,7 @@ use crate::terminal::{fit, painted, say, width, width_of};
 pub(crate) struct Column {
     title: &'static str,
     content: Content,
-    /// The width to which the column may shrink. `None` if a part of its text would be useless.
+    /// The minimum width of the column. `None` if a part of its text would be useless.
     least: Option<usize>,
     /// If the terminal is too narrow for all columns, the lowest ranks are omitted first. A column with `None` is never
     /// omitted.

@@ -70,7 +70,7 @@ uuid_id! {
 }
 
 impl RecoveryId {
-    /// The time at which the recovery was requested.
+    /// When the recovery was requested.
     #[must_use]
     pub fn made_at(self) -> Timestamp {
         let made = self.0.get_timestamp().map_or(0, |time| {

@@ -14,7 +14,7 @@ pub struct Problem {
 /// Parses a value of a closed set from its name.
 ///
 /// # Errors
-/// The set has no value of this name.
+/// The set has no value with this name.
 pub fn parse_name<T: ClosedSet>(text: &str) -> Result<T, Vec<Problem>> {
     T::ALL.iter().find(|name| name.as_str() == text).copied().ok_or_else(|| {
         let names: Vec<_> = T::ALL.iter().map(|name| name.as_str()).collect();

@@ -1,9 +1,9 @@
-//! A demo tenant: an organization with a history, so that its pages and lists have content.
+//! A demo tenant: an organization with a history, so its pages and lists have content.
 //!
 //! Accounts, keys and endpoints are created through the API, with the clock set to earlier days (`common::ambient`).
-//! Deliveries are made by a separate instance of `webhooks-deliver`, to which [`past`] passes job events and due
-//! attempts in the order of their times. [`catch`] intercepts the messages that this instance sends to SQS. Messages
-//! that are still pending at the end are sent to SQS, or wait in the log for the next sweep.
+//! Deliveries are made by a separate instance of `webhooks-deliver`. [`past`] passes job events and due attempts to it
+//! in chronological order. [`catch`] intercepts the messages that this instance sends to SQS. Messages that are still
+//! pending at the end are sent to SQS, or wait in the log for the next sweep.
 //!
 //! If the owner of the demo tenant already exists, nothing is created. The endpoints keep their URLs, so later runs
 //! with `.local/` must use the same `--inbox` port. If the process is killed while it creates the tenant, the tenant

@@ -159,8 +159,7 @@ impl Function {
         requests: &Arc<Requests>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
-        // Each function has its own credentials, as on Lambda, so that the embedded services can tell the callers
-        // apart.
+        // Each function has its own credentials, as on Lambda, so the embedded services can tell the callers apart.
         variables.insert("AWS_ACCESS_KEY_ID".to_owned(), name.to_owned());
         variables.extend(properties.variables());
         for (name, value) in &mut variables {

@@ -103,7 +103,7 @@ impl Inbox {
         self.is_own(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
     }
 
-    /// Applies a form and redirects to the page, so that a reload does not repeat the change.
+    /// Applies a form and redirects to the page, so a reload does not repeat the change.
     fn change(&self, path: Option<&String>, change: impl FnOnce(&mut kept::Settings)) -> Response {
         let mut shelf = self.shelf();
         match path.filter(|path| path.starts_with('/') && shelf.has_room_for(path)) {

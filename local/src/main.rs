@@ -103,7 +103,7 @@ async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
     // The AWS variables of the environment are dropped, because a developer's credentials and endpoints must never
     // reach the functions.
     let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
-    // Installed before the service starts, so that an early signal is not lost.
+    // Installed before the service starts, so an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let options = Options { data, ports, env, poll: true, limits: Limits::default(), demo_data };

@@ -33,7 +33,7 @@ pub struct Planned {
     pub queues: BTreeMap<String, Polled>,
 }
 
-/// The settings with which Lambda polls a queue.
+/// Lambda's settings for polling a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Polled {
     /// The maximum number of records in a batch.

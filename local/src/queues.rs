@@ -42,7 +42,7 @@ use self::{
     refusal::{Refusal, Response},
 };
 
-/// The time for which a message that is about to be deleted is kept in flight, in seconds. Deleting takes less.
+/// For this many seconds, a message that is about to be deleted is kept in flight. Deleting takes less.
 const HOLD: i32 = 30;
 
 /// The attribute with the receive count of a message.
@@ -64,7 +64,7 @@ struct Redrive {
 }
 
 /// Returns the HTTP service for queues with URLs below `http://127.0.0.1:port/account`. If `path` is given, also
-/// returns the journal at that path, with which messages outlive the process. Once the journal is dropped, no more
+/// returns the journal at that path, which lets messages outlive the process. Once the journal is dropped, no more
 /// messages are accepted.
 ///
 /// # Errors

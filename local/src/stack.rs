@@ -30,7 +30,7 @@ use crate::{
     template::Template,
 };
 
-/// The time for which `stop` waits for running work: longer than any delivery takes.
+/// The time that `stop` waits for running work: longer than any delivery takes.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The options of a stack.

@@ -15,8 +15,8 @@ use evaluate::Scope;
 pub(crate) use evaluate::text;
 pub(crate) use place::{Place, local_name};
 
-/// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed once per process, because
-/// a test run starts hundreds of stacks.
+/// The template as JSON. It is embedded, so the binary runs from any folder, and parsed once per process, because a
+/// test run starts hundreds of stacks.
 static SOURCE: LazyLock<Result<Value>> = LazyLock::new(|| yaml::parse(include_str!("../../template.yaml")));
 
 /// The contents of the template, with all references resolved.
@@ -61,7 +61,7 @@ enum Event {
     Rule(Rule),
 }
 
-/// A schedule on which EventBridge invokes a function.
+/// A schedule for EventBridge to invoke a function.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Schedule {

@@ -41,7 +41,7 @@ const ROWS: usize = 180_000;
 const RECOVERED: usize = 60_000;
 /// The maximum memory of a process, in MiB. Reading all rows of a minute at once would exceed it.
 const MOST_MEMORY: f64 = 64.0;
-/// The memory, in MiB, with which a process gets one full CPU
+/// The memory, in MiB, that gives a process one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).
 const MIB_OF_A_CPU: f64 = 1769.0;
 
@@ -117,7 +117,7 @@ async fn left_in(world: &World, queue: &str) -> usize {
     counts.iter().sum()
 }
 
-/// The beginning of a minute, so that rows that are due less than a minute later belong to the same minute.
+/// The beginning of a minute, so rows that are due less than a minute later belong to the same minute.
 fn on_the_minute(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond().div_euclid(60_000) * 60_000)
 }

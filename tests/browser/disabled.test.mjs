@@ -114,7 +114,7 @@ async function hasLink(owner, email, path) {
 }
 
 async function seesAllWell(person, owner) {
-  // The test waits in another window until the last delivery is recorded, so that the click can resend it.
+  // The test waits in another window until the last delivery is recorded, so the click can resend it.
   await owner.opens(person.page.url());
   await until("all has been written down", async () => {
     await owner.page.reload();

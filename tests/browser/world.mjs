@@ -27,7 +27,7 @@ const FLAGS = [
 const START = 300_000;
 const PATIENCE = 30_000;
 
-// The reason why the tests cannot run here, or `false`. If they are required, as in CI, a missing browser is a failure.
+// Why the tests cannot run here, or `false`. If they are required, as in CI, a missing browser is a failure.
 function skip() {
   if (existsSync(CHROMIUM) || process.env.BROWSER_TESTS === "required") return false;
   return `there is no chromium at ${CHROMIUM}: install Debian's package chromium, or set CHROMIUM`;
@@ -37,7 +37,7 @@ export function launch() {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
-// A browser and a service for all tests of a file. `skip` is the reason why they cannot run.
+// A browser and a service for all tests of a file. `skip` is why they cannot run.
 export function scene(env = {}) {
   const scene = { skip: skip() };
   before(async () => {

@@ -28,7 +28,7 @@ pub(crate) struct Aimed {
     pub(crate) script: Script,
 }
 
-/// A way in which a call fails.
+/// A way for a call to fail.
 #[derive(Clone, Copy)]
 enum Shot {
     /// It takes no effect, and neither do its repetitions.
@@ -118,7 +118,7 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
     }
 }
 
-/// The worlds in which each call fails.
+/// The worlds where each call fails.
 fn small() -> Vec<Aimed> {
     let good = || receiver(&[], Manner::Prompt);
     let worlds = [
@@ -182,8 +182,8 @@ fn as_they_are() -> Vec<Aimed> {
     all.map(|Aimed { name, script }| Aimed { name: format!("{name}, as it is"), script }).collect()
 }
 
-/// For two copies of a message, one attempt fails at once and the other succeeds; all later attempts fail. The order in
-/// which the two attempts are stored is random.
+/// For two copies of a message, one attempt fails at once and the other succeeds; all later attempts fail. The two
+/// attempts are stored in random order.
 fn copies() -> Vec<Aimed> {
     let flaps = receiver(&[(1, BROKEN), (4, Manner::Flaps)], BROKEN);
     let one = world(&[1, 5, 20], vec![flaps], &[0], &[]);

@@ -119,7 +119,7 @@ impl Check<'_> {
     }
 }
 
-/// The time at which an attempt ended.
+/// When an attempt ended.
 pub(crate) fn ends(attempt: &Value) -> Time {
     time(&attempt["at"]) + Duration::from_millis(attempt["duration_ms"].as_u64().unwrap_or(0))
 }

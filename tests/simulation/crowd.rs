@@ -39,8 +39,8 @@ const BEFORE: u32 = 5;
 /// The start of the bursts. At the first burst, no process runs and the bad receivers are unknown. At the second, their
 /// behavior is known.
 const BURSTS: [Time; 2] = [Duration::from_secs(20), Duration::from_secs(80)];
-/// The time at which a quick receiver becomes slow. At this time, attempts at hanging receivers have just been cut off
-/// and are repeated with more time.
+/// When a quick receiver becomes slow. At this time, attempts at hanging receivers have just been cut off and are
+/// repeated with more time.
 const SLOWS: Time = Duration::from_secs(22);
 /// The duration of a burst.
 const BURST: Duration = Duration::from_millis(500);

@@ -47,7 +47,7 @@ const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
 /// The maximum delay of an event for a slow receiver.
 const POSTPONED: Duration = Duration::from_secs(5);
-/// The time after which the receivers are good again, so that events are not postponed.
+/// The time after which the receivers are good again, so events are not postponed.
 const PROBATION: Duration = minutes(15);
 const PROMPT: Duration = Duration::from_secs(1);
 /// The maximum lag of the sweep. The metric counts from the beginning of a minute.
@@ -73,10 +73,10 @@ const HANGING: Hour = Hour { tenants: 10, every: minutes(1), manner: Manner::Han
 /// An event, and the fate of its delivery.
 struct Sent {
     at: Time,
-    /// The time at which its receiver accepted it.
+    /// When its receiver accepted it.
     taken: Vec<Time>,
-    /// The time at which the delivery first appeared in the log: after its acceptance, unless the first attempt failed
-    /// or was postponed.
+    /// When the delivery first appeared in the log: after its acceptance, unless the first attempt failed or was
+    /// postponed.
     logged: Time,
     status: String,
     /// The start and end of each attempt, according to the log.

@@ -280,7 +280,7 @@ impl Fleet {
                 continue;
             }
             if world.script.processes == Processes::Lambda {
-                // A receive takes time, in which more messages arrive.
+                // A receive takes time, and more messages arrive in the meantime.
                 sleep(Duration::from_millis(world.draw(8))).await;
             }
             let (at, process, deliver) = self.take().await;

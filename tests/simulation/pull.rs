@@ -52,7 +52,7 @@ struct Settled {
     /// `None` for a release of the lease.
     status: Option<u16>,
     result: String,
-    /// The time at which the call began.
+    /// When the call began.
     from: Time,
 }
 

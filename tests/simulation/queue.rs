@@ -12,7 +12,7 @@ use crate::script::Order;
 const MAX_DELAY: u64 = 900;
 /// The earliness of a delayed message, at most.
 const EARLY: u64 = 900;
-/// The number of messages from which a receive chooses, if the oldest are first.
+/// The number of messages that a receive chooses from, if the oldest are first.
 const WINDOW: usize = 50;
 
 /// A message to send.
@@ -136,7 +136,7 @@ impl Queue {
         self.messages.retain(|message| message.receipt == 0 || !receipts.contains(&message.receipt));
     }
 
-    /// The time at which the next message can be received; `None` if there is none.
+    /// When the next message can be received; `None` if there is none.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.messages.iter().map(|message| message.visible_at).min()
     }

@@ -1,4 +1,4 @@
-//! Receivers in this process, to which the functions connect over streams in memory.
+//! Receivers in this process. The functions connect to them over in-memory streams.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ pub(crate) struct Post {
     pub(crate) status: u16,
     /// Whether the receiver closed the connection without a response.
     pub(crate) is_cut: bool,
-    /// The time at which the sender closed the connection without waiting for the response.
+    /// When the sender closed the connection without waiting for the response.
     pub(crate) given_up: Option<Time>,
     /// Whether the response was a complete 2xx.
     pub(crate) taken: bool,

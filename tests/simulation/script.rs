@@ -50,7 +50,7 @@ pub(crate) enum Processes {
     Lambda,
 }
 
-/// The order in which queues deliver messages.
+/// The order of delivery from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// No order, which is all that standard queues promise.

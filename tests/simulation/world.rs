@@ -76,7 +76,7 @@ pub(crate) struct State {
     pub(crate) copies: usize,
     /// The period in which the event of each job was handled, by job id.
     pub(crate) handled: BTreeMap<String, Within>,
-    /// The time at which each delivery first appeared in the log, by its partition and sort key.
+    /// When each delivery first appeared in the log, by its partition and sort key.
     pub(crate) logged: BTreeMap<[String; 2], Time>,
     /// Forbidden changes of states in the log.
     pub(crate) misled: Vec<String>,

@@ -23,7 +23,7 @@ impl Authenticator {
         Self::with_secret(secret)
     }
 
-    /// An app in which a person has typed this secret.
+    /// An app that a person has typed this secret into.
     #[must_use]
     pub fn with_secret(secret: &str) -> Self {
         let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::new());

@@ -11,7 +11,7 @@ use tokio::runtime::{Handle, Id};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 
-/// Each line, and the runtime in which it was logged.
+/// Each line, and the runtime that logged it.
 static LINES: Mutex<Vec<(Option<Id>, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// Starts to collect the log, in the format of the functions in Lambda, once for all tests of the process.

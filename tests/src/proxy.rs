@@ -77,7 +77,7 @@ struct Failing {
     /// The number of calls since the failing calls were chosen.
     calls: u64,
     fails: Range<u64>,
-    /// Whether the first failing call takes effect, so that only its response is lost.
+    /// Whether the first failing call takes effect, so only its response is lost.
     takes_effect: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct Received {
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,
-    /// The time at which the complete request had arrived.
+    /// When the complete request had arrived.
     pub at: Instant,
 }
 

@@ -245,7 +245,7 @@ pub fn cookie(account: &Value) -> String {
     set_cookie.split(';').next().unwrap_or_default().to_owned()
 }
 
-/// The cookie of this name that a response sets, as a `cookie` header.
+/// The cookie with this name that a response sets, as a `cookie` header.
 #[must_use]
 pub fn set_cookie(answer: &Answer, name: &str) -> String {
     let values = answer.headers.get_all("set-cookie").iter().map(|value| value.to_str().expect("a text"));

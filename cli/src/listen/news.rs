@@ -100,7 +100,7 @@ pub(super) fn pause(failures: u32, error: &Failure) -> Duration {
     jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_REQUESTED_WAIT))
 }
 
-/// Returns a random pause between half of `pause` and all of it, so that clients do not call in step.
+/// Returns a random pause between half of `pause` and all of it, so clients do not call in step.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0; 1];
     let share = getrandom::fill(&mut random).map_or(1.0, |()| f64::from(random[0]) / 255.0);

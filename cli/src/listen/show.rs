@@ -165,7 +165,7 @@ impl Show {
     }
 }
 
-/// Returns the reason why the result of an event was not recorded, as the end of a sentence that begins with the job.
+/// Returns why an event's result was not recorded, as the end of a sentence that begins with the job.
 fn fault(result: Option<&Open<Verdict>>) -> Option<String> {
     match result {
         Some(Open::Known(Verdict::Settled)) => None,

@@ -96,7 +96,7 @@ pub struct KeyHolder {
     pub permissions: Permissions,
     /// The UTC day of the last use; `None` if the key has not been used.
     pub last_request: Option<Timestamp>,
-    /// The user's epoch in which the key was issued. Keys of earlier epochs have ended.
+    /// The user's epoch when the key was issued. Keys of earlier epochs have ended.
     epoch: i64,
     hash: SecretHash,
 }
@@ -148,13 +148,13 @@ pub struct IssuedKey {
     pub id: KeyId,
     /// The secret, which is shown only once.
     pub key: ApiKey,
-    /// The time at which the key was issued.
+    /// When the key was issued.
     pub created_at: Timestamp,
     pub new: NewKey,
 }
 
 impl IssuedKey {
-    /// The time at which the key expires; `None` if it does not.
+    /// When the key expires; `None` if it does not.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.new.lifetime.map(|lifetime| self.created_at.after(lifetime))
@@ -172,9 +172,9 @@ pub struct KeyRecord {
     /// The user who issued the key. A personal key acts for this user.
     pub user: UserId,
     pub permissions: Permissions,
-    /// The time at which the key was issued.
+    /// When the key was issued.
     pub created_at: Timestamp,
-    /// The time at which the key expires; `None` if it does not.
+    /// When the key expires; `None` if it does not.
     pub expires_at: Option<Timestamp>,
     /// The UTC day of the last use; `None` if the key has not been used.
     pub last_request: Option<Timestamp>,

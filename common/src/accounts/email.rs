@@ -1,4 +1,4 @@
-//! Email addresses in canonical form, so that one mailbox has one account.
+//! Email addresses in canonical form, so one mailbox has one account.
 
 use std::fmt;
 

@@ -84,9 +84,9 @@ const KEPT_SECONDS: i64 = 30 * 24 * 60 * 60;
 pub struct Invited {
     pub invitation: Invitation,
     pub status: InvitationStatus,
-    /// The time at which it expires.
+    /// When it expires.
     pub expires_at: Timestamp,
-    /// The time at which it was created.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 

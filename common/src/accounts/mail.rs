@@ -264,7 +264,7 @@ impl Mail {
         Self { subject: subject.into_owned(), text: text.join("\n"), html: html.into_string(), is_requested: false }
     }
 
-    /// Marks the email as requested by its recipient, so that it is also sent to an address on the suppression list.
+    /// Marks the email as requested by its recipient, so it is also sent to an address on the suppression list.
     #[must_use]
     pub fn requested(self) -> Self {
         Self { is_requested: true, ..self }

@@ -1,5 +1,5 @@
 //! Passwords and their hashes: Argon2id with the parameters from OWASP's password storage cheat sheet, stored as PHC
-//! strings, so that the parameters can be raised later.
+//! strings, so the parameters can be raised later.
 
 use std::{
     fmt,
@@ -75,7 +75,7 @@ impl fmt::Debug for Password {
 pub struct Guess(Option<Password>);
 
 impl Guess {
-    /// Accepts any text, so that a malformed password fails like a wrong one.
+    /// Accepts any text, so a malformed password fails like a wrong one.
     #[must_use]
     pub fn new(text: &str) -> Self {
         // Version 0.1.0 counted the characters as typed, so a prepared password can have fewer than 8.

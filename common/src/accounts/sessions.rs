@@ -65,7 +65,7 @@ pub struct Session {
     /// The session's id, which is not secret.
     pub id: SessionId,
     pub user: UserId,
-    /// The time at which the session expires.
+    /// When the session expires.
     pub expires_at: Timestamp,
     /// The time of the sign-in.
     pub created_at: Timestamp,
@@ -75,7 +75,7 @@ pub struct Session {
     pub address: Option<String>,
     /// The client's description of itself.
     pub agent: Option<String>,
-    /// The user's session epoch in which the session began. Sessions of earlier epochs have ended.
+    /// The user's session epoch when the session began. Sessions of earlier epochs have ended.
     epoch: i64,
     hash: SecretHash,
 }

@@ -81,7 +81,7 @@ impl Suppressions {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
     }
 
-    /// Adds `address`, to which the service has sent an email. A bounce does not shorten the effect of a complaint.
+    /// Adds `address`, which the service has sent an email to. A bounce does not shorten the effect of a complaint.
     pub async fn add(&self, address: &str, cause: Cause, now: Timestamp) -> Result<()> {
         // An address from an earlier version may not meet today's rules.
         let address = Email::parse(address).unwrap_or_else(|_problems| Email::stored(address));

@@ -76,7 +76,7 @@ attributes! { pub(crate)
     // The time of the last move to another organization.
     JOINED_AT = "joined_at",
     SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
-    // The user's epoch in which a session, a key or an approval began.
+    // The user's epoch when a session, a key or an approval began.
     EPOCH = "epoch",
     // The second factor: the secret of the authenticator app, in base32; when the user confirmed it with a first code; the
     // time step of the last code that was used; the hashes of the unused backup codes.

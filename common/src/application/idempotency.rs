@@ -64,7 +64,7 @@ pub enum Answer<T> {
 
 /// The prefix of the sort keys of remembered calls. It sorts before every endpoint's id.
 const ONCE: &str = "#once#";
-/// The time for which a call is remembered, in seconds.
+/// The time that a call is remembered, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
 attributes! { FIELDS = "fields", ANSWER = "answer", }
 

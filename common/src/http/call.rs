@@ -138,7 +138,7 @@ impl<C> Call<C> {
         &self.request.path
     }
 
-    /// The first header of this name, if it is text.
+    /// The first header with this name, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.request.header(name)

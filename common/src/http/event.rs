@@ -89,7 +89,7 @@ impl Request {
         if self.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
     }
 
-    /// The first header of this name, if it is text.
+    /// The first header with this name, if it is text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

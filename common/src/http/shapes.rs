@@ -68,7 +68,7 @@ pub(super) struct FieldDescriptions {
     pub(super) takes_key: bool,
     /// The field that determines which other fields are required, and its values.
     pub(super) cases: Option<(&'static str, &'static [Case])>,
-    /// Fields of which only one can be present.
+    /// Mutually exclusive fields.
     pub(super) either: Option<[&'static str; 2]>,
 }
 
@@ -137,8 +137,8 @@ impl FieldDescriptions {
         schema
     }
 
-    /// Builds the schema of the input with one of the values of the field `by`. Each such schema is complete, so that
-    /// code generators create a type for it.
+    /// Builds the schema of the input with one of the values of the field `by`. Each such schema is complete, so code
+    /// generators create a type for it.
     fn case(&self, by: &str, cases: &[Case], (value, title, needs): &Case, fields: &Map<String, Value>) -> Value {
         let is_default = cases.first().is_some_and(|(first, ..)| first == value);
         let refused: Vec<_> =

@@ -1,4 +1,4 @@
-//! The address of the documentation, to which the pages link.
+//! The address of the documentation, which the pages link to.
 
 use std::str::FromStr;
 

@@ -9,7 +9,7 @@ use tracing::Level;
 pub struct Line {
     /// The subject and the event, such as `delivery.failed`. The name is the `message` of the JSON line.
     pub name: &'static str,
-    /// The level of every line of this name.
+    /// The level of every line with this name.
     pub level: Level,
     /// The names of its fields. A line omits fields without a value.
     pub fields: &'static [&'static str],
@@ -435,8 +435,8 @@ pub const LINES: &[Line] = &[
     ),
 ];
 
-/// Returns the level of the lines of this name. [`log!`](crate::log) evaluates this function at compile time, so a name
-/// that is not in the list does not compile.
+/// Returns the level of the lines with this name. [`log!`](crate::log) evaluates this function at compile time, so a
+/// name that is not in the list does not compile.
 #[must_use]
 #[expect(clippy::indexing_slicing, clippy::panic, reason = "it is evaluated at compile time")]
 pub const fn level(name: &str) -> Level {

@@ -3,7 +3,7 @@
 //! One table, with the partition key `destination` and the sort key `delivery`, contains:
 //!
 //! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`.
-//!   The deliveries of a destination sort by time. All undelivered states are also in a sparse index by status, so that
+//!   The deliveries of a destination sort by time. All undelivered states are also in a sparse index by status, so
 //!   searches for them skip the delivered ones. A delivery that succeeds or is held immediately has only this item,
 //!   which includes its payload.
 //! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`. An

@@ -80,7 +80,7 @@ pub struct Post<'a> {
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
     pub event: EventName,
-    /// The time at which the event entered its queue.
+    /// When the event entered its queue.
     pub event_at: Timestamp,
     /// The trace that the job belongs to.
     pub trace: Option<&'a TraceParent>,
@@ -98,7 +98,7 @@ pub struct Content<'a> {
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
     pub event: EventName,
-    /// The time at which the event entered its queue.
+    /// When the event entered its queue.
     pub event_at: Timestamp,
     /// The trace that the job belongs to.
     pub trace: Option<&'a TraceParent>,
@@ -106,7 +106,7 @@ pub struct Content<'a> {
     pub body: &'a Bytes,
 }
 
-/// The reason why there is no response.
+/// Why there is no response.
 enum NoResponse {
     Failed(Failure, Option<Detail>),
     NoDescriptor,

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 /// with one of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and may start until the
 /// first pass, up to a minute after the deletion.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
-/// The number of organizations that are purged concurrently, so that a long log does not delay the others.
+/// The number of organizations that are purged concurrently, so a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;
 /// The number of log shards of an organization that are purged concurrently.
 const SHARDS: usize = 4;
@@ -86,7 +86,7 @@ impl App {
     /// Purges all deleted organizations. A failure does not stop the others.
     async fn purge(&self, now: Timestamp, end: Instant) -> Result<()> {
         let mut deleted = self.organizations.list().await?;
-        // In random order, so that no organization is always last if there are very many.
+        // In random order, so no organization is always last if there are very many.
         deleted.sort_by_cached_key(|_| random::bytes::<4>());
         let passes = deleted.iter().map(async |organization| {
             match self.pass_over(organization, now, end).await {

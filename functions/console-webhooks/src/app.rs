@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) rotation_overlap: Duration,
 }
 
-/// The time for which a page waits for an attempt, before it shows the attempt as in progress.
+/// The time that a page waits for an attempt, before it shows the attempt as in progress.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time between two reads of the log.
 const PAUSE: Duration = Duration::from_millis(150);

@@ -1,5 +1,4 @@
-//! The page of an organization's deliveries. The filters are in the address, so that people can share the page as a
-//! link.
+//! The page of an organization's deliveries. The filters are in the address, so people can share the page as a link.
 
 mod filters;
 mod query;

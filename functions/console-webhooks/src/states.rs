@@ -1,4 +1,4 @@
-//! States, each with a word and a shape, so that people can distinguish them without color and in any font.
+//! States, each with a word and a shape, so people can distinguish them without color and in any font.
 
 use common::{
     timestamp::Timestamp,

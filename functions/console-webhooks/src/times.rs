@@ -15,7 +15,7 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.readable()) { (distance(at, now)) } }
 }
 
-/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". The time left until `at` is rounded, so that
+/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". The time left until `at` is rounded, so
 /// almost seven days are not shown as six.
 pub(crate) fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
     let time = if at > now { left(at.since(now)) } else { length(now.since(at)) };

@@ -22,7 +22,7 @@ use crate::app::App;
 /// The request that a page responds to: a link or a refused form.
 pub(crate) struct Sent {
     values: Typed,
-    /// The reason why the form was refused.
+    /// Why the form was refused.
     pub(crate) refused: Option<Error>,
 }
 
@@ -48,7 +48,7 @@ impl Sent {
         if self.error(action).is_some() { self.values.get(name) } else { "" }
     }
 
-    /// The reason why the form for `action` was refused.
+    /// Why the form for `action` was refused.
     pub(crate) fn error(&self, action: &str) -> Option<&Error> {
         self.refused.as_ref().filter(|_| self.values.get("action") == action)
     }
@@ -76,7 +76,7 @@ pub(crate) async fn console(app: &App, user: &User, here: &'static str) -> Resul
     Ok(Console { organization: name, here })
 }
 
-/// Redirects to the page `here` with a `GET`, so that a reload does not resubmit the form. `did` selects the notice.
+/// Redirects to the page `here` with a `GET`, so a reload does not resubmit the form. `did` selects the notice.
 pub(crate) fn go_on(here: &str, did: &str) -> Reply {
     Reply::Redirect { to: format!("{here}?did={did}"), cookies: Vec::new() }
 }

@@ -108,7 +108,7 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Issues a key and shows it. The form has an id, so that reloading the page does not issue a second key.
+/// Issues a key and shows it. The form has an id, so reloading the page does not issue a second key.
 async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     user.check_verified()?;

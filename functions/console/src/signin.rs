@@ -1,8 +1,8 @@
 //! The page for sign-in, sign-up and the approval of browser logins of command-line clients.
 //!
-//! The id and the secret of a request are kept in the address and in hidden fields, so that they survive the sign-in.
-//! All forms post to this path, with their name in `action`, so that a form with an error is shown at an address that a
-//! `GET` can open.
+//! The id and the secret of a request are kept in the address and in hidden fields, so they survive the sign-in. All
+//! forms post to this path, with their name in `action`, so a form with an error is shown at an address that a `GET`
+//! can open.
 
 mod kept;
 mod link;
@@ -254,7 +254,7 @@ fn on(form: &Typed, cookies: Vec<String>) -> Reply {
     Reply::Redirect { to: next(form).unwrap_or("/console").to_owned(), cookies }
 }
 
-/// Redirects to the same page with a `GET`, so that a reload does not resubmit the form.
+/// Redirects to the same page with a `GET`, so a reload does not resubmit the form.
 fn again(form: &Typed, cookies: Vec<String>) -> Reply {
     Reply::Redirect { to: address(form, mode(form)), cookies }
 }

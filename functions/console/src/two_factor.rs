@@ -98,7 +98,7 @@ async fn enable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
     Ok(to_scan(&enrollment).into())
 }
 
-/// Enables the second factor. The backup codes are made now, so that the page can show them once, when they count.
+/// Enables the second factor. The backup codes are made now, so the page can show them once, when they count.
 async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, codes) = (&call.caller.user, BackupCodes::generate());
     let entered = Entered::Code(form.get("code"));

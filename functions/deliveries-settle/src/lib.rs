@@ -175,7 +175,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Res
         app.settle(tenant, &endpoints, settlement, before, now)
     });
     let settled: Vec<_> = settled.collect();
-    // Two settlements of the same delivery are handled in order, so that the first counts.
+    // Two settlements of the same delivery are handled in order, so the first counts.
     let is_each_alone = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     let concurrency = if is_each_alone { CONCURRENCY } else { 1 };
     Ok(Results { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })

@@ -25,7 +25,7 @@ mod mail;
 const ORGANIZATIONS: usize = 4;
 /// The maximum number of an organization's workflows that a sweep handles.
 const WORKFLOWS: usize = 100;
-/// The maximum time that a sweep spends on these emails, so that a slow email service does not delay its other work.
+/// The maximum time that a sweep spends on these emails, so a slow email service does not delay its other work.
 const TIME: Duration = Duration::from_secs(15);
 
 pub(crate) struct FailedJobs {
@@ -40,7 +40,7 @@ pub(crate) struct FailedJobs {
 /// The organization to email, or the reason why it gets no email.
 enum Audience {
     Told(Box<Organization>),
-    /// The reason why the organization gets no email.
+    /// Why the organization gets no email.
     Not(&'static str),
 }
 
@@ -53,7 +53,7 @@ impl FailedJobs {
             tenants.entry(tenant).or_default().push(workflow);
         }
         let mut tenants: Vec<_> = tenants.into_iter().collect();
-        // In random order, so that no organization is always last if there are very many.
+        // In random order, so no organization is always last if there are very many.
         tenants.sort_by_cached_key(|_| random::bytes::<4>());
         let told = tenants.into_iter().map(|(tenant, workflows)| self.tell_tenant(tenant, workflows, now, end));
         let told: Vec<_> = stream::iter(told).buffer_unordered(ORGANIZATIONS).collect().await;

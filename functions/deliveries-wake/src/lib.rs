@@ -2,13 +2,12 @@
 //!
 //! SQS delays a message by at most 15 minutes. A delivery that waits longer has a due row in the minute of its attempt,
 //! and this function sends its message in that minute. A quarter of an hour later, it checks the rows of the minute
-//! again and wakes all deliveries that are still due, so that a lost message never leaves a delivery waiting forever.
-//! It also continues recoveries, and sends the notices about endpoints and the emails about failed jobs.
+//! again and wakes all deliveries that are still due, so a lost message never leaves a delivery waiting forever. It
+//! also continues recoveries, and sends the notices about endpoints and the emails about failed jobs.
 //!
-//! Several sweepers share the work. Each has its own schedule and its own lease, so that only one invocation at a time
-//! runs a given sweeper. A sweeper saves its progress after each minute, so a sweep that dies causes only a few
-//! duplicate messages. Late and duplicate messages are harmless: a message is dropped if its attempt has already been
-//! made.
+//! Several sweepers share the work. Each has its own schedule and its own lease, so only one invocation at a time runs
+//! a given sweeper. A sweeper saves its progress after each minute, so a sweep that dies causes only a few duplicate
+//! messages. Late and duplicate messages are harmless: a message is dropped if its attempt has already been made.
 
 use std::{sync::Arc, time::Duration};
 
@@ -120,8 +119,8 @@ impl Wake {
 }
 
 impl App {
-    /// Runs a sweeper, unless another invocation is running it. Recoveries run concurrently with the sweep, so that
-    /// neither delays the other in a busy minute.
+    /// Runs a sweeper, unless another invocation is running it. Recoveries run concurrently with the sweep, so neither
+    /// delays the other in a busy minute.
     async fn run(&self, sweeper: Sweeper, now: Timestamp, until: Timestamp, end: Instant) -> Result<()> {
         let Some(mut progress) = self.log.take_sweep(sweeper, now, until).await? else {
             common::log!("sweep.skipped", ?sweeper);

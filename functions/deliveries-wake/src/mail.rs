@@ -32,7 +32,7 @@ pub(crate) struct Held {
     pub(crate) count: usize,
     /// Whether all deliveries were counted.
     pub(crate) is_complete: bool,
-    /// The time until which new deliveries are held.
+    /// New deliveries are held until this time.
     pub(crate) until: Timestamp,
 }
 

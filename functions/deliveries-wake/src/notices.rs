@@ -29,7 +29,7 @@ use crate::mail::{self, FailedDeliveries, Held};
 
 /// The maximum number of notices that a sweep handles.
 const NOTICES: usize = 200;
-/// The maximum time that a sweep spends on notices, so that a slow email service does not delay its other work.
+/// The maximum time that a sweep spends on notices, so a slow email service does not delay its other work.
 const TIME: Duration = Duration::from_secs(15);
 /// The maximum number of deliveries of a status that are counted.
 const COUNTED: usize = 1000;
@@ -46,7 +46,7 @@ pub(crate) struct Notices {
     pub(crate) base: BaseUrl,
     /// The time after which a failing endpoint is disabled; zero means never.
     pub(crate) disable_after: Duration,
-    /// The time for which events of an inactive endpoint are held.
+    /// The time that events of an inactive endpoint are held.
     pub(crate) hold_for: HoldFor,
 }
 
@@ -55,7 +55,7 @@ impl Notices {
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
-        // In random order, so that no notice is always last if there are very many.
+        // In random order, so no notice is always last if there are very many.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
         let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {

@@ -267,7 +267,7 @@ impl App {
 }
 
 /// Returns the time for an attempt that is due in the minute of a sweep. The sweep runs at some point in that minute.
-/// Attempts that were due before that point are made a minute later, so that a receiver does not get most of a minute's
+/// Attempts that were due before that point are made a minute later, so a receiver does not get most of a minute's
 /// attempts at once. Attempts that were due a minute ago or earlier are made immediately.
 fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
     if at < now { at.after(MINUTE) } else { at }

@@ -51,7 +51,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
                     made.push(Event::Html("</a>".into()));
                 }
             }
-            // Code and tables scroll sideways on phones. They are focusable, so that the keyboard can scroll them.
+            // Code and tables scroll sideways on phones. They are focusable, so the keyboard can scroll them.
             Event::Start(Tag::CodeBlock(kind)) => made.push(open("pre class=\"code\"", language(kind))),
             Event::End(TagEnd::CodeBlock) => made.push(Event::Html("</pre>".into())),
             Event::Start(Tag::Table(_)) => made.extend([open("div class=\"scroll\"", "Table"), event.clone()]),
@@ -92,7 +92,7 @@ fn words(events: &[Event<'_>]) -> String {
     words.collect()
 }
 
-/// Returns the id of a heading by GitHub's rules, so that the links in the source work.
+/// Returns the id of a heading by GitHub's rules, so the links in the source work.
 fn anchor(heading: &str) -> String {
     let heading = heading.to_lowercase().replace(' ', "-");
     heading.chars().filter(|character| character.is_alphanumeric() || matches!(character, '-' | '_')).collect()

@@ -319,7 +319,7 @@ fn pretty(example: &Value) -> String {
     serde_json::to_string_pretty(example).unwrap_or_default()
 }
 
-/// Renders text in a box that scrolls sideways and is focusable, so that the keyboard can scroll it.
+/// Renders text in a box that scrolls sideways and is focusable, so the keyboard can scroll it.
 fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre .code tabindex="0" role="group" aria-label=(name) { (text) } }
 }

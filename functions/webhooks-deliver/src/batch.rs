@@ -84,9 +84,9 @@ impl Batch {
 
 /// Runs all futures to completion and returns their outputs in any order. A future is polled only when woken.
 ///
-/// Tokio's cooperative budget is disabled, so that every future starts before any continues. With the budget, a batch
-/// of a hundred posts would handle its first responses before it has sent the last third of the requests. Each future
-/// reads a bounded amount of data and does a bounded amount of work.
+/// Tokio's cooperative budget is disabled, so every future starts before any continues. With the budget, a batch of a
+/// hundred posts would handle its first responses before it has sent the last third of the requests. Each future reads
+/// a bounded amount of data and does a bounded amount of work.
 pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     unconstrained(futures.collect::<FuturesUnordered<_>>().collect()).await
 }

@@ -21,7 +21,7 @@ use crate::{
     stores::Stores,
 };
 
-/// The age from which events are checked against the log: SQS may deliver a late copy with a receive count of one.
+/// Events of at least this age are checked against the log: SQS may deliver a late copy with a receive count of one.
 const LATE: Duration = Duration::from_secs(60);
 
 /// Handles an event until its first attempts have ended.

@@ -134,7 +134,7 @@ impl Ledger {
             entries.into_iter().zip(stored)
         {
             // The message of a postponed attempt equals this one. The mark is dropped before that message is sent, so
-            // that the message does not look like a copy.
+            // the message does not look like a copy.
             drop(mark);
             match stored {
                 Ok(Some(message)) => {
@@ -290,7 +290,7 @@ impl Ledger {
     }
 
     /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so
-    /// that this one does not count.
+    /// this one does not count.
     async fn advance(&self, ended: &Ended, after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
         let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
         rounds((delivery.clone(), after), |(before, after)| async move {

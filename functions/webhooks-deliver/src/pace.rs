@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_millis(300);
 /// The share of long responses at which a receiver lingers, and the weight of each new response in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
-/// The time for which a response counts as recent.
+/// The time that a response counts as recent.
 const LATELY: Duration = Duration::from_secs(10);
 
 /// The recent response times of a receiver.

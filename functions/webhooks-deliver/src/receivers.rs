@@ -26,7 +26,7 @@ use crate::{
 
 /// New callback origins of a tenant count as hanging once its slow origins outnumber its good ones by this number.
 const DOUBTS: u32 = 3;
-/// The maximum number of doubts, so that new good origins can outweigh any number of slow ones.
+/// The maximum number of doubts, so new good origins can outweigh any number of slow ones.
 const MOST_DOUBTS: u32 = 20;
 
 /// A receiver of a tenant: an endpoint or a callback origin. Receivers with colliding hashes share state.
@@ -58,7 +58,7 @@ impl Key {
 
 /// The receivers that this process has seen.
 pub(crate) struct Receivers {
-    /// Hashed together with each receiver, so that an attacker cannot construct collisions.
+    /// Hashed together with each receiver, so an attacker cannot construct collisions.
     secret: [u8; 16],
     known: Mutex<Known>,
 }
@@ -91,7 +91,7 @@ impl Receivers {
         hasher.finish()
     }
 
-    /// Returns the standing of a receiver. `health` is that of an endpoint; callbacks have none.
+    /// Returns the standing of a receiver. `health` belongs to an endpoint; callbacks have none.
     pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
         let known = self.lock();
         match known.seen.get(key.receiver).unwrap_or(&Seen::default()).standing(health, now) {

@@ -16,7 +16,7 @@ pub(crate) struct Record {
     pub(crate) is_repeated: bool,
 }
 
-/// The reason why a record stays in its queue.
+/// Why a record stays in its queue.
 pub(crate) enum Undone {
     /// The record can never succeed. The queue's redrive policy moves it to the dead-letter queue.
     Malformed(Malformed),

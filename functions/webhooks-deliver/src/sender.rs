@@ -35,7 +35,7 @@ use crate::{
 
 /// The time that an attempt waits for a file descriptor to become free.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time for which an attempt keeps its slot. By then, nearly every attempt has finished its CPU work.
+/// The time that an attempt keeps its slot. By then, nearly every attempt has finished its CPU work.
 const BRIEFLY: Duration = Duration::from_millis(20);
 /// The maximum time that an attempt outside the shared queues waits for a slot. Its invocation waits with it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -176,7 +176,7 @@ impl Sender {
     }
 
     /// Takes a slot for a hanging receiver. Only one process at a time probes a silent endpoint, for at most the
-    /// duration of an attempt, so that the receiver does not occupy all processes.
+    /// duration of an attempt, so the receiver does not occupy all processes.
     async fn probe(&self, outgoing: &Outgoing<'_>, now: Timestamp, batch: &Batch) -> Result<Slot, NoSlot> {
         let key = self.key(outgoing);
         if let (Some(since), Some(Endpoint { id, health, .. })) =

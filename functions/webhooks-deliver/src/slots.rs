@@ -12,7 +12,7 @@
 //! Each receiver has a lane. Its width is the number of concurrent attempts that the receiver has proved to handle: at
 //! first one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens the lane by
 //! one, like slow start with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten, so
-//! that a recovering receiver is not flooded. New callback origins of a tenant share one lane, the crowd.
+//! a recovering receiver is not flooded. New callback origins of a tenant share one lane, the crowd.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -63,7 +63,7 @@ impl Drop for Patient {
     }
 }
 
-/// The reason why an attempt gets no slot.
+/// Why an attempt gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
     /// The receiver, or its tenant, has its maximum number of attempts in progress.

@@ -32,10 +32,10 @@ pub(crate) const ANSWERS: Duration = Duration::from_millis(1500);
 /// The number of quick successes in a row that make a slow receiver good again, and the time that they must span.
 const SUCCESSES: u32 = 5;
 const PROBATION: Duration = Duration::from_secs(60);
-/// The time for which a receiver that answered quickly is considered good.
+/// A receiver that answered quickly is considered good for this long.
 const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
-/// The time for which this process trusts its own view of a slow or silent endpoint. After that, only the endpoint's
-/// item counts, which other processes may have updated.
+/// The time that this process trusts its own view of a slow or silent endpoint. After that, only the endpoint's item
+/// counts, which other processes may have updated.
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same time for callbacks, which have no item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
@@ -107,7 +107,7 @@ pub(crate) struct Seen {
     unanswered_at: Option<Timestamp>,
     /// The end of the first attempt without a response since the last success.
     silent_since: Option<Timestamp>,
-    /// The time until which this process may probe a receiver that does not answer.
+    /// Until this time, this process may probe a receiver that does not answer.
     probing_until: Option<Timestamp>,
 }
 

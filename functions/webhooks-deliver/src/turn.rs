@@ -16,7 +16,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// The maximum time between probes of a hanging receiver.
 const LONGEST_REST: Duration = Duration::from_secs(5 * 60);
 
-/// The way in which an attempt gets a slot.
+/// How an attempt gets a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Without a long wait, because the attempt is short.

@@ -22,7 +22,7 @@ use crate::{functions::Function, requests::Requests};
 /// The queue of job events.
 pub(super) const JOB_EVENTS: &str = "job-events";
 
-/// The maximum batch size of Lambda, and the time for which it may collect a batch.
+/// Lambda's maximum batch size, and the time it may take to collect a batch.
 const BATCH: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// The delay until a message that could not be handled is received again, and the maximum number of receives.
@@ -81,7 +81,7 @@ impl Past {
         left.map(|(at, Waiting { queue, body, .. })| (at, queue, body))
     }
 
-    /// Returns the next batch, and the time at which it is handled. A job event is a batch of its own, so that it never
+    /// Returns the next batch, and the time at which it is handled. A job event is a batch of its own, so it never
     /// waits.
     fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<Waiting>)> {
         let (mut at, mut batch) = (None, Vec::<Waiting>::new());

@@ -1,4 +1,4 @@
-//! A journal of the messages in the queues, in a database file, so that they outlive the process.
+//! A journal of the messages in the queues, in a database file, so they outlive the process.
 //!
 //! `.local/sqs.sqlite` contains each message with its id, group, time of sending and receive count. A send succeeds
 //! only once the message is written. A newly created queue gets its messages back: delayed messages keep their
@@ -22,7 +22,7 @@ use super::refusal::Refusal;
 /// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
 
-/// The time for which `open` waits for another process that is about to end.
+/// The time that `open` waits for another process that is about to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of changes that share a transaction.
@@ -64,8 +64,7 @@ pub(super) struct Message {
 /// A change to messages, which are identified by their keys.
 pub(super) enum Change {
     Accepted(Vec<Message>),
-    /// Messages were received. For each: the key, and the queue and receive count with which the next process restores
-    /// the message.
+    /// Messages were received. For each: the key, and the queue and receive count to restore in the next process.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
     /// All messages of a queue are deleted.
@@ -85,7 +84,7 @@ pub(crate) struct Journal(mpsc::UnboundedSender<Entry>);
 pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
 
 impl Journal {
-    /// Opens or creates the file at `path`. Also returns its messages, in the order in which they were sent.
+    /// Opens or creates the file at `path`. Also returns its messages, in sending order.
     ///
     /// # Errors
     /// The file cannot be opened, or another process has it open: two processes would deliver each message twice.
@@ -117,7 +116,7 @@ impl Written {
         Self(Some(oneshot::channel().1))
     }
 
-    /// Waits until the change is written, so that it survives the death of the process.
+    /// Waits until the change is written, so it survives the death of the process.
     ///
     /// # Errors
     /// The change could not be written.

@@ -30,7 +30,7 @@ pub(super) struct Messages {
 }
 
 /// The properties of a message. The embedded SQS rejects groups on standard queues, where SQS uses them to share the
-/// queue fairly and returns them on receive. (The order in which SQS serves groups is unspecified.)
+/// queue fairly and returns them on receive. (SQS serves groups in an unspecified order.)
 struct Note {
     key: i64,
     id: String,
@@ -80,8 +80,8 @@ impl Messages {
         if messages.is_empty() { Written::nothing() } else { self.write(Change::Accepted(messages)) }
     }
 
-    /// Records a message to which the embedded SQS has given the id `answered_id`, and replaces that with the message's
-    /// own id.
+    /// Records a message that the embedded SQS has given the id `answered_id`, and replaces that id with the message's
+    /// own.
     pub(super) fn note(&self, answered_id: &mut String, message: &Message) {
         let Message { key, sent, .. } = *message;
         let inner_id = mem::replace(answered_id, message.id.clone());

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::place::{Place, local_name};
 
-/// The names to which a template's intrinsic functions can refer.
+/// The names that a template's intrinsic functions can refer to.
 pub(crate) struct Scope {
     resources: HashMap<String, String>,
     parameters: HashMap<String, String>,

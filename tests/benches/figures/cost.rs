@@ -29,7 +29,7 @@ const READ: f64 = 0.125;
 const WRITE: f64 = 0.625;
 const LOG_GIGABYTE: f64 = 0.50;
 
-/// The memory, in MiB, with which a process gets one full CPU
+/// The memory, in MiB, that gives a process one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).
 const MIB_OF_A_CPU: f64 = 1769.0;
 /// SQS counts each of this many bytes as a request.
@@ -135,8 +135,8 @@ struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    /// Starts and warms up a process. Its events go to `url` and belong to different tenants, so that each event needs
-    /// its own read of the endpoints.
+    /// Starts and warms up a process. Its events go to `url` and belong to different tenants, so each event needs its
+    /// own read of the endpoints.
     async fn start(world: &'a World, binaries: &Binaries, url: &str, bytes: usize) -> Self {
         let (dynamodb, sqs) =
             (Proxy::metering().await.before(world.stack.dynamodb()), Proxy::faithful(world.stack.sqs()).await);

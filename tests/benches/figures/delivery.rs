@@ -72,8 +72,8 @@ pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     job_event_of(1024, tenant, job)
 }
 
-/// A job event of this many bytes. Its result consists of words, ids, numbers and times, so that it compresses like
-/// typical data.
+/// A job event of this many bytes. Its result consists of words, ids, numbers and times, so it compresses like typical
+/// data.
 pub(crate) fn job_event_of(bytes: usize, tenant: &str, job: usize) -> Value {
     const WORDS: [&str; 16] = [
         "invoice",

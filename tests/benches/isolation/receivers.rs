@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::scenario::Mode;
 
-/// The time for which an unread connection is kept, longer than any attempt.
+/// The time that an unread connection is kept, longer than any attempt.
 const MUTE: Duration = Duration::from_secs(20);
 
 /// The path of the slow receiver, and its response time.
@@ -42,7 +42,7 @@ pub(crate) struct Receivers {
 #[derive(Default)]
 struct Seen {
     is_bad: AtomicBool,
-    /// The time at which each job first arrived at each path of the healthy receiver.
+    /// When each job first arrived at each path of the healthy receiver.
     arrivals: Mutex<HashMap<(String, String), Instant>>,
     /// The requests to each path of the bad receivers.
     bad: Mutex<HashMap<String, Endpoint>>,
@@ -55,7 +55,7 @@ pub(crate) struct Endpoint {
     pub(crate) requests: usize,
     /// Their ids.
     pub(crate) ids: HashSet<String>,
-    /// The time at which each delivery was first answered with 200.
+    /// When each delivery was first answered with 200.
     pub(crate) done: HashMap<String, Instant>,
 }
 
@@ -93,7 +93,7 @@ impl Receivers {
             Arc::clone(&seen),
             move |stream, seen| async move { bad_one(stream, &seen, mode).await },
         ));
-        // The port is bound without a listener, so that no other process gets it.
+        // The port is bound without a listener, so no other process gets it.
         let closed = TcpSocket::new_v4().expect("a socket");
         closed.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
         let closed = (closed.local_addr().expect("an address").port(), closed);
@@ -131,7 +131,7 @@ impl Receivers {
         format!("http://{host}:{}/callback/{number}", self.bad)
     }
 
-    /// The time at which a job first arrived at a healthy receiver.
+    /// When a job first arrived at a healthy receiver.
     pub(crate) fn arrival(&self, path: &str, job: &str) -> Option<Instant> {
         lock(&self.seen.arrivals).get(&(path.to_owned(), job.to_owned())).copied()
     }

@@ -1,4 +1,4 @@
-//! The sweepers, in the way in which Lambda runs them.
+//! The sweepers, run as Lambda runs them.
 
 use std::{path::Path, process::Stdio, time::Duration};
 

@@ -53,7 +53,7 @@ impl World {
         assert!(self.set_where(table, is_one, &attributes).await > 0, "no item of {table} has the {name} {text}");
     }
 
-    /// The same, for items for which `is_one` returns true. Returns their number.
+    /// The same, for items that `is_one` accepts. Returns their number.
     pub async fn set_where(&self, table: &str, is_one: impl Fn(&Item) -> bool, attributes: &Value) -> usize {
         let items: Vec<_> = self.items(table).await.into_iter().filter(is_one).collect();
         let changed = items.len();

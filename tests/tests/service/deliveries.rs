@@ -55,7 +55,7 @@ const STATUSES: [Status; 5] = [Status::Pending, Status::Delivered, Status::Faile
 /// Secrets of callbacks, which no response may contain.
 const CANARIES: [&str; 2] = ["canary-query-81d2", "canary-secret-03fa"];
 
-/// The store with which tests write deliveries.
+/// The store that tests use to write deliveries.
 pub(crate) struct Book {
     log: Log,
     now: Timestamp,

@@ -346,8 +346,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
 /// All panics, including caught ones, with the names of their threads.
 static PANICS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Runs `test` with seeds, a thousand at a time, so that their data does not accumulate. Each run has separate threads,
-/// and fails if a thread panics.
+/// Runs `test` with seeds, a thousand at a time, so their data does not accumulate. Each run has separate threads, and
+/// fails if a thread panics.
 fn run(test: impl AsyncFn(Range<u64>)) {
     static HOOK: Once = Once::new();
     static RUNS: AtomicUsize = AtomicUsize::new(0);

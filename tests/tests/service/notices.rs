@@ -15,7 +15,7 @@ fn later(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + milliseconds)
 }
 
-/// Runs the sweep of the minute of this time, in which no rows are due.
+/// Runs the sweep for the minute of this time, which has no due rows.
 pub(crate) async fn sweep(world: &World, at: Timestamp) {
     pass_over_all_minutes(world, at).await;
     world.sweep(at).await;

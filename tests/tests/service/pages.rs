@@ -52,13 +52,13 @@ async fn submit(world: &World, cookie: &str, path: &str, fields: &[(String, Stri
     world.send(request.header("cookie", cookie).form(fields)).await
 }
 
-/// The page to which the response redirects.
+/// The page that the response redirects to.
 fn location(answer: &Answer) -> &str {
     assert_eq!(answer.status, 303, "{answer:?}");
     answer.headers["location"].to_str().expect("a text")
 }
 
-/// Opens the page to which the response to a form redirects.
+/// Opens the page that the response to a form redirects to.
 async fn follow(world: &World, cookie: &str, answer: &Answer) -> Answer {
     let page = open(world, cookie, location(answer)).await;
     assert_eq!(page.status, 200, "{page:?}");

@@ -1,4 +1,4 @@
-//! The texts of a form or a link. A page reads them unchecked, so that it can show them again with their issues.
+//! The texts of a form or a link. A page reads them unchecked, so it can show them again with their issues.
 
 use super::{Fields, OPTIONAL, Rejected};
 use crate::{
@@ -20,7 +20,7 @@ impl Typed {
         }
     }
 
-    /// Whether there is a field of this name, empty or not.
+    /// Whether there is a field with this name, empty or not.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)

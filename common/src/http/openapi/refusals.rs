@@ -1,5 +1,5 @@
-//! The error responses in the description. Routes share them, and all errors of a format have the same schema, so that
-//! code generators create a single type. Codes and reasons appear in the examples.
+//! The error responses in the description. Routes share them, and all errors of a format have the same schema, so code
+//! generators create a single type. Codes and reasons appear in the examples.
 
 use std::collections::BTreeMap;
 

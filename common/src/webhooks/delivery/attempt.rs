@@ -16,7 +16,7 @@ pub const RESPONSE_BYTES: usize = 1024;
 /// One POST to the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The time at which the attempt started.
+    /// When the attempt started.
     pub at: Timestamp,
     /// `delivered`, or the reason for the failure.
     pub outcome: Cow<'static, str>,

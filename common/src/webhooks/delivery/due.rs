@@ -14,7 +14,7 @@ pub struct DueAttempt {
     pub tenant: TenantId,
     /// The delivery that the attempt belongs to.
     pub id: DeliveryId,
-    /// The number of the attempt. The message is obsolete once the attempt has been made. 0 marks the end of the time
+    /// The number of the attempt. The message is obsolete once the attempt has been made. 0 marks the end of the period
     /// in which a pull delivery can be received.
     pub attempt: u32,
 }

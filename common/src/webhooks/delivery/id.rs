@@ -18,7 +18,7 @@ pub struct DeliveryId {
     pub destination: DestinationId,
     /// The shard of the destination's log that stores the delivery.
     pub shard: u8,
-    /// The time at which the event entered its queue, in milliseconds of Unix time.
+    /// When the event entered its queue, in milliseconds of Unix time.
     pub at: Millis,
     /// The value of the `webhook-id` header.
     pub webhook_id: WebhookId,
@@ -37,8 +37,8 @@ pub enum DestinationId {
     Callback,
 }
 
-/// The id that a receiver gets. It is the same for all attempts and duplicates of an event, so that the receiver can
-/// detect duplicates.
+/// The id that a receiver gets. It is the same for all attempts and duplicates of an event, so the receiver can detect
+/// duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 
@@ -96,7 +96,7 @@ impl Shard {
 impl FromStr for DeliveryId {
     type Err = NotAnId;
 
-    /// Accepts only the exact text that `Display` writes, so that each delivery has only one id.
+    /// Accepts only the exact text that `Display` writes, so each delivery has only one id.
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NotAnId);

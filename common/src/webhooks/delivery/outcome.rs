@@ -16,7 +16,7 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// The reason why an attempt failed.
+/// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The receiver responded with this status, and with a `Retry-After` if there is one.
@@ -70,11 +70,11 @@ pub enum NextStep {
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// The last period before the deadline. An attempt that would be due after [`MAX_AGE`] is moved into this period, so
-/// that a delivery still gets a last attempt after a long outage.
+/// The last period before the deadline. An attempt that would be due after [`MAX_AGE`] is moved into this period, so a
+/// delivery still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
-/// The maximum fraction by which a delay is extended, so that deliveries that failed at the same time are not retried
-/// at the same time.
+/// The maximum fraction by which a delay is extended, so deliveries that failed at the same time are not retried at the
+/// same time.
 const JITTER: f64 = 0.2;
 
 /// Reads the delays between attempts from `RETRY_SCHEDULE`.

@@ -5,7 +5,7 @@ use crate::{id::LeaseId, timestamp::Timestamp};
 /// The additional state of a delivery to a pull endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pull {
-    /// The time from which the delivery can be received; `None` if it can no longer be received.
+    /// When the delivery becomes available to clients; `None` if it can no longer be received.
     pub due: Option<Timestamp>,
     /// The latest lease.
     pub lease: Option<Lease>,
@@ -32,7 +32,7 @@ pub enum Claim {
 }
 
 impl Pull {
-    /// The state after its lease has been settled. `due` is the time from which the delivery can be received again.
+    /// The state after its lease has been settled. `due` is when the delivery can be received again.
     pub(super) fn settled(&self, due: Option<Timestamp>) -> Self {
         Self { due, lease: self.lease.map(|lease| Lease { ends: None, ..lease }) }
     }

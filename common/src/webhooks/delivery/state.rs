@@ -33,9 +33,9 @@ pub struct Delivery {
     pub status: Status,
     /// The number of attempts so far.
     pub attempts: u32,
-    /// The time at which the event entered its queue.
+    /// When the event entered its queue.
     pub created_at: Timestamp,
-    /// The time at which the next attempt is due; only while the delivery is pending.
+    /// When the next attempt is due; only while the delivery is pending.
     pub next_attempt_at: Option<Timestamp>,
     pub last_attempt: Option<Attempt>,
     /// The attempts before the last one, oldest first. If they do not fit, they are in separate rows of the log.
@@ -44,11 +44,11 @@ pub struct Delivery {
     pub tries: u32,
     /// The reason for the next attempt.
     pub trigger: Trigger,
-    /// The time after which a failed attempt is the last.
+    /// A failed attempt after this time is the last.
     pub fails_at: Timestamp,
     /// The additional state of a delivery to a pull endpoint.
     pub pull: Option<Pull>,
-    /// The time at which the payload and the responses were erased.
+    /// When the payload and the responses were erased.
     pub erased_at: Option<Timestamp>,
 }
 
@@ -259,8 +259,8 @@ impl Delivery {
         Self { next_attempt_at, pull: self.pull.as_ref().map(|pull| pull.settled(Some(now))), ..self.clone() }
     }
 
-    /// The time at which the delivery must be woken: its next attempt or, for a pull delivery, the end of the time in
-    /// which it can be received. `None` if it has nothing to wait for.
+    /// When the delivery must be woken: its next attempt or, for a pull delivery, the end of the period in which it can
+    /// be received. `None` if it has nothing to wait for.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Timestamp> {
         let Some(pull) = &self.pull else { return self.next_attempt_at };
@@ -285,7 +285,7 @@ impl Delivery {
     }
 }
 
-/// The time at which a delivery that started at `start` fails, in the milliseconds that the log stores.
+/// When a delivery that started at `start` fails, in the milliseconds that the log stores.
 fn fails_at(start: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(start.after(MAX_AGE).as_millisecond())
 }

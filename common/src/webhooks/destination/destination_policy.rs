@@ -1,7 +1,7 @@
 //! Allowed destinations of deliveries: the guard against server-side request forgery (SSRF).
 //!
-//! The same policy is applied twice: when an endpoint is stored, so that a forbidden literal address is refused
-//! immediately, and before each connection, to the literal or resolved address.
+//! The same policy is applied twice: when an endpoint is stored, so a forbidden literal address is refused immediately,
+//! and before each connection, to the literal or resolved address.
 
 use std::{
     fmt,

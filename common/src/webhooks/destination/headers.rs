@@ -70,7 +70,7 @@ impl Headers {
         if problems.is_empty() { Ok(headers) } else { Err(problems) }
     }
 
-    /// Reads stored headers. A name that was reserved later stays valid, so that its deliveries are not lost.
+    /// Reads stored headers. A name that was reserved later stays valid, so its deliveries are not lost.
     pub(in crate::webhooks) fn stored<'a>(stored: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         stored.map(|(name, value)| Some((name_of(name)?, value_of(value).ok()?))).collect::<Option<_>>().map(Self)
     }

@@ -20,7 +20,7 @@ pub struct SigningKeys<'a> {
 #[derive(Clone, Debug)]
 pub struct PreviousSecret {
     pub secret: SigningSecret,
-    /// The time from which it no longer signs.
+    /// When it stops signing.
     pub expires_at: Timestamp,
 }
 
@@ -45,9 +45,8 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 }
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
-/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so that a receiver can refuse a replay. A secret
-/// can represent two keys: its own bytes, and the bytes that libraries decode from it. There is one signature for each
-/// key.
+/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so a receiver can refuse a replay. A secret can
+/// represent two keys: its own bytes, and the bytes that libraries decode from it. There is one signature for each key.
 #[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {
     let head = format!("{id}.{}.", now.as_second());

@@ -50,7 +50,7 @@ impl SigningSecret {
     ///   copy would then be a different key, and no library could decode it as base64.
     /// - It does not decode to an empty key, which some libraries accept and anyone could sign with.
     ///
-    /// These rules do not apply to a secret that was stored or is part of a job event, so that no delivery is lost.
+    /// These rules do not apply to a secret that was stored or is part of a job event, so no delivery is lost.
     ///
     /// # Errors
     /// One problem for each rule that `text` breaks.

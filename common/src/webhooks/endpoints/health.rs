@@ -38,20 +38,20 @@ pub struct Health {
     pub unanswered_since: Option<Timestamp>,
     /// Whether the receiver does not respond within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
-    /// The time at which the receiver last stopped hanging.
+    /// When the receiver last stopped hanging.
     pub replied_at: Option<Timestamp>,
-    /// The time at which an attempt was first cut off. This starts a trial, because the receiver may only be slow.
+    /// When an attempt was first cut off. This starts a trial, because the receiver may only be slow.
     pub suspected_at: Option<Timestamp>,
-    /// The time since which deliveries have failed, without a success.
+    /// When deliveries started to fail; there has been no success since.
     pub failing_since: Option<Timestamp>,
-    /// The time at which the receiver last became healthy again.
+    /// When the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
-    /// The time at which a process last began to probe the receiver while it did not respond.
+    /// When a process last began to probe the receiver while it did not respond.
     pub probed_at: Option<Timestamp>,
-    /// The time at which the receiver was found to be slow or hanging, unless it has been good since. While it is set,
-    /// deliveries use a separate queue.
+    /// When the receiver was found to be slow or hanging, unless it has been good since. While it is set, deliveries
+    /// use a separate queue.
     pub slow_at: Option<Timestamp>,
-    /// The time at which the receiver last became good again.
+    /// When the receiver last became good again.
     pub good_at: Option<Timestamp>,
     /// The time of the latest failed attempt, to the minute.
     pub erred_at: Option<Timestamp>,
@@ -102,13 +102,13 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
     }
 }
 
-/// The time at which, and the reason for which, the service disabled the endpoint, if it did.
+/// When and why the service disabled the endpoint, if it did.
 pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
     let at = record.optional_number(DISABLED_AT).map(Timestamp::from_millisecond);
     at.map(|at| Ok((at, record.parsed(DISABLED_REASON)?))).transpose()
 }
 
-/// Reads `DISABLE_AFTER`, the time for which an endpoint may fail before it is disabled. Zero means forever.
+/// Reads `DISABLE_AFTER`, the time that an endpoint may fail before it is disabled. With zero, it is never disabled.
 ///
 /// # Errors
 /// The variable is missing, does not parse or is out of range.

@@ -17,7 +17,7 @@ attributes! { pub(super)
 
 attributes! { pub(super)
     ACTIVE = "active",
-    // The time at which an endpoint became inactive. Removed when a user enables it.
+    // When an endpoint became inactive. Removed when a user enables it.
     INACTIVE_SINCE = "inactive_since",
     DISABLED_AT = "disabled_at", DISABLED_REASON = "disabled_reason",
     // Set while deliveries to an endpoint fail. Removed by a success.

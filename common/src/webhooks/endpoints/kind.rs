@@ -5,7 +5,7 @@ pub use api::webhooks::Kind;
 use super::item::{ASKED_AT, KIND, TAKEN_AT, URL};
 use crate::{aws::dynamo::Record, error::Result, timestamp::Timestamp, webhooks::destination::EndpointUrl};
 
-/// The way in which an endpoint gets its deliveries.
+/// How an endpoint gets its deliveries.
 #[derive(Clone, Debug)]
 pub enum Address {
     /// The service posts deliveries to this URL.

@@ -26,7 +26,7 @@ use crate::{
 /// An attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// The time at which it began.
+    /// When it began.
     pub at: Timestamp,
     /// The reason for the failure, as in the log.
     pub reason: String,

@@ -40,19 +40,19 @@ pub struct Notice {
     pub address: Address,
     /// The tenant's description of the endpoint.
     pub description: Option<Description>,
-    /// The time since which the endpoint has been failing; `None` if it is not failing.
+    /// When the endpoint started to fail; `None` if it is not failing.
     pub failing_since: Option<Timestamp>,
-    /// The time at which, and the reason for which, the service disabled the endpoint, if it did.
+    /// When and why the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
     /// The start of the failure that the tenant was notified of, until they are notified of the recovery.
     pub told_since: Option<Timestamp>,
-    /// The time at which the receiver last became healthy again.
+    /// When the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
     /// The shards of the delivery log that contain the endpoint's deliveries.
     pub shards: Vec<Shard>,
     /// The last error of the endpoint, if there is one.
     pub last_error: Option<LastError>,
-    /// The time since which the notice has been pending, which is the time of the change.
+    /// When the notice became pending, which is the time of the change.
     pub at: Timestamp,
     /// The number of tries to send it.
     tries: u32,
@@ -117,8 +117,8 @@ impl Notice {
         }))
     }
 
-    /// The time since which the endpoint has been failing or, if it is not failing, disabled. If it works again, the
-    /// start of its failure.
+    /// When the endpoint started to fail or, if it is not failing, was disabled. If it works again, the start of its
+    /// failure.
     #[must_use]
     pub fn since(&self, now: Timestamp) -> Timestamp {
         self.failing_since.or(self.disabled.map(|(at, _)| at)).or(self.told_since).unwrap_or(now)
@@ -165,8 +165,8 @@ impl Endpoints {
     }
 
     /// Counts a try to send a notice. Returns the updated notice, or `None` if it has changed in the meantime and must
-    /// not be sent. Records that the tenant is notified of a failure before the email is sent, so that a recovery in
-    /// the meantime is also reported.
+    /// not be sent. Records that the tenant is notified of a failure before the email is sent, so a recovery in the
+    /// meantime is also reported.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let told = notice.failing_since.filter(|_| notice.disabled.is_none());

@@ -56,13 +56,13 @@ pub struct Endpoint {
     pub log_shards: u8,
     /// The health of its receiver.
     pub health: Health,
-    /// The time at which it became inactive; `None` if it is active.
+    /// When it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
     /// The times of the last receives, for a pull endpoint.
     pub pulled: Pulled,
 }
 
-/// The time for which an inactive endpoint still collects held deliveries. Zero turns holding off.
+/// The time that an inactive endpoint still collects held deliveries. Zero turns holding off.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldFor(Duration);
 
@@ -75,8 +75,7 @@ impl HoldFor {
         env.number("HOLD_FOR", 0..=31_536_000).map(|seconds| Self(Duration::from_secs(seconds)))
     }
 
-    /// The time until which an endpoint that became inactive at `inactive_since` collects deliveries; `None` if holding
-    /// is off.
+    /// When an endpoint that became inactive at `inactive_since` stops collecting deliveries; `None` if holding is off.
     #[must_use]
     pub fn end(self, inactive_since: Timestamp) -> Option<Timestamp> {
         (!self.0.is_zero()).then(|| inactive_since.after(self.0))
@@ -215,7 +214,8 @@ impl Endpoints {
         update = update.set_all(change.active.map(|active| (ACTIVE, boolean(active))));
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
-            // The recorded standing is that of the receiver at the old URL, or before the endpoint was enabled.
+            // The recorded standing belongs to the receiver at the old URL, or to the time before the endpoint was
+            // enabled.
             update = update.set(GOOD_AT, number(now.as_millisecond())).remove(SILENT).remove([SLOW_AT]);
         }
         if is_fresh {
@@ -303,8 +303,8 @@ fn check(change: &Change, before: &Item) -> Result<()> {
     Ok(())
 }
 
-/// Reads an item. An unreadable endpoint is skipped and logged, so that it does not stop deliveries to the other
-/// endpoints of its tenant.
+/// Reads an item. An unreadable endpoint is skipped and logged, so it does not stop deliveries to the other endpoints
+/// of its tenant.
 pub(super) fn readable<T>(item: &Item, read: fn(&Item) -> Result<T>) -> Option<T> {
     let id = record(item).optional_text(WEBHOOK_ENDPOINT_ID);
     let unreadable = |error: &Error| {

@@ -41,7 +41,7 @@ pub struct EndpointView {
     pub events: Option<EventFilter>,
     /// The workflows whose events are delivered; `None` means all.
     pub workflows: Option<WorkflowFilter>,
-    /// The time at which it was created.
+    /// When it was created.
     pub created_at: Timestamp,
     /// The number of changes so far, for [`Change::revision`](super::Change::revision).
     pub revision: i64,
@@ -49,21 +49,21 @@ pub struct EndpointView {
     pub header_names: Vec<String>,
     /// The time of the last change.
     pub updated_at: Timestamp,
-    /// The time from which the secret before the latest rotation no longer signs. May be in the past.
+    /// When the secret before the latest rotation stops signing. May be in the past.
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// The time since which deliveries have failed, without a success.
+    /// When deliveries started to fail; there has been no success since.
     pub failing_since: Option<Timestamp>,
     /// The latest failed attempt, to the minute.
     pub last_error: Option<LastError>,
-    /// The time at which, and the reason for which, the service disabled the endpoint, if it did.
+    /// When and why the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// The time at which it became inactive; `None` if it is active.
+    /// When it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// The time at which a user last enabled it, unless its receiver has become healthy again since.
+    /// When a user last enabled it, unless its receiver has become healthy again since.
     pub enabled_at: Option<Timestamp>,
-    /// The time at which the receiver last became healthy again or a user enabled the endpoint.
+    /// When the receiver last became healthy again or a user enabled the endpoint.
     pub healthy_at: Option<Timestamp>,
-    /// Whether the receiver is slow or hanging, so that deliveries use a separate queue.
+    /// Whether the receiver is slow or hanging, so deliveries use a separate queue.
     pub is_slow: bool,
     /// The number of shards in the delivery log.
     pub log_shards: u8,

@@ -31,7 +31,7 @@ pub struct JobEvent {
     pub workflow: Option<String>,
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,
-    /// The time at which the event entered its queue.
+    /// When the event entered its queue.
     pub at: Timestamp,
     pub audience: Audience,
     /// The body of each delivery, serialized once, because every signature covers exactly these bytes.
@@ -63,8 +63,8 @@ impl Audience {
     }
 }
 
-/// The reason why a message cannot be parsed. Retries cannot succeed, so the queue's redrive policy moves the message
-/// to the dead letters.
+/// Why a message cannot be parsed. Retries cannot succeed, so the queue's redrive policy moves the message to the dead
+/// letters.
 #[derive(Debug)]
 pub struct Malformed(pub(in crate::webhooks) String);
 
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// The reason why a message with this additional text is malformed.
+    /// Why a message with this additional text is malformed.
     fn problem(more: &str) -> String {
         let message = format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j"{more}}}"#);
         JobEvent::parse(&message, Timestamp::now()).expect_err(&message).to_string()

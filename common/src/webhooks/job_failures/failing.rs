@@ -31,9 +31,9 @@ pub struct Failing {
     pub(super) more: u64,
     /// The latest failures that have been reported.
     pub(super) reported: Vec<FailureId>,
-    /// The time up to which the ids of reported failures are incomplete, because there were too many.
+    /// Up to this time, the ids of reported failures are incomplete, because there were too many.
     pub(super) reported_until: Option<Timestamp>,
-    /// The time since which the notice has been pending.
+    /// When the notice became pending.
     pub(super) at: Timestamp,
     /// The number of tries to send the notice.
     pub(super) tries: u32,
@@ -63,7 +63,7 @@ impl Failing {
         }
     }
 
-    /// The time from which the next sweep sends the notice.
+    /// When the notice is due: the next sweep after this time sends it.
     #[must_use]
     pub fn due(&self) -> Timestamp {
         let hour = self.mailed_at.map(|at| at.after(APART));

@@ -36,7 +36,7 @@ pub struct JobFailure {
 /// Identifies a failure within its workflow. Every copy of an event has the same `job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureId {
-    /// The time at which the event entered the queue, in milliseconds of Unix time.
+    /// When the event entered the queue, in milliseconds of Unix time.
     pub(super) at: i64,
     /// A hash of the job's id.
     pub(super) job: u64,
@@ -176,7 +176,7 @@ impl fmt::Display for WorkflowKey {
 }
 
 impl FailureId {
-    /// The time at which the event entered the queue.
+    /// When the event entered the queue.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         Timestamp::from_millisecond(self.at)

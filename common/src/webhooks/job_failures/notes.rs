@@ -25,7 +25,7 @@ use crate::{
     webhooks::endpoints::{item::*, notice::has_tries},
 };
 
-/// The time for which an item is kept after its last failure. It exceeds the time for which a notice may be pending.
+/// The time that an item is kept after its last failure. It exceeds the time that a notice may be pending.
 const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 /// The maximum number of index pages that a sweep reads. A page has about ten thousand workflows.
 const PAGES: usize = 20;
@@ -86,8 +86,8 @@ impl JobFailures {
                 let workflow = record.text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(PREFIX);
                 found.push((record.parsed(TENANT_ID)?, WorkflowKey::stored(workflow)));
             }
-            // If a tenant fills several pages, the rest of its workflows is postponed, so that the next tenants get
-            // their turn.
+            // If a tenant fills several pages, the rest of its workflows is postponed, so the next tenants get their
+            // turn.
             match page.last_evaluated_key.as_ref().and_then(|last| last.get(TENANT_ID.name())?.as_s().ok()) {
                 Some(last) => last.clone_into(&mut after),
                 None => break,

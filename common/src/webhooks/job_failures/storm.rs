@@ -17,15 +17,15 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// The state that a process keeps about a workflow that fails very often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storm {
-    /// The time until which the process does not write each failure.
+    /// Until this time, the process does not write each failure.
     until: Timestamp,
-    /// The time at which the process next writes its count.
+    /// When the process next writes its count.
     next_write: Timestamp,
     /// The number of failures counted since the last write.
     counted: u64,
 }
 
-/// The way in which the failures of a batch are written.
+/// How the failures of a batch are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Record the failures with their ids.

@@ -2,7 +2,7 @@
 //!
 //! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted by
 //! reading them, newest first and up to a bound, because counters would cost writes. If older deliveries were not read,
-//! the counts include the time from which they are complete. Tests are not counted.
+//! the counts include the time since when they are complete. Tests are not counted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,7 +36,7 @@ use crate::{
 pub struct Statistics {
     /// The counts of all deliveries.
     pub total: Counts,
-    /// The counts by the hour in which the deliveries were created.
+    /// The counts by the hour when the deliveries were created.
     pub hours: BTreeMap<Timestamp, Counts>,
     /// The failed deliveries read with [`Bound::Pages`], by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,

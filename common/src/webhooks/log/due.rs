@@ -37,7 +37,7 @@ const PAGE: i32 = 1000;
 /// The time after its minute at which a due row is checked. It exceeds every SQS delay and the duration of every
 /// attempt.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
-/// The time for which due rows are kept. A sweep starts at most this long ago.
+/// The time that due rows are kept. A sweep starts at most this long ago.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 // The attributes of a cursor.
@@ -47,7 +47,7 @@ attributes! { TAKEN_UNTIL = "taken_until", WOKEN = "woken", CHECKED = "checked",
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRow {
     pub attempt: DueAttempt,
-    /// The time at which it is due.
+    /// When it is due.
     pub at: Timestamp,
     /// The queue that carries the attempt.
     pub queue: Queue,
@@ -230,8 +230,8 @@ impl Log {
         }))
     }
 
-    /// Stores the progress of `sweeper`. If the sweep `is_over`, also releases the lease, so that the next sweep does
-    /// not have to wait.
+    /// Stores the progress of `sweeper`. If the sweep `is_over`, also releases the lease, so the next sweep does not
+    /// have to wait.
     pub async fn save_sweep(&self, sweeper: Sweeper, sweep: Sweep, is_over: bool) -> Result<()> {
         self.update(sweeper.key())
             .set(WOKEN, number(sweep.woken.0))

@@ -38,7 +38,7 @@ pub struct Log {
     gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
-/// The time for which deliveries are visible.
+/// The time that deliveries are visible.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention(Duration);
 
@@ -56,7 +56,7 @@ impl Retention {
         Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
     }
 
-    /// The time for which deliveries are visible.
+    /// The time that deliveries are visible.
     #[must_use]
     pub fn period(self) -> Duration {
         self.0
@@ -105,7 +105,7 @@ impl<T> Unwritten<T> {
 
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
-/// The time for which items outlive the retention period, so that a resend on the last day still has its full schedule.
+/// Items outlive the retention period by this much, so a resend on the last day still has its full schedule.
 const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 

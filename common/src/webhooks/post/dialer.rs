@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ADDRESSES: usize = 8;
 /// The maximum number of addresses that are tried concurrently, and therefore the number of sockets that a dial needs.
 pub(super) const MAX_PARALLEL: usize = 2;
-/// The time for which an address is tried alone before the next one is also tried (RFC 8305, section 5).
+/// The time that an address is tried alone before the next one is also tried (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 /// The time limit for one address when there are more than [`MAX_PARALLEL`]. TCP resends a lost packet after a second.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -62,7 +62,7 @@ impl Network {
     }
 }
 
-/// The reason why there is no connection.
+/// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DialError {
     /// The deployment allows none of the addresses.
@@ -81,7 +81,7 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// The reason why a name has no address.
+/// Why a name has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LookupError {
     /// No such name exists.

@@ -87,7 +87,7 @@ impl Lookups {
     /// Looks up the addresses of a name for a delivery of `tenant`.
     pub(super) async fn addresses(&self, tenant: &TenantId, name: &str) -> Found {
         let mut result = loop {
-            // Registered before the check, so that no end is missed.
+            // Registered before the check, so no end is missed.
             let ended = self.ended.notified();
             if let Some(result) = self.begin(tenant, name) {
                 break result;

@@ -176,7 +176,7 @@ fn presenting(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> TlsAcceptor
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// The reason why an attempt fails, and its detail.
+/// Why an attempt fails, and its detail.
 async fn why(client: &Client, url: &str) -> (&'static str, String) {
     let posted = try_to_post(client, url).await.expect("there are descriptors");
     let Outcome::Failed(failure) = posted.outcome else { return ("delivered", String::new()) };

@@ -109,7 +109,7 @@ fn untrusted(certificate: &CertificateDer<'_>, intermediates: &[CertificateDer<'
     CertificateError::Other(OtherError(Arc::new(chain))).into()
 }
 
-/// The reason why no trusted authority has issued a certificate.
+/// Why no trusted authority has issued a certificate.
 #[derive(Clone, Copy, Debug)]
 enum Untrusted {
     /// The certificate is its own issuer.

@@ -42,7 +42,7 @@ pub(super) fn erasure(delivery: &Delivery) -> Markup {
     }
 }
 
-/// Renders text in a scrollable box. The box is focusable, so that the keyboard can scroll it, and therefore needs an
+/// Renders text in a scrollable box. The box is focusable, so the keyboard can scroll it, and therefore needs an
 /// accessible name.
 pub(super) fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }

@@ -119,8 +119,8 @@ fn changed(endpoint: &EndpointView) -> Markup {
     }
 }
 
-/// The form that rotates the secret. It contains the new secret, so that submitting it twice rotates only once. It also
-/// contains the time of the endpoint's last change, so that an old form cannot restore an earlier secret.
+/// The form that rotates the secret. It contains the new secret, so submitting it twice rotates only once. It also
+/// contains the time of the endpoint's last change, so an old form cannot restore an earlier secret.
 fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timestamp) -> Markup {
     let overlap = times::length(app.rotation_overlap);
     let rotated_at = endpoint.previous_secret_expires_at.map(|end| end.before(app.rotation_overlap));

@@ -32,7 +32,7 @@ pub(super) struct Elsewhere {
 
 /// The maximum number of endpoints with recent errors on other pages that are checked, which reads their deliveries.
 const SUSPECTS: usize = 30;
-/// The time for which an error counts as recent: the maximum time for which a delivery is retried.
+/// The time that an error counts as recent: the maximum time for which a delivery is retried.
 const RECENT: Duration = MAX_AGE;
 /// The maximum number of endpoints that a notice names.
 const NAMED: usize = 5;

@@ -20,7 +20,7 @@ pub(super) const NEW: usize = 10;
 /// The number of concurrent attempts at a hanging receiver. A higher number would save little invocation time; with a
 /// lower one, deliveries pile up.
 pub(super) const HANGING: usize = 4;
-/// The maximum time for which a short attempt waits for a receiver that does not answer.
+/// The maximum time that a short attempt waits for a receiver that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 /// The maximum number of a tenant's attempts that may keep their invocations waiting for a slot: two batches.
 const PATIENT: usize = 20;
@@ -160,7 +160,7 @@ impl TenantState {
 impl Lane {
     /// Returns the initial width in a process with `total` slots. In the shared queues, the first attempt at a receiver
     /// is made alone: if the receiver is slow, it gets only that delivery twice. New callback origins share one lane,
-    /// where hanging ones delay the others, so that lane is wider. Trials are made one by one.
+    /// where hanging ones delay the others, so it is wider. Trials are made one by one.
     fn first_width(self, total: usize) -> usize {
         match self.queue {
             Queue::Shared => 1,

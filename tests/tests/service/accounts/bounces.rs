@@ -13,14 +13,14 @@ use crate::{
     notices::sweep,
 };
 
-/// The event in which SES reports a permanent bounce of an email to `address`.
+/// SES's event about a permanent bounce of an email to `address`.
 fn bounce(address: &str) -> Value {
     let mut event = sample_event("accounts-bounces");
     event["detail"]["bounce"]["bouncedRecipients"][0]["emailAddress"] = json!(address);
     event
 }
 
-/// The event in which SES reports that the owner of `address` reported an email as spam.
+/// SES's event after the owner of `address` reported an email as spam.
 fn complaint(address: &str) -> Value {
     json!({"source": "aws.ses", "detail-type": "Email Complaint Received", "detail": {
         "eventType": "Complaint",

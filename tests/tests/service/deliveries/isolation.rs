@@ -566,7 +566,7 @@ async fn hanging_receivers_do_not_delay_other_receivers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;
-    // Each belongs to another tenant, so that no tenant has too many slow origins.
+    // Each belongs to another tenant, so no tenant has too many slow origins.
     let tenants: Vec<_> = (0..12).map(|number| format!("tenant-{number}")).collect();
     let answers = [(Duration::ZERO, 500), TOO_LATE, AT_ONCE];
     let receivers = join_all(tenants.iter().map(|_| Moody::start(move |before| answers[before.min(2)]))).await;

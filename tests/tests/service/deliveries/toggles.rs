@@ -21,7 +21,7 @@ async fn quiet(world: &World) {
 async fn toggles_under_events(toggles: usize, events: usize) {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0,0")]).await;
     let tenant = world.tenant("acme").await;
-    // Some attempts fail, so that some deliveries are pending when the endpoint becomes inactive.
+    // Some attempts fail, so some deliveries are pending when the endpoint becomes inactive.
     let script: Vec<_> = (0..events).map(|number| (if number % 5 == 0 { 500 } else { 200 }, &[] as &[_])).collect();
     let receiver = Receiver::scripted(&script).await;
     let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;

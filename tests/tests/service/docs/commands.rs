@@ -89,7 +89,7 @@ async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
     let made_at = uuid::Uuid::parse_str(id).expect("a UUID").get_timestamp().expect("version 7").to_unix().0;
     assert!(made_at.abs_diff(u64::try_from(made.as_second()).expect("it fits")) < 60, "{id} sorts by its time");
 
-    // The attempts are spread over the next minute, for which the test does not wait.
+    // The attempts are spread over the next minute, and the test does not wait for them.
     for delivery in world.log_of(&tenant.id, Status::Pending).await {
         world.make_due(&tenant.id, &delivery, now).await;
         world.enqueue("deliveries", due_message(&tenant.id, &delivery)).await;

@@ -18,7 +18,7 @@ use tests::{Receiver, Tenant, World, callback, event};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// A world in which a delivery has a single attempt, with a tenant.
+/// A world with a tenant, where deliveries have a single attempt.
 pub(crate) async fn impatient() -> (World, Tenant) {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;
     let tenant = world.tenant("acme").await;
