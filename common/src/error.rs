@@ -125,7 +125,7 @@ pub enum Refusal {
     ScopeMissing(Scope),
     /// The call needs a user, but an organization key does not act for one.
     NotAUser,
-    /// The organization requires a second factor, which the user has not set up.
+    /// The organization requires a second factor that the user has not set up.
     TwoFactorRequired,
     /// The caller is not a member of the organization that the request names.
     NotAMember,

@@ -11,10 +11,10 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Parses a value of a closed set from its name.
+/// Parses a member of a closed set from its name.
 ///
 /// # Errors
-/// The set has no value with this name.
+/// The set has no member with this name.
 pub fn parse_name<T: ClosedSet>(text: &str) -> Result<T, Vec<Problem>> {
     T::ALL.iter().find(|name| name.as_str() == text).copied().ok_or_else(|| {
         let names: Vec<_> = T::ALL.iter().map(|name| name.as_str()).collect();
@@ -70,7 +70,7 @@ impl Problem {
 pub struct MemberProblem {
     /// The name of the member; `None` if the name itself is invalid, or the problem concerns the entire object.
     pub member: Option<String>,
-    /// The problem of the member or the object.
+    /// The problem with the member or the object.
     pub problem: Problem,
 }
 

@@ -1,4 +1,4 @@
-//! The output of a function for operators: logs and metrics.
+//! A function's output for operators: logs and metrics.
 
 pub mod line;
 pub mod log;

@@ -1,4 +1,4 @@
-//! Times, as they are stored and sent.
+//! Times, as stored and sent.
 
 use std::{
     fmt,

@@ -35,7 +35,7 @@ pub trait Access<W>: Send + 'static {
     /// The organization whose data the call uses, for the log.
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
 
-    /// The author of the changes of the call, for the audit log, if the caller is known.
+    /// The author of the call's changes, for the audit log, if the caller is known.
     fn actor(caller: &Self::Caller) -> Option<Actor>;
 }
 
@@ -84,9 +84,9 @@ impl People {
     /// Finds the user of the session in the cookie of a call, and records that the session was used on this day.
     ///
     /// # Errors
-    /// Their organization requires a second factor that they do not have: [`Refusal::TwoFactorRequired`], unless the route
-    /// sets it up; or a call fails. Keys are not affected: programs have no second factor, and deleting them is a separate
-    /// decision.
+    /// Their organization requires a second factor that they do not have, and the route does not set it up
+    /// ([`Refusal::TwoFactorRequired`]); or a call fails. Keys are not affected: programs have no second factor, and
+    /// deleting keys is a separate decision.
     async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
         let Some(session) = self.session(call).await? else { return Ok(None) };
         let user = self.users.find(session.user).await?.filter(|user| session.is_of(user));
@@ -221,7 +221,7 @@ impl Access<Callers> for Tenant {
         Some(tenant)
     }
 
-    /// The organization does not tell: routes that record changes use [`Verified`].
+    /// The organization alone does not show the author: routes that record changes use [`Verified`].
     fn actor(_: &TenantId) -> Option<Actor> {
         None
     }
@@ -276,7 +276,7 @@ impl Caller {
         self.any_user().ok_or(Error::Forbidden(Refusal::NotAUser))
     }
 
-    /// Whether a call with this credential may use `scope`. A session may use all.
+    /// Whether a call with this credential may use `scope`. A session may use all scopes.
     #[must_use]
     pub fn has_scope(&self, scope: Scope) -> bool {
         self.check_scope(scope).is_ok()

@@ -32,7 +32,7 @@ pub struct Call<C> {
     origins: Arc<Origins>,
     /// The scope that the route requires of a key.
     pub(super) needed: Needed,
-    /// Whether the route can be called before the second factor that an organization requires is set up.
+    /// Whether the route can be called before setting up a second factor that the organization requires.
     pub(super) before_two_factor: bool,
     /// The recorder of the route's changes, if it makes any.
     pub(super) recorder: Option<Recorder>,
@@ -57,7 +57,7 @@ impl Call<()> {
         Self { needed, before_two_factor, recorder, ..self }
     }
 
-    /// The recorder for the changes of this call, whose caller is `actor`.
+    /// The recorder for changes by this call's caller, `actor`.
     pub(super) fn recorder(&self, actor: impl FnOnce() -> Option<Actor>) -> Option<Recorder> {
         let Device { address, agent } = self.recorder.as_ref().map(|_| self.device())?;
         let origin = Origin { actor: actor(), ip: Some(address.to_string()), user_agent: agent };
@@ -110,7 +110,7 @@ impl<C> Call<C> {
         self.cookie(SESSION)
     }
 
-    /// The token of a sign-in that waits for the second factor, if any.
+    /// The token of a sign-in that is waiting for the second factor, if any.
     #[must_use]
     pub fn pending_sign_in(&self) -> Option<Token> {
         self.cookie(PENDING_SIGN_IN)

@@ -5,8 +5,8 @@ use crate::{
     base_url::BaseUrl,
 };
 
-/// The name of a cookie, with and without the prefix that https deployments use. Because of the prefix, browsers accept it
-/// over https only, and only from this exact host, not from others in its domain (RFC 6265bis, 4.1.3.2).
+/// The name of a cookie, with and without the prefix that https deployments use. The prefix makes browsers accept it
+/// only over https and only from this exact host, not from others in its domain (RFC 6265bis, 4.1.3.2).
 #[derive(Clone, Copy)]
 pub struct CookieName {
     prefixed: &'static str,
@@ -15,7 +15,7 @@ pub struct CookieName {
 
 /// The session cookie.
 pub const SESSION: CookieName = CookieName { prefixed: "__Host-session_token", plain: "session_token" };
-/// The cookie of a sign-in that waits for the second factor.
+/// The cookie of a sign-in that is waiting for the second factor.
 pub const PENDING_SIGN_IN: CookieName = CookieName { prefixed: "__Host-two_factor", plain: "two_factor" };
 
 impl CookieName {
@@ -30,8 +30,8 @@ pub fn session_cookie(base: &BaseUrl, token: &Token) -> String {
     set_cookie(base, SESSION, token.reveal(), SESSION_SECONDS)
 }
 
-/// The `Set-Cookie` values of a sign-in that waits for the second factor, which is not a session. An earlier session of
-/// the browser is not used any more.
+/// The `Set-Cookie` values of a sign-in that is waiting for the second factor, which is not a session. The browser's
+/// earlier session is no longer used.
 #[must_use]
 pub fn pending_cookies(base: &BaseUrl, token: &Token) -> Vec<String> {
     vec![set_cookie(base, PENDING_SIGN_IN, token.reveal(), SIGN_IN_SECONDS), cleared_cookie(base)]

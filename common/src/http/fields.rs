@@ -27,7 +27,7 @@ pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const REQUIRED: bool = true;
 const OPTIONAL: bool = false;
 
-/// The fields of an input, and the issues found so far.
+/// An input's fields, and the issues found so far.
 pub struct Fields {
     values: Object,
     issues: Vec<Issue>,
@@ -41,7 +41,7 @@ pub struct Fields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
-/// The problem of a text with an unpaired surrogate.
+/// The problem with a text that has an unpaired surrogate.
 const NOT_UNICODE: &str = "Must be valid Unicode, without unpaired surrogates";
 
 impl Fields {
@@ -356,7 +356,7 @@ impl Fields {
         if self.issues.len() == before { Ok(()) } else { Err(Rejected) }
     }
 
-    /// Records a problem of a field, or of its combination with other fields.
+    /// Records a problem with a field, or with its combination with other fields.
     pub fn reject(&mut self, name: &str, Problem { code, message }: Problem) -> Rejected {
         self.issues.push(Issue { code, path: vec![name.to_owned()], message });
         Rejected

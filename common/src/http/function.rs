@@ -161,8 +161,8 @@ impl Function {
     }
 }
 
-/// The maximum size of a form that is kept while its sender signs in. It is posted again inside another form, and is
-/// therefore encoded twice.
+/// The maximum size of a form that is kept while its sender signs in. It is posted again inside another form, so it is
+/// encoded twice.
 const MOST_KEPT: usize = 16 * 1024;
 
 /// The fields with secrets, which no page shows again.
@@ -195,7 +195,7 @@ fn kept(request: &Request) -> Option<String> {
 
 /// The reply to a browser for an error. Without a session, it redirects to the sign-in page and then to `back`, or
 /// shows a sign-in form that restores the `kept` fields. Without a verified address, it redirects to the page that
-/// names the recipient of the link, and without a required second factor to the page that sets it up.
+/// names the link's recipient. Without a required second factor, it redirects to the page that sets one up.
 fn answer_of(error: HttpError, back: &str, kept: Option<&str>) -> Reply {
     match error {
         HttpError::Domain(Error::Unauthorized) if let Some(kept) = kept => Page::of_lost_session(back, kept).into(),

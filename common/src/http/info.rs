@@ -32,9 +32,9 @@ pub struct RouteInfo {
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
     pub redirects: bool,
-    /// Whether a session may call it that can otherwise only set up the second factor that its organization requires.
+    /// Whether it is open to sessions that still lack a second factor that their organization requires.
     pub before_two_factor: bool,
-    /// The changes that it makes and the audit log records.
+    /// Its changes that the audit log records.
     pub records: &'static [Action],
 }
 
@@ -46,9 +46,9 @@ impl RouteInfo {
     }
 }
 
-/// Matches the path of a request with a route. Returns the name and value of the variable at the end of the route's
-/// path, such as `{id}`; `{proxy+}` also matches slashes. Returns `Some(None)` if the route has no variable, and `None`
-/// if the path does not match.
+/// Matches a request's path against a route. Returns the name and value of the variable at the end of the route's path,
+/// such as `{id}`; `{proxy+}` also matches slashes. Returns `Some(None)` if the route has no variable, and `None` if
+/// the path does not match.
 pub(super) fn variable<'a>(route: &'static str, path: &'a str) -> Option<Option<(&'static str, &'a str)>> {
     let Some((before, name)) = route.split_once('{') else { return (path == route).then_some(None) };
     let takes = |value: &&str| !value.is_empty() && (name.ends_with("+}") || !value.contains('/'));
@@ -75,8 +75,7 @@ pub enum Needed {
     Nothing,
     /// This scope.
     Always(Scope),
-    /// The first scope for every call, and also the second for calls of the described kind, which the handler
-    /// recognizes.
+    /// The first scope for every call, and the second as well for the described calls, which the handler recognizes.
     Also(Option<Scope>, Scope, &'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Reads those parts of untrusted JSON that the fields of an input need.
+//! Reads the parts of untrusted JSON that an input's fields need.
 //!
 //! This module does not use `serde_json::Value`. With the feature `raw_value`, that type parses a string again if it is
 //! in an object with serde_json's marker for raw values, and such strings can be nested until the stack overflows.
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(object(r#"{"a":["\ud800","b"]}"#)["a"], Json::List(vec![Json::Garbled, Json::Text("b".to_owned())]));
     }
 
-    /// If parsed as a `Value`, this overflows the stack: at serde_json's marker, the string is parsed as JSON again,
-    /// each time with a new nesting limit.
+    /// Parsing this as a `Value` overflows the stack: at serde_json's marker, the string is parsed as JSON again, each
+    /// time with a new nesting limit.
     #[test]
     fn a_bomb_of_nested_strings_is_only_a_string() {
         let mut bomb = "0".to_owned();

@@ -169,7 +169,7 @@ fn idempotency_key() -> Value {
     })
 }
 
-/// Builds an id from the parts of the path, such as `webhooksCreate`, and from the method where the path is not unique,
+/// Builds an id from the parts of the path, such as `webhooksCreate`, and from the method if the path is not unique,
 /// such as `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` distinguishes pages from routes of the same
 /// name under `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
@@ -267,7 +267,8 @@ fn page(description: &str) -> Value {
     json!({ "description": description, "content": { "text/html": { "schema": { "type": "string" } } } })
 }
 
-/// The errors that a route of this kind can return, and `faults`: by status, their codes and, for conflicts, reasons.
+/// The errors that a route of this kind can return, including `faults`: by status, with their codes and, for conflicts,
+/// reasons.
 fn errors(info: &RouteInfo, faults: &[Fault], wire: Wire) -> BTreeMap<u16, Vec<(Code, Option<Reason>)>> {
     let plain = wire != Wire::Envelope;
     let mut errors: BTreeMap<u16, Vec<(Code, Option<Reason>)>> = BTreeMap::new();

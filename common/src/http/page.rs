@@ -30,7 +30,7 @@ pub struct Page {
     redirects_to: Option<String>,
     is_live: bool,
     is_public: bool,
-    /// The rest of the header, after the name of the service.
+    /// The rest of the header, after the service's name.
     frame: Option<Markup>,
     /// Links and buttons beside the heading.
     actions: Option<Markup>,
@@ -58,7 +58,7 @@ pub const PUBLIC_SECONDS: u32 = 300;
 /// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.
 const STYLE: &str = include_str!("page/style.css");
 
-/// The drawing of the icon in a square of 16: a hook.
+/// The icon's path in a 16 by 16 square: a hook.
 pub const HOOK: &str = "M10 2v7.5a3.5 3.5 0 0 1-7 0V7l2.5 2.5M11.5 2.5a1.5 1.5 0 1 1-3 0a1.5 1.5 0 1 1 3 0";
 
 /// The content security policy, which allows only forms and the page's own style, by its hash.
@@ -93,7 +93,7 @@ impl Page {
         Self { is_done: true, ..self }
     }
 
-    /// Gives the page the status of `error`, if there is one. The content must explain the error.
+    /// Gives the page the status of `error`, if any. The content must explain the error.
     #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
         Self { refused: error.map(HttpError::Domain), ..self }
@@ -118,8 +118,8 @@ impl Page {
         Self { is_public: true, ..self }
     }
 
-    /// Builds the page for a form that was sent without a session. It signs the visitor in again and keeps their input:
-    /// `kept` contains the fields of the form, and `back` is the page of the form.
+    /// Builds the page for a form that was submitted without a session. It signs the visitor in again and keeps their
+    /// input: `kept` contains the form's fields, and `back` is the form's page.
     pub(super) fn of_lost_session(back: &str, kept: &str) -> Self {
         let sign_in = Form {
             to: "/signin",
@@ -135,7 +135,7 @@ impl Page {
         Self { refused: Some(Error::Unauthorized.into()), ..Self::new("Your session has ended", content) }
     }
 
-    /// Adds the frame of a site: `frame` follows the name of the service in the header, and the content may be wide.
+    /// Adds the frame of a site: `frame` follows the service's name in the header, and the content may be wide.
     #[must_use]
     pub fn within(self, frame: impl Render) -> Self {
         Self { frame: Some(frame.render()), ..self }
@@ -163,7 +163,7 @@ impl Page {
         Self { refused: Some(error), ..Self::new(title, content) }
     }
 
-    /// Returns the response, and the error that the page reports, if any. `service` is the name of the service.
+    /// Returns the response, and the error that the page reports, if any. `service` is the service's name.
     pub(super) fn response(self, service: &str) -> (Response, Option<HttpError>) {
         let mut response = Response::new(self.html(service).into_string());
         *response.status_mut() = self.refused.as_ref().map_or(StatusCode::OK, HttpError::status);
@@ -222,7 +222,7 @@ impl Page {
         }
     }
 
-    /// The heading, with a mark of this kind and shape.
+    /// The heading, with this kind of mark.
     fn heading(&self, mark: Option<(&str, &str)>) -> Markup {
         html! {
             h1 {

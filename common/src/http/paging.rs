@@ -1,4 +1,4 @@
-//! Reads the requested part of a list from query parameters, which have the names that Better Auth's clients use.
+//! Reads the requested part of a list from query parameters, named as in Better Auth's clients.
 
 use schemars::JsonSchema;
 

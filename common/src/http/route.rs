@@ -129,7 +129,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Lets keys without any scope call the route.
+    /// Lets keys call the route without any scope.
     #[must_use]
     pub fn any_scope(mut self) -> Self {
         self.info.scope = Needed::Nothing;
@@ -171,14 +171,14 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Lets sessions call the route that can otherwise only set up the second factor that their organization requires.
+    /// Opens the route to sessions that still lack a second factor that their organization requires.
     #[must_use]
     pub fn before_two_factor(mut self) -> Self {
         self.info.before_two_factor = true;
         self
     }
 
-    /// Declares the changes that the route makes and the audit log records.
+    /// Declares the route's changes that the audit log records.
     #[must_use]
     pub fn records(mut self, actions: &'static [Action]) -> Self {
         self.info.records = actions;

@@ -59,7 +59,7 @@ fn join_names(schema: &mut Value) {
 #[derive(Default)]
 pub(super) struct FieldDescriptions {
     pub(super) generator: SchemaGenerator,
-    /// The description of the field that is recorded next, and an example.
+    /// The description of the next field to be recorded, and an example.
     pub(super) about: &'static str,
     pub(super) example: &'static str,
     /// Each field's name, whether it is required, and its schema.

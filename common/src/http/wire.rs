@@ -59,7 +59,7 @@ impl Wire {
     }
 }
 
-/// Parses the parameters of a query or form. Of several with the same name, the first counts.
+/// Parses the parameters of a query or form. If several have the same name, the first counts.
 pub(super) fn parameters(encoded: &[u8]) -> Object {
     let mut parameters = Object::new();
     for (name, value) in form_urlencoded::parse(encoded) {

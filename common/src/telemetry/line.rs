@@ -1,15 +1,15 @@
-//! The lines of the service's log. A line is a stable dotted name with fields, because operators' filters, queries and
-//! alarms refer to names. [`log!`](crate::log) writes a line, and accepts only names in this list. The table in
+//! The service's log lines. A line has a stable dotted name and fields, because operators' filters, queries and alarms
+//! refer to names. [`log!`](crate::log) writes a line, and accepts only names in this list. The table in
 //! docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service -- docs::operating`.
 
 use tracing::Level;
 
-/// A kind of line in the log.
+/// A kind of log line.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     /// The subject and the event, such as `delivery.failed`. The name is the `message` of the JSON line.
     pub name: &'static str,
-    /// The level of every line with this name.
+    /// The level of all lines with this name.
     pub level: Level,
     /// The names of its fields. A line omits fields without a value.
     pub fields: &'static [&'static str],

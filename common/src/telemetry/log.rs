@@ -19,7 +19,7 @@ use tracing_subscriber::{
 
 use crate::{config::Env, telemetry::metrics, timestamp::Timestamp};
 
-/// Sets up logging, including of panics. The level comes from `AWS_LAMBDA_LOG_LEVEL`, which Lambda's logging controls
+/// Sets up logging, including for panics. The level comes from `AWS_LAMBDA_LOG_LEVEL`, which Lambda's logging controls
 /// set, and defaults to `INFO`.
 pub fn init(env: &Env) {
     let level = env.optional("AWS_LAMBDA_LOG_LEVEL").and_then(|level| level.parse().ok());
@@ -37,7 +37,7 @@ where
     tracing_subscriber::registry().with(level.min(LevelFilter::INFO)).with(filter_fn(is_event)).with(lines)
 }
 
-/// Spans are never written, so none are recorded: the libraries open several in each AWS call.
+/// Spans are never written, so none are recorded: libraries open several for each AWS call.
 fn is_event(metadata: &Metadata<'_>) -> bool {
     metadata.is_event()
 }
@@ -113,8 +113,8 @@ mod tests {
     fn written(level: LevelFilter, log: impl FnOnce()) -> Vec<Value> {
         let written = Written::default();
         let writer = written.clone();
-        // With a second subscriber, `tracing` does not disable a line because the first thread to reach it has no
-        // subscriber.
+        // With a second subscriber, `tracing` does not disable a line just because the first thread to reach it has
+        // none.
         let _other = tracing::Dispatch::new(subscriber(LevelFilter::OFF, io::sink));
         tracing::subscriber::with_default(subscriber(level, move || writer.clone()), log);
         let bytes = written.0.lock().expect("no panic");

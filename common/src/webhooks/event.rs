@@ -1,4 +1,4 @@
-//! Events: the messages of producers, and the filters of endpoints.
+//! Events: producers' messages, and endpoints' filters.
 
 mod filter;
 mod job_event;

@@ -1,4 +1,5 @@
-//! Sign-ins that wait for the second factor. The browser has the sign-in's token in a cookie, and no session yet.
+//! Sign-ins that are waiting for the second factor. The browser has the sign-in's token in a cookie, and no session
+//! yet.
 
 use aws_sdk_dynamodb::Client;
 

@@ -26,8 +26,8 @@ impl Fields {
         description
     }
 
-    /// Describes the purpose and the default of the field that is read next, for the API reference. The type of the
-    /// field describes its form.
+    /// Describes the purpose and the default of the next field to be read, for the API reference. The field's type
+    /// describes its form.
     pub fn about(&mut self, _text: &'static str) -> &mut Self {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -36,7 +36,7 @@ impl Fields {
         self
     }
 
-    /// Gives an example of the text that is read next, if its type has none.
+    /// Gives an example of the next text to be read, if its type has none.
     pub fn example(&mut self, _text: &'static str) -> &mut Self {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {

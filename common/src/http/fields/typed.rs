@@ -11,7 +11,7 @@ use crate::{
 pub struct Typed(Object);
 
 impl Typed {
-    /// Returns the text of a field, or an empty text if there is no such field.
+    /// Returns the text of a field, or an empty text if the field is absent.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         match self.0.get(name) {
@@ -20,7 +20,7 @@ impl Typed {
         }
     }
 
-    /// Whether there is a field with this name, empty or not.
+    /// Whether a field with this name is present, even if empty.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)

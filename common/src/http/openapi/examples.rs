@@ -73,7 +73,7 @@ fn example(schema: &Value, schemas: &Value) -> Value {
     let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));
     match kind {
         Some("object") => {
-            // Of fields that exclude each other, only the first is included.
+            // Only the first of several mutually exclusive fields is included.
             let excluded = schema.pointer("/not/required/1").and_then(Value::as_str);
             let properties = schema["properties"].as_object().into_iter().flatten();
             let properties = properties.filter(|(name, _)| Some(name.as_str()) != excluded);

@@ -10,7 +10,7 @@ use crate::error::Error;
 pub struct Form<'a> {
     /// The prefix of the field ids, unique per page; empty for the only form of a page.
     pub id: &'static str,
-    /// The path that the form posts to; empty for the path of its page.
+    /// The path that the form posts to; empty for its page's path.
     pub to: &'a str,
     /// The label of the button.
     pub button: &'a str,
@@ -57,7 +57,7 @@ impl Render for Form<'_> {
 /// The value of a ticked checkbox. Browsers send nothing for an unticked one.
 pub const TICKED: &str = "yes";
 
-/// The kinds of field that are not `input` elements.
+/// The kinds of fields that are not `input` elements.
 const AREA: &str = "textarea";
 const SELECT: &str = "select";
 const RADIO: &str = "radio";
@@ -159,7 +159,7 @@ impl<'a> Field<'a> {
         Self { autocomplete: "new-password", hint: Some("8 to 128 characters"), ..Self::password(name, label) }
     }
 
-    /// A code of an authenticator app, which password managers fill in.
+    /// A code from an authenticator app, which password managers fill in.
     #[must_use]
     pub fn code(name: &'static str, label: &'static str) -> Self {
         let hint = Some("The 6 digits that your authenticator app shows");
@@ -264,7 +264,7 @@ fn is_first(name: &str, error: Option<&Error>) -> bool {
     issues.first().and_then(|issue| issue.path.first()).is_some_and(|path| path == name)
 }
 
-/// The messages of the issues of a field.
+/// The messages of a field's issues.
 #[must_use]
 pub fn issues<'a>(name: &str, error: Option<&'a Error>) -> Vec<&'a str> {
     match error {

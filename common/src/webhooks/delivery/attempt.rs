@@ -57,12 +57,11 @@ impl Attempt {
     }
 }
 
-/// The space for earlier attempts in the state of a delivery, in bytes. This limit keeps the item below one kilobyte,
+/// The space for earlier attempts in a delivery's state, in bytes. This limit keeps the item below one kilobyte,
 /// because DynamoDB rounds the cost of an update up to whole kilobytes.
 const ROOM: usize = 560;
 
-/// Whether the state of a delivery has room for these earlier attempts. `workflow` is the length of its workflow's
-/// name.
+/// Whether a delivery's state has room for these earlier attempts. `workflow` is the length of its workflow's name.
 pub(super) fn have_room(attempts: &[Attempt], workflow: usize) -> bool {
     attempts.iter().map(Attempt::stored_bytes).sum::<usize>() + workflow <= ROOM
 }

@@ -19,8 +19,8 @@ pub struct DueAttempt {
     pub attempt: u32,
 }
 
-/// The queue that carries an attempt, chosen by the response time of the receiver. Each queue has its own invocations,
-/// so an attempt never waits for a slower attempt.
+/// The queue for an attempt, chosen by the receiver's response time. Each queue has its own invocations, so an attempt
+/// never waits for a slower attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
     /// `deliveries`: for receivers that are good or unknown. All organizations share its invocations.

@@ -28,7 +28,7 @@ pub struct DeliveryId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Millis(i64);
 
-/// The part of the log that a delivery belongs to: that of an endpoint, or that of all callbacks of the tenant.
+/// The part of the log that a delivery belongs to: an endpoint's part, or the part for all the tenant's callbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DestinationId {
     /// A stored endpoint.
@@ -182,7 +182,7 @@ impl WebhookId {
         Self(u128::from_be_bytes(half))
     }
 
-    /// Generates a random id, for tests, which are never duplicates of each other.
+    /// Generates a random id for a test, because tests are never duplicates of each other.
     #[must_use]
     pub fn unique() -> Self {
         Self(ambient::uuid().as_u128())

@@ -73,8 +73,8 @@ pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// The last period before the deadline. An attempt that would be due after [`MAX_AGE`] is moved into this period, so a
 /// delivery still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
-/// The maximum fraction by which a delay is extended, so deliveries that failed at the same time are not retried at the
-/// same time.
+/// A delay is extended by up to this fraction, so deliveries that failed at the same time are not retried at the same
+/// time.
 const JITTER: f64 = 0.2;
 
 /// Reads the delays between attempts from `RETRY_SCHEDULE`.

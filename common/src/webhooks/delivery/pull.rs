@@ -1,4 +1,4 @@
-//! Deliveries to pull endpoints. Each waits until a client receives it under a lease.
+//! Deliveries to pull endpoints. Each one waits until a client receives it under a lease.
 
 use crate::{id::LeaseId, timestamp::Timestamp};
 
@@ -32,7 +32,7 @@ pub enum Claim {
 }
 
 impl Pull {
-    /// The state after its lease has been settled. `due` is when the delivery can be received again.
+    /// The state after the lease is settled. `due` is when the delivery can be received again.
     pub(super) fn settled(&self, due: Option<Timestamp>) -> Self {
         Self { due, lease: self.lease.map(|lease| Lease { ends: None, ..lease }) }
     }

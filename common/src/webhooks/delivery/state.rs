@@ -252,7 +252,7 @@ impl Delivery {
         }
     }
 
-    /// Returns the state after a release of the lease. The delivery can be received again immediately.
+    /// Returns the state after the lease is released. The delivery can be received again immediately.
     #[must_use]
     pub fn released(&self, now: Timestamp) -> Self {
         let next_attempt_at = self.next_attempt_at.map(|_| now);
@@ -269,7 +269,7 @@ impl Delivery {
         Some(pull.lease.and_then(|lease| lease.ends).map_or(fails_at, |ends| ends.max(fails_at)))
     }
 
-    /// Whether the delivery can still be sent or received, and so needs its payload.
+    /// Whether the delivery can still be sent or received, and therefore needs its payload.
     #[must_use]
     pub fn needs_payload(&self) -> bool {
         self.status == Status::Pending || self.pull.as_ref().is_some_and(|pull| pull.due.is_some())
@@ -278,8 +278,8 @@ impl Delivery {
     /// Whether the delivery failed at this attempt.
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
-        // If the attempt was made, its number is the number of attempts. If the delivery expired before it, its number
-        // is one higher.
+        // If the attempt was made, its number is the number of attempts. If the delivery expired first, its number is
+        // one higher.
         let is_it = (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt);
         self.status == Status::Failed && (is_it || self.pull.is_some())
     }

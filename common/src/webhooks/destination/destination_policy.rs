@@ -20,7 +20,7 @@ pub struct DestinationPolicy {
     allowed: Vec<IpNet>,
 }
 
-/// The reason for the refusal of a destination.
+/// Why a destination is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Plain HTTP, although only HTTPS is allowed.
@@ -55,7 +55,7 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// Finds the reasons to refuse a URL that need no DNS lookup: its scheme, or a literal address. The URL parser has
+    /// Finds reasons to refuse a URL that need no DNS lookup: its scheme, or a literal address. The URL parser has
     /// already normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width
     /// digits; WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
@@ -70,8 +70,8 @@ impl DestinationPolicy {
         scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
-    /// Finds the reasons to refuse a URL that is about to be stored, which include an invalid host name and port 0. If
-    /// such a URL was stored earlier, its attempts fail with `dns` or `connect`.
+    /// Finds reasons to refuse a URL that is about to be stored, including an invalid host name and port 0. If such a
+    /// URL was stored earlier, its attempts fail with `dns` or `connect`.
     pub fn refusals_to_store(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let exists = url.port() != Some(0) && url.domain().is_none_or(is_host_name);
         self.refusals(url).chain((!exists).then_some(Refused::Impossible))
@@ -136,7 +136,7 @@ const fn v6(a: u16, b: u16, prefix: u8) -> Ipv6Net {
 }
 
 /// The IANA IPv4 special-purpose address registry (RFC 6890 and its updates), multicast and reserved ranges, and other
-/// addresses at which clouds serve metadata and platform services.
+/// addresses where clouds serve metadata and platform services.
 const NOT_PUBLIC_V4: [Ipv4Net; 20] = [
     v4(0, 0, 0, 0, 8),
     v4(10, 0, 0, 0, 8),

@@ -10,7 +10,7 @@ use crate::issue::Problem;
 
 const MAX_LENGTH: usize = 2048;
 
-/// An absolute http or https URL with a host, of at most 2048 characters, without user info or fragment. The
+/// An absolute http or https URL with a host and at most 2048 characters, without user info or a fragment. The
 /// [`DestinationPolicy`] decides whether the deployment may send to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointUrl {
@@ -75,7 +75,7 @@ impl EndpointUrl {
     }
 }
 
-/// Whether the URL is valid for HTTP, which does not allow all characters in a host that the URL standard allows.
+/// Whether the URL is valid for HTTP, which allows fewer characters in a host than the URL standard.
 fn is_requestable(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host() && url.as_str().parse::<Uri>().is_ok()
 }

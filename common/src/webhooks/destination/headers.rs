@@ -1,4 +1,4 @@
-//! The custom headers of an endpoint, which the receiver gets with each attempt. Usually they are credentials that the
+//! The custom headers of an endpoint, which the receiver gets with each attempt. Usually, they are credentials that the
 //! receiver requires.
 
 use std::{collections::BTreeMap, fmt};
@@ -15,8 +15,8 @@ pub(crate) const MOST: usize = 10;
 pub(crate) const LONGEST_NAME: usize = 64;
 pub(crate) const LONGEST_VALUE: usize = 1024;
 
-/// The headers that the service and its HTTP client set, the headers of a trace, and those that concern the connection
-/// rather than the request.
+/// The headers that the service and its HTTP client set, trace headers, and headers about the connection rather than
+/// the request.
 pub(crate) const RESERVED: [&str; 13] = [
     "connection",
     "cookie",
@@ -34,7 +34,7 @@ pub(crate) const RESERVED: [&str; 13] = [
 ];
 pub(crate) const RESERVED_PREFIXES: [&str; 5] = ["content-", "proxy-", "webhook-", "x-webhook-", "x-event-"];
 
-/// Replaces a value that a receiver repeats. The mask is not longer than any text that it replaces.
+/// Replaces a value that a receiver repeats. The mask is never longer than the text it replaces.
 const MASK: &str = "[secret]";
 
 impl Headers {
@@ -90,8 +90,8 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Masks the values in the beginning of a receiver's response: each word of a value that is at least as long as the
-    /// mask. Shorter words are unlikely to be secrets, and would match too often.
+    /// Masks header values in the beginning of a receiver's response: each word of a value that is at least as long as
+    /// the mask. Shorter words are unlikely to be secrets, and would match too often.
     #[must_use]
     pub fn mask(&self, answer: String) -> String {
         let mut words: Vec<_> = self.0.values().flat_map(|value| value.split(' ')).collect();

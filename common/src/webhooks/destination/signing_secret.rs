@@ -44,8 +44,8 @@ impl SigningSecret {
 
     /// Validates a secret that a tenant chooses for an endpoint, with three more rules:
     ///
-    /// - It has 16 visible characters after the prefix, because a reader of one delivery can try short secrets until
-    ///   one gives the same signature.
+    /// - It has 16 visible characters after the prefix, because anyone who sees one delivery can try short secrets
+    ///   until one gives the same signature.
     /// - It begins and ends with a visible character. Pasted text often has surrounding white space. The receiver's
     ///   copy would then be a different key, and no library could decode it as base64.
     /// - It does not decode to an empty key, which some libraries accept and anyone could sign with.
@@ -79,7 +79,7 @@ impl SigningSecret {
         }
     }
 
-    /// Generates a secret in the form that every library for Standard Webhooks accepts.
+    /// Generates a secret in a form that every Standard Webhooks library accepts.
     #[must_use]
     pub fn generate() -> Self {
         let key = Zeroizing::new(random::bytes::<32>());
@@ -91,8 +91,8 @@ impl SigningSecret {
         &self.0
     }
 
-    /// Returns a form of the secret that every library for Standard Webhooks accepts: the text itself, or the encoding
-    /// of its bytes. Each delivery is signed with both keys.
+    /// Returns a form of the secret that every Standard Webhooks library accepts: the text itself, or the encoding of
+    /// its bytes. Each delivery is signed with both keys.
     #[must_use]
     pub fn for_libraries(&self) -> Zeroizing<String> {
         let key = self.0.strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok()).filter(|key| !key.is_empty());
@@ -102,9 +102,9 @@ impl SigningSecret {
         }
     }
 
-    /// The key that libraries for Standard Webhooks decode from the text as base64, if they accept it. The npm packages
-    /// `standardwebhooks` and `svix` decode differently from the PyPI packages of these names, but a text that both
-    /// accept gives the same key. The key is shorter than the text, so it never equals the text's bytes.
+    /// The key that Standard Webhooks libraries decode from the text as base64, if they accept it. The npm packages
+    /// `standardwebhooks` and `svix` decode differently from the PyPI packages with the same names, but a text that
+    /// both accept gives the same key. The key is shorter than the text, so it never equals the text's bytes.
     #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
@@ -175,8 +175,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The key that a library decodes from the form is one that signs: the key decoded from the text, or the text
-        /// itself.
+        /// The key that a library decodes from this form is one of the signing keys: the key decoded from the text, or
+        /// the text itself.
         #[test]
         fn the_form_for_libraries_is_base64_of_a_key_that_signs(text in "(whsec_)?[a-zA-Z0-9+/=ß ]{1,40}") {
             let Ok(secret) = SigningSecret::parse_chosen(&text) else { return Ok(()) };

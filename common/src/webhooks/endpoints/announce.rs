@@ -1,7 +1,7 @@
 //! Notices by webhook. When an endpoint starts to fail, is disabled or recovers, the other endpoints of its tenant that
 //! subscribe to this event by name get a notice. An endpoint gets no notice about itself.
 //!
-//! The sweep that sends the email of a notice also announces it, with the same limits. A flapping endpoint, or two
+//! The sweep that sends a notice's email also announces it, within the same limits. A flapping endpoint, or two
 //! endpoints that fail on notices about each other, therefore cause few notices. The ids of the deliveries are derived
 //! from the change, so a repeated call finds them in the log and adds none. Otherwise they are ordinary deliveries.
 
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The failed deliveries of an endpoint, as a notice reports them.
+/// An endpoint's failed deliveries, as a notice reports them.
 #[derive(Clone, Copy, Debug)]
 pub struct Failures<'a> {
     /// The number of counted deliveries that have failed since the endpoint began to fail.
@@ -115,7 +115,7 @@ impl Endpoints {
             return Ok(());
         }
         let deliveries: Vec<_> = receivers.iter().map(|to| notice.delivery(tenant, to, now)).collect();
-        // The log of an endpoint may have been spread over more shards since an earlier call.
+        // The endpoint's log may have been spread over more shards since an earlier call.
         let places = deliveries.iter().flat_map(|delivery| {
             let spread = DeliveryId { shard: delivery.webhook_id.shard(SHARDS), ..delivery.id };
             [DeliveryId { shard: 0, ..delivery.id }, spread]

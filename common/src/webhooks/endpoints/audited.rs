@@ -47,7 +47,7 @@ pub(super) fn fields(new: &NewEndpoint) -> Vec<audit::Change> {
     url.into_iter().chain(description).chain([initial("active", new.active)]).chain(lists).collect()
 }
 
-/// The fields of the endpoint in `item` that `wanted` changes. There are none if it has these values already.
+/// The fields of the endpoint in `item` that `wanted` changes: none if it already has these values.
 pub(super) fn changes(item: &Item, wanted: &Change) -> Vec<audit::Change> {
     let stored = record(item);
     let names = |attribute: Attribute| {

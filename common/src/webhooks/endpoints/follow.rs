@@ -1,4 +1,4 @@
-//! The consequences of an attempt for operators and for the endpoint. They are the same for attempts of the service and
+//! The consequences of an attempt for operators and for the endpoint. They are the same for the service's attempts and
 //! for attempts that clients of pull endpoints settle.
 
 use std::time::Duration;

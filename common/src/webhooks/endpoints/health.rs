@@ -57,7 +57,7 @@ pub struct Health {
     pub erred_at: Option<Timestamp>,
 }
 
-/// The consequence of a failed delivery for its endpoint.
+/// What a failed delivery means for its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     /// The endpoint has started to fail.
@@ -87,10 +87,10 @@ pub(super) const DISABLED: [Attribute; 6] = [DISABLED_AT, DISABLED_REASON, NOTIC
 /// The value of `notice` while a notice is pending.
 pub(super) const PENDING: &str = "pending";
 
-/// The operation named in errors of this module's writes.
+/// The operation named in errors from this module's writes.
 pub(super) const NOTING: &str = "noting the health of an endpoint";
 
-/// Decides the consequence for the endpoint of a delivery that has failed with `attempt`.
+/// Decides the consequence for the endpoint when a delivery has failed with `attempt`.
 fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Option<Consequence> {
     match health.failing_since {
         _ if attempt.status_code == Some(410) => Some(Consequence::Disabled(DisabledReason::Gone)),

@@ -1,4 +1,4 @@
-//! The kind of an endpoint (push or pull), and the times of its last receives.
+//! An endpoint's kind (push or pull), and the times of its last receives.
 
 pub use api::webhooks::Kind;
 
@@ -41,7 +41,7 @@ impl Address {
     }
 }
 
-/// Reads the kind of an endpoint. Items of push endpoints do not have this attribute.
+/// Reads an endpoint's kind. Items of push endpoints do not have this attribute.
 pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
     if record.optional_text(KIND).is_some() { record.parsed(KIND) } else { Ok(Kind::Push) }
 }

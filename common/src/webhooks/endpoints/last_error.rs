@@ -1,4 +1,4 @@
-//! The latest failed attempt of an endpoint, stored in the endpoint's item.
+//! An endpoint's latest failed attempt, stored in the endpoint's item.
 //!
 //! A search of the log would be slow, because the log is sorted by creation, and a retried or recovered delivery can
 //! fail much later. A failing receiver may get thousands of attempts a minute, so an attempt is recorded only if a
@@ -36,7 +36,7 @@ pub struct LastError {
     pub detail: Option<Detail>,
 }
 
-/// The time after an error during which further errors are not recorded.
+/// For this long after an error, further errors are not recorded.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The attributes of the error. A new URL removes them.
 pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];

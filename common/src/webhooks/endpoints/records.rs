@@ -88,7 +88,7 @@ impl HoldFor {
 /// workflows of 100 characters of four bytes, ten header names of 64 bytes, and 670 bytes for the rest. 299 endpoints
 /// fit.
 pub const MAX_ENDPOINTS: u32 = 290;
-/// The number of tries of a change while other calls change the same endpoint.
+/// The maximum number of tries for a change that conflicts with other calls.
 const ATTEMPTS: u32 = 20;
 const UPDATING: &str = "updating an endpoint";
 /// The sort key of the counter, which sorts before every id.
@@ -186,8 +186,8 @@ impl Endpoints {
         Err(Error::Busy)
     }
 
-    /// The write of `change`, on condition that the endpoint has not been changed since `before` was read. So an entry of
-    /// the audit log names the values that were replaced, and concurrent rotations lose no secret.
+    /// The write for `change`, on condition that the endpoint has not been changed since `before` was read. An audit
+    /// log entry therefore contains the values that were replaced, and concurrent rotations lose no secret.
     fn written(
         &self,
         tenant: &TenantId,
@@ -286,7 +286,7 @@ impl Endpoints {
 ///
 /// # Errors
 /// It has a URL and the endpoint is a pull endpoint; it would send headers to another URL; or it was made for another
-/// revision: [`Error::Busy`].
+/// revision ([`Error::Busy`]).
 fn check(change: &Change, before: &Item) -> Result<()> {
     let stored = record(before);
     if change.url.is_some() && kind::kind(&stored)? == Kind::Pull {

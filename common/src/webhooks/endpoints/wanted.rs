@@ -1,4 +1,4 @@
-//! Endpoints as their owners want them: new ones, and changes of stored ones.
+//! Endpoints as their owners want them: new ones, and changes to stored ones.
 
 use super::kind::Address;
 use crate::{
@@ -57,7 +57,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the change leaves every field as it is.
+    /// Whether the change leaves every field unchanged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(
@@ -76,7 +76,7 @@ impl Change {
     }
 
     /// Whether the change would send the existing headers to another URL, which may belong to another party. A caller
-    /// that may change an endpoint still may not read its headers.
+    /// who may change an endpoint still may not read its headers.
     pub(super) fn takes_headers_along(&self) -> bool {
         self.url.is_some() && matches!(self.headers, Patch::Keep)
     }

@@ -1,4 +1,4 @@
-//! The filters of endpoints, which select events by name and by the workflow of the job.
+//! Endpoints' filters, which select events by name and by the job's workflow.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl FromIterator<EventName> for EventFilter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkflowFilter(BTreeSet<String>);
 
-/// The maximum length of a workflow's name in a filter, in characters.
+/// The maximum length of a workflow name in a filter, in characters.
 const LONGEST: usize = 100;
 
 impl WorkflowFilter {
