@@ -14,7 +14,7 @@
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!
-//! Two tenants never share a key, because each key consists of the tenant's id and a part of fixed form.
+//! Two tenants never share a key, because each key consists of the tenant's id and a part with a fixed format.
 
 pub mod count;
 pub mod due;

@@ -4,8 +4,8 @@
 //! keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
 //! The project has a custom pool, because the pool of `hyper-util`'s client limits idle connections per host but not in
-//! total. A large number of receivers could use up the file descriptors of the process. That pool also does not detect
-//! data that a receiver sends before a response.
+//! total. Many receivers could exhaust the process's file descriptors. That pool also does not detect data that a
+//! receiver sends before a response.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -70,7 +70,7 @@ pub struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoDescriptor;
 
-/// The content of an attempt and its destination.
+/// An attempt's content and destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Post<'a> {
     /// The organization that the delivery belongs to.
@@ -250,7 +250,7 @@ fn no_connection(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-/// Finds the reason why a TLS handshake failed, which may be a failure of the connection.
+/// Finds out why a TLS handshake failed, possibly because the connection did.
 fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
     if let Some(error) = cause_of::<rustls::Error>(error) {
         return NoResponse::Failed(Failure::Tls, Some(tls::explained(error, asked)));
@@ -268,7 +268,7 @@ fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
     NoResponse::because(Failure::Connect, text)
 }
 
-/// Finds the reason why an exchange on `connection` failed.
+/// Finds out why an exchange on `connection` failed.
 fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     if let Some(error) = cause_of::<rustls::Error>(error) {
         // With TLS 1.3, the client has finished its handshake before the receiver rejects it.
@@ -334,7 +334,7 @@ impl Content<'_> {
         for (name, value) in headers.into_iter().flat_map(Headers::reveal) {
             let (name, mut value) = (HeaderName::from_lowercase(name.as_bytes())?, HeaderValue::from_str(value)?);
             value.set_sensitive(true);
-            // The headers of the service take precedence over stored headers.
+            // The service's headers take precedence over stored headers.
             all.entry(name).or_insert(value);
         }
         Ok(all)

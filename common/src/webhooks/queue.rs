@@ -1,5 +1,5 @@
-//! The deliveries queues, whose messages name due attempts. There is one queue for receivers that respond quickly, one
-//! for receivers that respond late or with errors, and one for receivers that hang, so a delivery never waits for
+//! The delivery queues, whose messages identify due attempts. There is one queue for receivers that respond quickly,
+//! one for receivers that respond late or with errors, and one for receivers that hang, so a delivery never waits for
 //! slower receivers.
 
 use std::borrow::Cow;
@@ -50,7 +50,7 @@ pub struct SharedQueue {
     url: String,
 }
 
-/// Parses a message of these queues, which names an attempt.
+/// Parses a message from these queues, which identifies an attempt.
 ///
 /// # Errors
 /// `text` is not a message of these queues.
@@ -83,8 +83,8 @@ impl Queues {
         queues.find_map(|(url, queue)| (url.rsplit('/').next() == Some(name)).then_some(queue))
     }
 
-    /// Sends messages to `queue`. Each arrives at its time, or after the maximum delay of SQS if that is sooner.
-    /// Returns the results in the same order.
+    /// Sends messages to `queue`. Each arrives at its time, or after SQS's maximum delay if that is sooner. Returns the
+    /// results in the same order.
     pub async fn send(&self, queue: Queue, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
         let [shared, slow, hanging] = &self.urls;
         let url = match queue {

@@ -57,7 +57,7 @@ pub struct Health {
     pub erred_at: Option<Timestamp>,
 }
 
-/// What a failed delivery means for its endpoint.
+/// The effect of a failed delivery on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     /// The endpoint has started to fail.

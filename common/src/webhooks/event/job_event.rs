@@ -133,8 +133,8 @@ impl JobEvent {
 struct Message<'a>(Members<'a>);
 
 impl<'a> Message<'a> {
-    /// Returns a member that is only forwarded. Of duplicates, the last counts, as in nearly every JSON parser and
-    /// therefore in the producer's tests.
+    /// Returns a member that is only forwarded. The last of several duplicates counts, as in nearly every JSON parser
+    /// and therefore in the producer's tests.
     fn last(&self, name: &str) -> Option<&'a RawValue> {
         let mut members = self.0.0.iter().rev();
         let (_, value) = members.find(|(other, _)| other == name)?;
@@ -148,7 +148,7 @@ impl<'a> Message<'a> {
     }
 
     /// Returns a member that determines the recipients of the event. Duplicates with different values are an error,
-    /// because a producer that builds JSON by concatenation may have let a customer inject the second value.
+    /// because a producer that concatenates JSON may have let a customer inject the second value.
     fn only(&self, name: &str) -> Result<Option<&'a RawValue>, Malformed> {
         let mut values = self.0.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value.get());
         let first = values.next();
@@ -191,8 +191,8 @@ fn text(name: &str, value: &RawValue) -> Result<String, Malformed> {
     serde_json::from_str(value.get()).map_err(|_not_a_text| Malformed(format!("{name} {problem}")))
 }
 
-/// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature of `JSON.stringify` of
-/// the parsed body rather than of the bytes that they received. For ordinary payloads, compact JSON makes the two
+/// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature of
+/// `JSON.stringify(parsedBody)` rather than of the received bytes. For ordinary payloads, compact JSON makes the two
 /// equal.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
@@ -209,7 +209,7 @@ fn compact(json: Vec<u8>) -> Vec<u8> {
     compact
 }
 
-/// The length of the JSON string that `json` begins with, quotes included.
+/// The length of the JSON string at the start of `json`, including its quotes.
 fn string_length(json: &[u8]) -> usize {
     let mut length = json.len().min(1);
     while let Some(rest) = json.get(length..) {

@@ -1,6 +1,6 @@
-//! The trace that a job belongs to, in the form of the header `traceparent` (<https://www.w3.org/TR/trace-context/>).
+//! A job's trace, in the format of the `traceparent` header (<https://www.w3.org/TR/trace-context/>).
 
-/// The position of a job in a trace: a `traceparent` of version 00.
+/// A job's position in a trace: a `traceparent` of version 00.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceParent(String);
 

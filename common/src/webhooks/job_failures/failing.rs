@@ -1,4 +1,4 @@
-//! A failing workflow, and the time at which its organization is notified.
+//! A failing workflow, and when its organization is notified.
 
 use std::{collections::HashSet, time::Duration};
 

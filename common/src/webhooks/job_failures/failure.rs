@@ -13,7 +13,7 @@ use crate::{
     webhooks::event::{EventName, JobEvent},
 };
 
-/// The maximum number of characters of a job's error, its mapped stack, and a name in emails.
+/// The maximum lengths, in characters, of a job's error, its mapped stack, and a name in emails.
 const ERROR: usize = 2000;
 const STACK: usize = 4000;
 const NAME: usize = 200;

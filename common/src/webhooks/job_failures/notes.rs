@@ -1,4 +1,4 @@
-//! The reads and writes of the items of failing workflows: recording failures, and notifying organizations.
+//! Reads and writes the items of failing workflows: records failures, and notifies organizations.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl JobFailures {
             .set_all(workflow.name.as_ref().map(|name| (WORKFLOW, text(name))))
             .set_all(newest.map(|(place, failure)| (place, failure_value(failure))))
             .add(WRITES, number(1));
-        // New failures move the earlier ones back.
+        // New failures move earlier ones back.
         for (from, to) in NEWEST.into_iter().zip(NEWEST.into_iter().skip(new.len())).filter(|_| !new.is_empty()) {
             update = update.copy_or(to, from, AttributeValue::M(Item::new()));
         }

@@ -18,8 +18,8 @@ use crate::{
 
 /// The limit on emails about failed jobs per UTC day. The last email of a day mentions the limit.
 pub const MAILS_A_DAY: i64 = 50;
-/// The limit on emails about endpoints per UTC day: enough for each endpoint to fail once. Without a limit, an organization
-/// whose endpoints keep failing and recovering could fill a stranger's mailbox.
+/// The limit on emails about endpoints per UTC day: enough for each endpoint to fail once. Without a limit, an
+/// organization whose endpoints keep failing and recovering could fill a stranger's mailbox.
 pub const NOTICES_A_DAY: i64 = 100;
 
 /// The kinds of emails that are counted.

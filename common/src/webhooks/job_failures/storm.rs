@@ -1,8 +1,8 @@
 //! Storms: workflows that fail so often that a process does not write each failure.
 //!
-//! A storm begins when a pending notice has the maximum number of ids and a known earliest time of sending. Until that
-//! time, a process only counts further failures and writes the count once a minute. If a process stops, its count is
-//! lost, and the email reports too low a number.
+//! A storm begins when a pending notice has the maximum number of ids and is known not to be sent before a certain
+//! time. Until that time, a process only counts further failures and writes the count once a minute. If a process
+//! stops, its count is lost, and the number in the email is too low.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const MARGIN: Duration = Duration::from_secs(10);
 /// The time between two writes of a process's count.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The state that a process keeps about a workflow that fails very often.
+/// A process's state for a workflow that fails very often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storm {
     /// Until this time, the process does not write each failure.

@@ -32,7 +32,7 @@ pub struct JobFailures {
 pub struct Noted {
     /// Whether further failures are only counted.
     pub is_full: bool,
-    /// The earliest time at which the notice can be sent.
+    /// The earliest time when the notice can be sent.
     pub due: Timestamp,
 }
 

@@ -1,8 +1,8 @@
 //! Counts of deliveries by status, hour and reason.
 //!
 //! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted by
-//! reading them, newest first and up to a bound, because counters would cost writes. If older deliveries were not read,
-//! the counts include the time since when they are complete. Tests are not counted.
+//! reading them, newest first, up to a bound, because counters would cost writes. If older deliveries were not read,
+//! the counts include the time from which they are complete. Tests are not counted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -62,7 +62,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The part of the bound for one of `parts`.
+    /// The share of the bound for one of `parts`.
     fn share(self, parts: usize) -> Self {
         let share = |all: usize| (all / parts.max(1)).max(1);
         match self {
@@ -104,7 +104,7 @@ struct Counted {
 const PAGE: usize = 1000;
 /// The number of newest deliveries that the search for a success reads first.
 const FEW: usize = 20;
-/// The name of the event of tests.
+/// The name of the test event.
 const TEST: &str = EventName::Test.as_str();
 
 impl Log {
@@ -241,8 +241,8 @@ fn created(shard: Shard, next: &str) -> Option<Timestamp> {
 }
 
 impl Statistics {
-    /// Adds the counts of a part of a shard. `read_since` is the time from which the shard was read completely; `None`
-    /// if all of it was read.
+    /// Adds the counts from a part of a shard. The shard was read completely from `read_since` on; `None` if all of it
+    /// was read.
     fn add_part(&mut self, part: Self, read_since: Option<Timestamp>) {
         self.complete_since = self.complete_since.max(read_since);
         self.total += part.total;

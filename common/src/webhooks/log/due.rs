@@ -2,8 +2,8 @@
 //!
 //! Every pending delivery has a row in the minute of its next attempt, which is written before its state. The sweep
 //! processes each minute twice. In the minute itself, it wakes the deliveries whose wait exceeds the maximum delay of
-//! SQS. Fifteen minutes later, it checks the states of all deliveries of that minute: a delivery that is still due has
-//! lost its message and is woken again. Rows expire and are not deleted, because a delete costs as much as a write.
+//! SQS. Fifteen minutes later, it checks the states of all deliveries from that minute: a delivery that is still due
+//! has lost its message and is woken again. Rows expire and are not deleted, because a delete costs as much as a write.
 //!
 //! Several sweepers share the partitions of each minute. Each sweeper has a lease and a cursor.
 
@@ -34,8 +34,7 @@ pub const PARTITIONS: u8 = 16;
 pub const SWEEPERS: u8 = 4;
 /// The number of rows per read. In an outage, a minute can have more rows than fit into a function's memory.
 const PAGE: i32 = 1000;
-/// The time after its minute at which a due row is checked. It exceeds every SQS delay and the duration of every
-/// attempt.
+/// A due row is checked this long after its minute. It exceeds every SQS delay and the duration of every attempt.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
 /// The time that due rows are kept. A sweep starts at most this long ago.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -61,7 +60,7 @@ pub struct DuePage {
     pub next: Option<DueEnd>,
 }
 
-/// The position at which the next page begins.
+/// The position where the next page begins.
 #[derive(Debug)]
 pub struct DueEnd(Item);
 
@@ -161,11 +160,11 @@ impl fmt::Display for Minute {
     }
 }
 
-/// The kind of rows whose wait exceeds the maximum delay of SQS.
+/// The kind of rows whose wait exceeds SQS's maximum delay.
 const WAKE: &str = "wake";
 /// The kind of the other rows. Their deliveries have a message, so they are only checked.
 const CHECK: &str = "check";
-/// The suffix of the kind of a row whose attempt does not use the shared queue.
+/// The suffix of the row kind if the attempt does not use the shared queue.
 const SLOW: &str = "-slow";
 const HANGING: &str = "-hanging";
 

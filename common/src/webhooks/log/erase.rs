@@ -2,7 +2,7 @@
 //!
 //! The state is changed first, on condition that no attempt is pending. From then on, the payload counts as deleted,
 //! and the condition of a resend that read it earlier fails. If a process stops before it has erased the separate
-//! items, they are invisible, and a repeated call erases them.
+//! items, they are already invisible, and a repeated call erases them.
 
 use std::ops::ControlFlow::{Break, Continue};
 

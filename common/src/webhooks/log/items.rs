@@ -43,7 +43,7 @@ pub(super) fn earlier_value(earlier: &[Attempt]) -> Option<(Attribute, Attribute
     (!earlier.is_empty()).then_some((EARLIER, AttributeValue::L(values)))
 }
 
-/// Reads the attempts before the last of `item`.
+/// Reads the attempts before the last one from `item`.
 pub(super) fn read_earlier(item: &Item) -> Result<Vec<Attempt>> {
     let values = item.get(EARLIER.name()).and_then(|value| value.as_l().ok()).map_or(&[][..], Vec::as_slice);
     values.iter().map(read_attempt).collect()

@@ -1,7 +1,7 @@
-//! Counts undelivered deliveries exactly in a log of any size. The sparse index, which successful deliveries never
-//! enter, makes this possible without reading delivered states.
+//! Counts undelivered deliveries exactly in a log of any size. Delivered states need not be read, because successful
+//! deliveries never enter the sparse index.
 //!
-//! A statement reads the keys of up to 50 partitions of the index. If it finds a thousand, the partition at which it
+//! A statement reads the keys of up to 50 partitions of the index. If it finds a thousand, the partition where it
 //! stopped is read by queries, up to [`MOST`] keys, and another statement continues after that partition. The index
 //! lags behind the table, usually by less than a second.
 
@@ -39,7 +39,7 @@ pub struct Open {
     pub held: Backlog,
 }
 
-/// The deliveries of a destination with a given status.
+/// A destination's deliveries with a given status.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
     /// The number of deliveries counted.
@@ -49,7 +49,7 @@ pub struct Backlog {
     pub oldest: Option<DeliveryId>,
     /// The creation times of the counted deliveries, newest first.
     pub newest: Vec<Timestamp>,
-    /// The time from which `newest` is complete, if there are more deliveries.
+    /// If there are more deliveries, `newest` is complete from this time on.
     pub newest_since: Option<Timestamp>,
 }
 

@@ -38,7 +38,7 @@ impl Packed {
         Self::beside(body, 0)
     }
 
-    /// Packs `body` for an item that has `more` bytes more than usual.
+    /// Packs `body` for an item that is `more` bytes larger than usual.
     pub(super) fn beside(body: &Bytes, more: usize) -> Self {
         if body.len() > SMALL.saturating_sub(more) {
             let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -55,7 +55,7 @@ impl Packed {
         self.bytes.len()
     }
 
-    /// Adds the attributes of `payload`, whose body this is, to `item`.
+    /// Adds the attributes of `payload`, which has this body, to `item`.
     pub(super) fn put(self, item: &mut Item, payload: &Payload) {
         item.extend([self.name.with(AttributeValue::B(Blob::new(self.bytes)))]);
         item.extend(payload.trace.as_ref().map(|trace| TRACE.with(text(trace.as_str()))));

@@ -1,7 +1,7 @@
 //! Deliveries to pull endpoints: receiving them under a lease, and settling the lease.
 //!
-//! A sparse index contains the deliveries that can be received now or later, sorted by the time from which they can be
-//! received. For a leased delivery, this is the end of its lease; a settled delivery is not in the index. The index
+//! A sparse index contains the deliveries that can be received now or later, sorted by the time when they become
+//! available. For a leased delivery, this is the end of its lease; a settled delivery is not in the index. The index
 //! lags behind the table, so a delivery is leased on condition that it is still due at the indexed time. Entries that
 //! arrive late are found by later calls.
 
@@ -66,7 +66,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// The maximum number of deliveries that an overview counts.
 pub const MOST_COUNTED: usize = 1000;
 
-/// An entry of the index: the time from which a delivery can be received, and its id.
+/// An index entry: when a delivery becomes available, and its id.
 type Due = (Timestamp, DeliveryId);
 
 impl Log {
@@ -194,8 +194,8 @@ impl Log {
     /// current.
     ///
     /// # Errors
-    /// The delivery may be settled even if an error is returned, because the deletion of a large payload can fail
-    /// afterwards.
+    /// The delivery may be settled even if an error is returned, because the subsequent deletion of a large payload can
+    /// fail.
     pub async fn settle(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Result<bool> {
         let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
         let is_attempted = after.attempts > before.attempts;

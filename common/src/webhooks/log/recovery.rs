@@ -1,4 +1,4 @@
-//! Recoveries: resending an endpoint's failed and held deliveries of a period, or its pending ones, at a limited rate.
+//! Recoveries: resending an endpoint's failed, held or pending deliveries from a period, at a limited rate.
 //!
 //! A recovery is an item with its progress, which is stored after every page. A page can be repeated safely, because
 //! only deliveries that are still failed or held are resent. After a crash, `resent` does not count the deliveries of
@@ -56,7 +56,7 @@ pub struct Recovery {
     pub status: Missed,
     /// The number of deliveries that have been resent so far.
     pub resent: u32,
-    /// Whether all deliveries of the period have been resent.
+    /// Whether all deliveries in the period have been resent.
     pub done: bool,
     /// The number of the shard that is being read.
     shard: u8,
@@ -85,7 +85,7 @@ attributes! {
 impl Log {
     /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status.
     ///
-    /// If a recovery of the same status and an overlapping period has not begun, it is extended instead, so repeated
+    /// If a recovery with the same status and an overlapping period has not begun, it is extended instead, so repeated
     /// calls add no work. A recovery that has begun is not extended, because it may already have passed a delivery that
     /// failed recently.
     ///
@@ -133,7 +133,7 @@ impl Log {
         .await
     }
 
-    /// Writes a new recovery, on condition that `latest` is still the latest of the endpoint.
+    /// Writes a new recovery, on condition that `latest` is still the endpoint's latest.
     fn add(
         &self,
         transaction: Transaction,

@@ -56,7 +56,7 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// The end of a page in the order of all deliveries of a tenant, which is the second half of a delivery's id.
+/// The end of a page in the order of a tenant's deliveries: the second half of a delivery's id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Cursor(String);
@@ -83,13 +83,13 @@ const FILTERED: usize = 4000;
 const FILTERED_KEYS: usize = 1000;
 /// A text that sorts after every key.
 const END: &str = "~";
-/// The attributes of a delivery that a list shows. The payload is not among them.
+/// The attributes of a delivery that a list shows, which exclude the payload.
 #[rustfmt::skip]
 const LISTED: [Attribute; 12] = [
     DELIVERY, EVENT, JOB_ID, WORKFLOW, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, EARLIER, KIND, DUE, ERASED_AT,
 ];
 
-/// The range of keys to read from a shard, both ends included.
+/// The inclusive range of keys to read from a shard.
 #[derive(Clone, Debug)]
 pub(super) struct KeyRange {
     pub(super) from: String,
@@ -267,14 +267,14 @@ impl Filter {
 }
 
 /// The number of items to read from each shard: one more than `limit`, to detect further items; with a filter, up to
-/// `filtered` over all shards.
+/// `filtered` across all shards.
 fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
     let share = filtered.unwrap_or_default() / shards.len().max(1);
     i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
 }
 
-/// Merges the stretches of several shards, newest first, up to the point to which all shards were read. Returns at most
-/// `most` elements.
+/// Merges the stretches of several shards, newest first, up to the point where all shards have been read. Returns at
+/// most `most` elements.
 fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -> Stretch<T> {
     // Beyond this point, not all shards have been read.
     let end = read.iter().filter_map(|stretch| stretch.end.clone()).max();

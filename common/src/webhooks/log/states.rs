@@ -39,7 +39,7 @@ const JOB_ID_BYTES: usize = 1024;
 /// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many such
 /// states.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
-/// The largest body, in bytes, stored with a state that is going to change. The item then takes about a kilobyte, the
+/// The largest body, in bytes, stored with a state that will still change. The item then takes about a kilobyte, the
 /// minimum that DynamoDB charges for an update.
 pub const CHANGED_WITH_STATE: usize = 512;
 /// The prefix of the sort keys of earlier attempts.
@@ -195,7 +195,7 @@ impl Log {
         delete_if(&self.dynamodb, &self.table, key, is_large, "deleting a payload").await.map(drop)
     }
 
-    /// Reads the states of those deliveries in `ids` that the log contains. The read is strongly consistent.
+    /// Reads the states of the deliveries in `ids` that are in the log. The read is strongly consistent.
     ///
     /// # Errors
     /// A delivery cannot be parsed.
@@ -215,7 +215,7 @@ impl Log {
     /// succeed.
     ///
     /// The reads are eventually consistent, at half the cost. States may be a second old, which is enough for the
-    /// sweep, because it checks deliveries of 15 minutes ago.
+    /// sweep, because it checks deliveries from 15 minutes ago.
     pub async fn states(&self, due: Vec<DueRow>) -> Vec<(DueRow, Result<Delivery>)> {
         let key = |row: &DueRow| [shard_key(&row.attempt.tenant, row.attempt.id.shard()), row.attempt.id.moment()];
         let different: BTreeMap<_, _> = due.into_iter().map(|row| (key(&row), row)).collect();
@@ -337,7 +337,7 @@ impl Log {
     }
 }
 
-/// Those attributes of [`standing`] that some statuses do not have. They are removed if they are not set.
+/// The attributes of [`standing`] that some statuses lack. They are removed if they are not set.
 pub(super) const PASSING: [Attribute; 5] = [NEXT_ATTEMPT_AT, OPEN, DUE, LEASE, LEASE_ENDS];
 
 /// The sort key of an earlier attempt.

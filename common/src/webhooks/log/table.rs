@@ -62,8 +62,7 @@ impl Retention {
         self.0
     }
 
-    /// The time from which an item written at `now` may be deleted. DynamoDB may delete it days later, so reads check
-    /// the age.
+    /// When an item written at `now` expires. DynamoDB may delete it days later, so reads check the age.
     #[must_use]
     pub fn end(self, now: Timestamp) -> Timestamp {
         now.after(self.0 + GRACE)
@@ -137,7 +136,7 @@ impl Log {
     }
 
     /// Writes rows, in any order. Each has a label that identifies it to the caller. A row with a body that is too large
-    /// for an item fails alone, since DynamoDB would refuse its whole batch, which may belong to several tenants.
+    /// for an item fails alone, because DynamoDB would reject the whole batch, which may belong to several tenants.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
         let is_too_large = |(_, Row(item)): &(T, Row)| stored_bytes(item) > MOST_STORED_BYTES;
         let (too_large, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_too_large);

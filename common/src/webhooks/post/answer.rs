@@ -1,4 +1,4 @@
-//! Reads the responses of receivers.
+//! Reads receivers' responses.
 
 use std::{io, time::Duration};
 
@@ -148,7 +148,7 @@ fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// The maximum number of shown characters of a media type or a coding.
+/// The maximum number of characters shown from a media type or a coding.
 const LONGEST_FORM: usize = 100;
 
 fn text(mut bytes: Vec<u8>) -> String {

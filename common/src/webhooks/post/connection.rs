@@ -21,8 +21,8 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-/// The maximum number of bytes to read of a response or a TLS handshake. Interim responses, headers, the framing of the
-/// body and the overhead of TLS all count, because a receiver could send any of them without end.
+/// The maximum number of bytes to read for a response or a TLS handshake. Interim responses, headers, the body's
+/// framing and the TLS overhead all count, because a receiver could send any of them without end.
 const MAX_BYTES: usize = 64 * 1024;
 /// The minimum number of bytes counted per read, because reading one byte costs as much as reading many.
 const READ: usize = 128;
@@ -163,8 +163,8 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let response = Arc::clone(&stream.meter);
-        // Accepts invalid headers that common clients accept and servers therefore send. Few of them matter for a
-        // delivery.
+        // Accepts invalid headers that common clients accept, because servers therefore send them. Few of them matter
+        // for a delivery.
         let mut builder = http1::Builder::new();
         builder.max_headers(MAX_HEADERS).allow_spaces_after_header_name_in_responses(true);
         builder.allow_obsolete_multiline_headers_in_responses(true).ignore_invalid_headers_in_responses(true);

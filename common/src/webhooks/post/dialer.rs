@@ -18,7 +18,7 @@ use url::{Host, Url};
 use super::lookups::{Lookup, Lookups};
 use crate::{id::TenantId, webhooks::destination::DestinationPolicy};
 
-/// The time limit for connecting to a host, over all of its addresses.
+/// The time limit for connecting to a host, across all its addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of addresses that are tried per name.
 const MAX_ADDRESSES: usize = 8;
@@ -121,7 +121,7 @@ impl Dialer {
         Self { policy, lookups: Lookups::new(network.lookup), connect: network.connect }
     }
 
-    /// Whether the policy allows a URL, as far as this can be decided without a DNS lookup.
+    /// Whether the policy allows a URL, as far as can be decided without a DNS lookup.
     pub(super) fn permits(&self, url: &Url) -> bool {
         self.policy.refusals(url).next().is_none()
     }

@@ -1,9 +1,9 @@
-//! Name lookups, bounded so that dead name servers take no room from other names.
+//! Name lookups, bounded so that dead name servers take no capacity from other names.
 //!
 //! The operating system looks up a name on a thread, and may wait many seconds for name servers that do not respond,
-//! even after the attempt was cut off. So concurrent lookups of a name are one, and an organization has few at a time:
-//! fewer still of names that were not found lately, which leave half of the threads to other names. A lookup that gets
-//! no room waits for as long as its attempt.
+//! even after the attempt was cut off. Concurrent lookups of the same name are therefore combined, and each
+//! organization gets few at a time. It gets even fewer for names that were not found recently, which leave half of the
+//! threads to other names. A lookup without capacity waits for as long as its attempt.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use crate::id::TenantId;
 /// Looks up the addresses of a host name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// The number of concurrent lookups. Tokio has 512 threads for them, which calls to AWS share.
+/// The number of concurrent lookups. Tokio has 512 threads for them and for calls to AWS.
 const MOST: Count = Count { all: 384, new: 192 };
 /// The same for an organization.
 const MOST_OF_TENANT: Count = Count { all: 16, new: 4 };
@@ -47,7 +47,7 @@ struct State {
     found: HashSet<String>,
 }
 
-/// Lookups in progress: all of them, and those of names that were not found lately.
+/// Lookups in progress: all of them, and those of names that were not found recently.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
     all: usize,
@@ -70,7 +70,7 @@ impl Count {
     }
 }
 
-/// A lookup in progress, until this is dropped.
+/// A lookup that is in progress until this is dropped.
 struct InProgress {
     lookups: Lookups,
     tenant: TenantId,
@@ -98,7 +98,7 @@ impl Lookups {
         found.unwrap_or_else(|| Err(Arc::new(io::Error::other("the lookup panicked"))))
     }
 
-    /// Begins a lookup, or joins that of another attempt. `None` if there is no room for it.
+    /// Begins a lookup, or joins another attempt's lookup. `None` if there is no capacity.
     fn begin(&self, tenant: &TenantId, name: &str) -> Option<watch::Receiver<Option<Found>>> {
         let mut state = self.lock();
         if let Some(result) = state.in_progress.get(name) {
@@ -124,7 +124,7 @@ impl Lookups {
 }
 
 impl InProgress {
-    /// Runs the lookup to its end, even if no attempt waits for it any more: its thread is occupied until then.
+    /// Runs the lookup to its end, even if no attempt is waiting for it any longer: its thread is occupied until then.
     fn run(self) {
         let mut lookup = (self.lookups.lookup)(self.name.clone());
         let end = |this: Self, found: io::Result<_>| {
@@ -181,7 +181,7 @@ mod tests {
 
     const DEAD: Duration = Duration::from_secs(10);
 
-    /// Lookups of names, of which those with "dead" in them fail after [`DEAD`], and the number of those in progress.
+    /// Name lookups that fail after [`DEAD`] if the name contains "dead", and the number in progress.
     fn lookups() -> (Lookups, Arc<AtomicUsize>) {
         let threads = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&threads);

@@ -1,4 +1,4 @@
-//! The posts of a client over real connections.
+//! A client's posts over real connections.
 
 use std::sync::{
     Mutex,
@@ -38,13 +38,13 @@ fn client_with(lookup: Lookup, roots: rustls::RootCertStore) -> Client {
     )
 }
 
-/// A client for which every name resolves to 127.0.0.1.
+/// A client that resolves every name to 127.0.0.1.
 fn client_trusting(roots: rustls::RootCertStore) -> Client {
     let here = |_| -> BoxFuture<'static, _> { Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) }) };
     client_with(Arc::new(here), roots)
 }
 
-/// A client for which every name resolves to 127.0.0.1, and which trusts no certificate.
+/// A client that resolves every name to 127.0.0.1 and trusts no certificate.
 fn client() -> Client {
     client_trusting(rustls::RootCertStore::empty())
 }
@@ -516,7 +516,7 @@ async fn a_general_alert_after_a_certificate_request_is_explained() {
     assert_eq!(why.1, "The receiver requires a client certificate, and deliveries have none");
 }
 
-/// An acceptor that demands a client certificate.
+/// An acceptor that requires a client certificate.
 fn demanding(
     certificate: &Certificate,
     key: &KeyPair,

@@ -149,8 +149,8 @@ impl ResolvesClientCert for NoCertificate {
 }
 
 tokio::task_local! {
-    /// Whether the receiver requested a client certificate. This is task-local, because handshakes share a
-    /// configuration, which allows sessions to be resumed, and its callbacks do not get the connection.
+    /// Whether the receiver requested a client certificate. This is task-local: handshakes share a configuration, so
+    /// that sessions can be resumed, and its callbacks do not get the connection.
     static ASKED: Cell<bool>;
 }
 
@@ -232,7 +232,7 @@ fn certificate(error: &CertificateError) -> Detail {
     })
 }
 
-/// Formats a name of a certificate, which is given as `DnsName("a.example")`. Some self-made certificates have an
+/// Formats a certificate's name, which is given as `DnsName("a.example")`. Some self-signed certificates have an IP
 /// address as a DNS name. The output points this out, because the name looks valid.
 fn bare(name: &str) -> String {
     let (kind, inner) = name.split_once('(').unwrap_or_default();
