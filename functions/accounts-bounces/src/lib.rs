@@ -1,7 +1,6 @@
-//! Stores bounces and complaints that SES reports through EventBridge: these addresses get no more emails that they did not
-//! request.
+//! Stores bounces and complaints that SES reports through EventBridge. These addresses then get only requested emails.
 //!
-//! Storing an event twice has no further effect, so Lambda may repeat an invocation. The form of the events:
+//! Storing an event twice has no further effect, so Lambda may repeat an invocation. The format of the events:
 //! <https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html>.
 
 use common::{

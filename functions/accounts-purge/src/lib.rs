@@ -25,13 +25,13 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// The time after the deletion of an organization within which calls and attempts may still store data for it. A call
-/// with one of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and may start until the
-/// first pass, up to a minute after the deletion.
+/// For this long after an organization is deleted, calls and attempts may still store data for it. A call with one of
+/// its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and may start until the first pass,
+/// up to a minute after the deletion.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// The number of organizations that are purged concurrently, so a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;
-/// The number of log shards of an organization that are purged concurrently.
+/// The number of an organization's log shards that are purged concurrently.
 const SHARDS: usize = 4;
 /// The time kept free at the end of an invocation for calls in progress.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
@@ -69,7 +69,7 @@ pub fn function(env: &Env) -> Result<Purge, ConfigError> {
 }
 
 impl Purge {
-    /// Purges the deleted organizations until the time of the invocation is used up.
+    /// Purges the deleted organizations until the invocation's time runs out.
     ///
     /// # Errors
     /// A call to AWS fails, or the event's time does not parse. The next invocation continues.
@@ -116,7 +116,7 @@ impl App {
         let is_empty = self.empty_log(tenant, end).await?;
         // If this pass deleted an endpoint, an attempt at it may still be in progress.
         if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
-            // The items of endpoints name the shards of the log, so they are deleted last.
+            // The endpoints' items list the log's shards, so they are deleted last.
             self.endpoints.forget(tenant).await?;
             self.organizations.forget(tenant).await?;
             common::log!("organization.purged", %tenant);
@@ -124,7 +124,7 @@ impl App {
         Ok(())
     }
 
-    /// Deletes the delivery log of `tenant` until the time is used up. Returns whether the log is empty.
+    /// Deletes the delivery log of `tenant` until the time runs out. Returns whether the log is empty.
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
         self.log.forget_recoveries(tenant).await?;
         let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {

@@ -1,4 +1,4 @@
-//! Requests a browser login: the first call of a client without a session.
+//! Requests a browser login: the first call by a client without a session.
 
 use std::sync::Arc;
 

@@ -81,7 +81,7 @@ const UNSUPPORTED: [&str; 11] = [
     "userId",
 ];
 
-/// The possible lifetimes of a key that expires, in seconds: a minute to a year.
+/// The possible lifetimes of an expiring key, in seconds: a minute to a year.
 const EXPIRES_IN: RangeInclusive<u32> = 60..=365 * 24 * 60 * 60;
 
 struct New {

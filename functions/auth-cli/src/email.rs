@@ -43,8 +43,8 @@ async fn send(app: Arc<App>, call: Call<()>, input: Address) -> Result<Status> {
     unhurried(send).await.map(|()| Status::DONE)
 }
 
-/// Counts the email toward the limit of its recipient, if that is not the requested address. Returns `false` if that
-/// address has reached its limit.
+/// Counts the email toward its recipient's limit, if the recipient is not the requested address. Returns `false` if the
+/// recipient has reached the limit.
 async fn counts(app: &App, user: &User, requested: &Email, now: Timestamp) -> Result<bool> {
     let to = user.email_to_verify();
     if to == requested {

@@ -208,7 +208,7 @@ async fn enter_backup_code(
     enter(&app, &call, Entered::BackupCode(&code)).await
 }
 
-/// Finishes the sign-in that waits for the code. Without one, the code is that of the signed-in user.
+/// Finishes the sign-in that is waiting for the code. If there is none, the code belongs to the signed-in user.
 async fn enter(app: &App, call: &Call<Option<SignedIn>>, entered: Entered<'_>) -> Result<WithCookies<Verified>> {
     let (device, now) = (call.device(), Timestamp::now());
     if let Some(pending) = call.pending_sign_in() {

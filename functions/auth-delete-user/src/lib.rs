@@ -1,4 +1,4 @@
-//! Deletes the caller's account, and with the last account the organization.
+//! Deletes the caller's account and, with the last account, the organization.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ use crate::{
     rights::{Named, check_manages, check_may_give},
 };
 
-/// Requires an owner with a verified email: otherwise anyone could make the service send email to any address.
+/// Requires an owner with a verified email: otherwise, anyone could make the service email any address.
 pub(crate) fn invite() -> Route<App> {
     Route::post(Invite::PATH, KeyOrSession, New::read, send)
         .records(&[Action::InvitationCreated, Action::InvitationCanceled])
@@ -48,7 +48,7 @@ pub(crate) fn invite() -> Route<App> {
         ])
 }
 
-/// Requires an owner, or a key that may invite, because the id of an invitation is enough to sign up with it.
+/// Requires an owner, or a key that may invite, because an invitation's id is enough to sign up with it.
 pub(crate) fn list() -> Route<App> {
     Route::get(Invitations::PATH, KeyOrSession, Listing::read, invitations)
         .scope(Scope::MembersWrite)
@@ -138,8 +138,8 @@ async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Inv
     Ok(shown(app.invitations.cancel(&owner.organization, input.invitation).await?))
 }
 
-/// Returns the invitations that a caller may see. The id of an invitation is enough to sign up with it, so a key sees
-/// only those that it could send.
+/// Returns the invitations that a caller may see. An invitation's id is enough to sign up with it, so a key sees only
+/// those that it could send.
 pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<Invitation> {
     let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;
     invited.into_iter().filter(may_see).map(shown).collect()

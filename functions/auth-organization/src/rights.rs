@@ -63,7 +63,7 @@ pub(crate) fn check_manages(user: &User, organization: Option<&TenantId>) -> Res
     user.check_manages()
 }
 
-/// Checks that `caller` may assign `role`. Only a session may make a user an owner: otherwise a thief with an owner's
+/// Checks that `caller` may assign `role`. Only a session may make a user an owner: otherwise, a thief with an owner's
 /// leaked key could become an owner.
 pub(crate) fn check_may_give(caller: &Caller, role: Role) -> Result<()> {
     if role == Role::Owner && !caller.is_session() {

@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) rotation_overlap: Duration,
 }
 
-/// The time that a page waits for an attempt, before it shows the attempt as in progress.
+/// The time that a page waits for an attempt before showing it as in progress.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time between two reads of the log.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -59,7 +59,7 @@ impl App {
         })
     }
 
-    /// Reads what the header of a page shows.
+    /// Reads the contents of a page's header.
     pub(crate) async fn console(&self, tenant: &TenantId, here: &'static str) -> Result<Console> {
         let organization = self.organizations.get(tenant).await?.name;
         Ok(Console { organization, here })

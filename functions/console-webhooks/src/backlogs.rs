@@ -54,7 +54,7 @@ pub(crate) fn retry_button(pending: &Backlog) -> String {
     }
 }
 
-/// The time until which events for an inactive endpoint are kept.
+/// The end of the period in which an inactive endpoint's events are kept.
 pub(crate) fn kept(app: &App, endpoint: &EndpointView, now: Timestamp) -> Markup {
     let inactive_since = endpoint.inactive_since.or(endpoint.disabled.map(|(at, _)| at));
     html! {

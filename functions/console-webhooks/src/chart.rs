@@ -20,8 +20,8 @@ const STEP: u32 = 8;
 const BAR: u32 = 6;
 /// The hours between two labels.
 const LABELED: usize = 6;
-/// The parts of a bar from the bottom up: the name of the color, and the text of the legend. Most pending deliveries
-/// wait because an attempt has failed.
+/// The parts of a bar from the bottom up: the color's name, and the legend's text. Most pending deliveries are waiting
+/// because an attempt has failed.
 const PARTS: [(&str, &str); 5] = [
     ("failed", "Failed"),
     ("pending", "Pending or retrying"),
@@ -109,7 +109,7 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
     html! {
         div .plot aria-hidden="true" {
             div .scale { span { (highest) } span { "0" } }
-            // All elements are closed: unlike in HTML, an open element in SVG would contain the following ones.
+            // All elements are closed: unlike in HTML, an open element in SVG would contain the ones after it.
             svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } preserveAspectRatio="none" {
                 (unread(counted, &columns))
                 path .base d={ "M0 0h" (HOURS * STEP) "v.3H0zM0 20h" (HOURS * STEP) "v.3H0zM0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
@@ -154,8 +154,7 @@ fn is_empty(counted: &Statistics) -> bool {
     counted.total == Counts::default() && counted.complete_since.is_none()
 }
 
-/// Formats numbers: `37+ delivered, 2 failed`. The plus sign means that there are older deliveries, which were not
-/// read.
+/// Formats numbers: `37+ delivered, 2 failed`. The plus sign means that there are older deliveries that were not read.
 pub(crate) fn numbers(counted: &Statistics) -> String {
     let Counts { pending, delivered, failed, held, ended } = counted.total;
     let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());
@@ -214,7 +213,7 @@ pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
     }
 }
 
-/// Returns the address of the list of an hour's deliveries.
+/// Returns the address of the page that lists an hour's deliveries.
 fn hour_link(endpoint: EndpointId, hour: Timestamp) -> String {
     let (since, until) = (times::local(hour), times::local(hour.after(HOUR)));
     format!("/console/deliveries?endpoint={endpoint}&since={since}&until={until}")

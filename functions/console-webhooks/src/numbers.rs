@@ -1,4 +1,4 @@
-//! The numbers of endpoints, which are the same on the first page and on the page of an endpoint.
+//! The endpoints' numbers, which are the same on the first page and on an endpoint's page.
 
 use std::{fmt, ops::Range};
 
@@ -36,7 +36,7 @@ pub(crate) struct Known {
 
 /// The number of endpoints whose logs are read concurrently.
 const CONCURRENCY: usize = 10;
-/// The number of an endpoint's newest deliveries that are searched for a success.
+/// The number of an endpoint's newest deliveries to search for a success.
 const LOOKED_AT: usize = 300;
 
 impl Known {
@@ -101,14 +101,14 @@ impl Known {
         (delivered, delivered.saturating_add(failed))
     }
 
-    /// Whether any delivery waits for an attempt.
+    /// Whether any delivery is waiting for an attempt.
     pub(crate) fn is_pending(&self) -> bool {
         self.open.pending.count > 0
     }
 }
 
-/// Returns the time since which it is unknown whether the receiver of an active endpoint accepts deliveries: the first
-/// failed attempt of its oldest pending delivery, or the time at which a user enabled the endpoint.
+/// Returns when it became unknown whether an active endpoint's receiver accepts deliveries: at the first failed attempt
+/// of its oldest pending delivery, or when a user enabled the endpoint.
 pub(crate) fn in_doubt_since(endpoint: &EndpointView, oldest_pending: Option<&Delivery>) -> Option<Timestamp> {
     if !endpoint.active || endpoint.kind == Kind::Pull {
         return None;
@@ -146,7 +146,7 @@ pub(crate) fn is_rotating(endpoint: &EndpointView, now: Timestamp) -> bool {
     endpoint.previous_secret_expires_at.is_some_and(|end| now < end)
 }
 
-/// Returns the deliveries of a backlog that were created in this period.
+/// Returns the deliveries in a backlog that were created in this period.
 pub(crate) fn within(backlog: &Backlog, time: &Range<Timestamp>) -> Backlog {
     let newest: Vec<_> = backlog.newest.iter().copied().filter(|at| time.contains(at)).collect();
     Backlog {

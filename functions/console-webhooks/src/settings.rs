@@ -132,7 +132,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) workflows: &'a str,
     /// For each of the events, whether it is selected.
     pub(crate) events: [bool; 5],
-    /// Whether nothing was filled in yet. Then the form hides what few endpoints need.
+    /// Whether nothing was filled in yet. The form then hides the fields that few endpoints need.
     pub(crate) is_new: bool,
     /// The hint for the headers.
     pub(crate) headers_hint: &'static str,

@@ -21,11 +21,11 @@ pub(crate) enum State {
     Erring(Timestamp),
     /// The service disabled the endpoint.
     Disabled(DisabledReason),
-    /// The oldest pending delivery has failed attempts and waits for a retry.
+    /// The oldest pending delivery has failed attempts and is waiting for a retry.
     Retrying,
     /// A user enabled the endpoint, and no delivery has succeeded since.
     Untried,
-    /// The oldest pending delivery waits for its first attempt.
+    /// The oldest pending delivery is waiting for its first attempt.
     Waiting,
     /// The endpoint works, and this number of failed or held deliveries can be resent.
     Missed(usize),
@@ -39,7 +39,7 @@ pub(crate) enum State {
     Inactive,
 }
 
-/// The number of failed attempts in a row from which an endpoint is erring.
+/// An endpoint is erring after this many failed attempts in a row.
 const IN_A_ROW: usize = 2;
 
 impl State {

@@ -22,8 +22,8 @@ const LINES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A secret that is shown only once, with the code that uses it. The libraries decode a secret from base64 and reject
-/// other texts, so the page also shows the secret in that form, unless all libraries accept it as it is.
+/// A secret that is shown only once, with code that uses it. The libraries decode secrets from base64 and reject other
+/// texts, so the page also shows the secret in that form, unless all libraries accept it unchanged.
 pub(crate) fn secret(secret: &SigningSecret) -> Markup {
     let for_libraries = secret.for_libraries();
     html! {

@@ -44,7 +44,7 @@ const FIELDS: [(&str, &str); 8] = [
     ("sure", "`leave` and `delete`: `yes` from the checkbox that confirms the action."),
 ];
 
-/// The forms that show their own errors. The page of an only member has no form to leave.
+/// The forms that show their own errors. An only member's page has no form for leaving.
 const FORMS: [&str; 5] = ["leave", "name", "email", "password", "delete"];
 
 const DONE: [(&str, &str); 7] = [
@@ -259,7 +259,7 @@ fn profile(user: &User) -> Markup {
     }
 }
 
-/// The sessions, newest first. The description of a device is untrusted text from the client.
+/// The sessions, newest first. A device's description is untrusted text from the client.
 fn listed(sessions: &[Session], own: &Session) -> Markup {
     html! {
         table .cards {

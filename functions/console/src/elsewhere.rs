@@ -21,7 +21,7 @@ static ICON: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Addresses that people are likely to type, with the pages that they mean.
+/// Addresses that people are likely to type, with the intended pages.
 const MEANT: [(&str, &str); 3] =
     [("/signup", "/signin?mode=signup"), ("/login", "/signin"), ("/console/endpoints", "/console")];
 

@@ -1,4 +1,4 @@
-//! Parts that the console's pages share: notices, row forms, table heads and times.
+//! Parts that the console's pages share: notices, row forms, table headers and times.
 
 use common::{
     accounts::{
@@ -58,8 +58,8 @@ impl Sent {
         self.values.get("part").parse().map_or(0, |part: u16| part.into())
     }
 
-    /// A notice: the message in `done` for the finished action, or the reason why the form of a row was refused. The
-    /// forms listed in `forms` show their own errors.
+    /// A notice: the message in `done` for the finished action, or why a row's form was refused. The forms listed in
+    /// `forms` show their own errors.
     pub(crate) fn news(&self, done: &[(&str, &str)], forms: &[&str]) -> Markup {
         let did = done.iter().find(|(word, _)| *word == self.values.get("did"));
         match (&self.refused, did) {
@@ -144,7 +144,7 @@ impl Render for RowForm<'_> {
     }
 }
 
-/// The head of a table. A column of buttons has an empty name.
+/// A table header. A column of buttons has an empty name.
 pub(crate) fn columns(names: &[&str]) -> Markup {
     html! {
         thead {

@@ -1,4 +1,4 @@
-//! The page that the link in an invitation email opens. People accept by creating an account; if the invited address
+//! The page behind the link in an invitation email. People accept by creating an account; if the invited address
 //! already has one, that account moves to the organization.
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ const FIELDS: [(&str, &str); 10] = [
     ("sure", "`join`: `yes` from the checkbox that confirms the move."),
 ];
 
-/// The checkbox that permits the deletion of the organization that the user leaves.
+/// The checkbox that permits deleting the organization that the user leaves.
 const DELETES: &str = "deleteOrganization";
 
 /// Opens the link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
@@ -179,7 +179,7 @@ async fn find(app: &App, link: &Typed) -> Result<Option<(Pending, Organization)>
 }
 
 /// The page with the forms, if the invitation can be accepted. It reveals no more than the email and the API: only a
-/// visitor with the token of the link learns whether the address has an account.
+/// visitor with the link's token learns whether the address has an account.
 async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option<Error>) -> Result<Page> {
     let Some((pending, organization)) = find(app, link).await? else { return Ok(no_invitation()) };
     let invitation = &pending.invitation;
@@ -355,8 +355,8 @@ fn join_form(
     html! { (form) }
 }
 
-/// The page that asks for confirmation before the organization of `user`, its last member, is deleted. It counts the
-/// data that would be lost.
+/// The page that asks for confirmation before deleting the organization of `user`, its last member. It lists how much
+/// data would be lost.
 async fn confirm(app: &App, user: &User, form: &Typed, error: Option<Error>) -> Result<Page> {
     let Some((pending, to)) = find(app, form).await? else { return Ok(no_invitation()) };
     let (from, endpoints, keys) = tokio::try_join!(

@@ -82,7 +82,7 @@ async fn request(app: &App, call: &Call<()>, form: &Typed) -> Result<Page> {
     }
 }
 
-/// Returns the user whose password the link resets, and the token of the link.
+/// Returns the user whose password the link resets, and the link's token.
 async fn holder(app: &App, link: &Typed) -> Result<(User, Token)> {
     let token = Token::parse(link.get("token")).ok_or(Error::InvalidToken)?;
     Ok((app.resets.user(&token, Timestamp::now()).await?, token))

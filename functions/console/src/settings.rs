@@ -46,7 +46,7 @@ const REQUIRE: &str = "require";
 const DONE: [(&str, &str); 3] =
     [("saved", "Settings saved."), ("renamed", "Name changed."), ("required", "Two-factor setting saved.")];
 
-/// The choices for the second factor of members.
+/// The choices for the members' second factor.
 const FACTORS: [(&str, &str); 2] = [("off", "Optional"), ("on", "Required for all members")];
 
 /// The options for emails about failed jobs.

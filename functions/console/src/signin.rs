@@ -1,4 +1,4 @@
-//! The page for sign-in, sign-up and the approval of browser logins of command-line clients.
+//! The page for signing in, signing up and approving browser logins by command-line clients.
 //!
 //! The id and the secret of a request are kept in the address and in hidden fields, so they survive the sign-in. All
 //! forms post to this path, with their name in `action`, so a form with an error is shown at an address that a `GET`
@@ -167,7 +167,7 @@ async fn enter(app: &App, call: &Call<Option<SignedIn>>, form: &Typed, entered: 
     }
 }
 
-/// Continues after a sign-in, with the fields of a form that was sent before it, if there are any.
+/// Continues after a sign-in, with the fields of a form that was submitted before it, if any.
 fn started(form: &Typed, cookies: Vec<String>) -> Reply {
     match kept::read(form, console(form.get("next"))) {
         Some(page) => Reply::Page { page, cookies },
@@ -206,7 +206,7 @@ async fn sign_out(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Res
     Ok(again(form, vec![cleared_cookie(&call.base)]))
 }
 
-/// Approves the request as the user whom the page named. If another user has signed in since, the page is shown again.
+/// Approves the request as the user shown on the page. If another user has signed in since, the page is shown again.
 ///
 /// The checkbox prevents clickjacking: another site can place this page under the pointer of a user who is about to
 /// click, but cannot cause clicks on two different targets.

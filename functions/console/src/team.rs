@@ -141,14 +141,14 @@ async fn cancel(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
 /// The data that the page shows.
 struct Team<'a> {
     user: &'a User,
-    /// Whether the user may manage the organization, or the reason why not.
+    /// Whether the user may manage the organization, or why not.
     manages: Result<()>,
     members: Vec<Member>,
     total: usize,
     invited: Vec<Invited>,
 }
 
-/// Shows invitations only to owners, because the id of an invitation is enough to accept it.
+/// Shows invitations only to owners, because an invitation's id is enough to accept it.
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
     let (id, manages, most) = (&user.organization, user.check_manages(), usize::from(MOST_LISTED));
     let invited = async {
@@ -214,7 +214,7 @@ impl Team<'_> {
         }
     }
 
-    /// The forms of a member's row. The user's own row has no form to remove them, because they leave on the account
+    /// The forms in a member's row. The user's own row has no form for removal, because users leave on the account
     /// page. An only owner cannot become a member.
     fn forms(&self, member: &User) -> Markup {
         let (id, about) = (member.id.to_string(), member.email.to_string());

@@ -98,7 +98,7 @@ async fn enable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
     Ok(to_scan(&enrollment).into())
 }
 
-/// Enables the second factor. The backup codes are made now, so the page can show them once, when they count.
+/// Enables the second factor. The backup codes are generated now, so the page can show them once they are valid.
 async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, codes) = (&call.caller.user, BackupCodes::generate());
     let entered = Entered::Code(form.get("code"));
@@ -155,7 +155,7 @@ async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
         }
     };
     let page = Page::new("Two-factor authentication", content).refused(sent.refused);
-    // The links of the frame lead nowhere before a required second factor is set up.
+    // The frame's links do not work until a required second factor is set up.
     if user.check_two_factor().is_err() {
         return Ok(page);
     }

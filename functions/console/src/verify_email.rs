@@ -1,5 +1,5 @@
-//! The page that the link in an email opens. Its button confirms an email address: the one used to sign up, a new one,
-//! or the old one, which undoes a change.
+//! The page behind the link in an email. Its button confirms an email address: the one used to sign up, a new one, or
+//! the old one, which undoes a change.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(crate) fn show() -> Route<App> {
     )
 }
 
-/// The earlier address of the page. Clients of the authentication flow expect this route to verify the address, and
-/// would mistake the 200 of a page for success.
+/// The page's earlier address. Clients of the authentication flow expect this route to verify the address, and would
+/// mistake a page's 200 for success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
         .summary("Shows the same page to browsers. Programs are refused, since only a person can confirm.")
@@ -111,7 +111,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
     })
 }
 
-/// The page for a link that changes the address of an account, or undoes a change.
+/// The page for a link that changes an account's address, or undoes a change.
 async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
     let Some(link) = app.email_changes.link(token, Timestamp::now()).await? else { return Ok(bad_link()) };
     let hidden = [("token", token.reveal())];
@@ -140,7 +140,7 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
     })
 }
 
-/// Handles the button of that page.
+/// Handles the button on that page.
 async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
     let now = Timestamp::now();
     let Some(link) = app.email_changes.link(token, now).await? else { return Ok(bad_link().into()) };

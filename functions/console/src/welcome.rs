@@ -40,7 +40,7 @@ const FIELDS: [(&str, &str); 2] = [
     ("email", "`replace`: the address that replaces the unconfirmed one."),
 ];
 
-/// The action of the form for another address.
+/// The action of the form for entering another address.
 const REPLACE: &str = "replace";
 
 pub(crate) fn show() -> Route<App> {

@@ -41,7 +41,7 @@ const TIME: Duration = Duration::from_secs(8);
 const PAGE: usize = 500;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;
-/// The number of bytes of a job's id that the log keeps: longer ids could not be told apart.
+/// The number of bytes that the log keeps from a job's id: longer ids could not be told apart.
 const JOB_ID_BYTES: usize = 1024;
 
 /// Builds the function with the settings in `env`.
@@ -126,7 +126,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Era
 }
 
 impl App {
-    /// Returns the deliveries of a job that were found in time, and the cursor from which to continue.
+    /// Returns a job's deliveries that were found in time, and the cursor to continue from.
     async fn of_job(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! Receives the deliveries that wait for a pull endpoint.
+//! Receives the deliveries that are waiting at a pull endpoint.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Recovers the failed and held deliveries of an endpoint, or its pending ones.
+//! Recovers an endpoint's failed and held deliveries, or its pending ones.
 
 use std::sync::Arc;
 

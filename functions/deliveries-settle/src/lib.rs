@@ -1,4 +1,4 @@
-//! Settles received deliveries with the responses of their receivers.
+//! Settles received deliveries with their receivers' responses.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -181,7 +181,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Res
     Ok(Results { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
 }
 
-/// The endpoints of the settlements, as far as they exist.
+/// The settlements' endpoints, as far as they exist.
 type Known = BTreeMap<EndpointId, Endpoint>;
 
 impl App {

@@ -37,7 +37,7 @@ pub(crate) struct FailedJobs {
     pub(crate) base: BaseUrl,
 }
 
-/// The organization to email, or the reason why it gets no email.
+/// The organization to email, or why it gets no email.
 enum Audience {
     Told(Box<Organization>),
     /// Why the organization gets no email.

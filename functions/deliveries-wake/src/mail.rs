@@ -79,7 +79,7 @@ pub(crate) fn about(
     Mail::new(&subject, &parts, &why(base, organization))
 }
 
-/// Explains why the notification address of an organization gets an email.
+/// Explains why an organization's notification address gets an email.
 pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     let why = format!(
         "You received this email because an owner of {organization} chose this address for failure notifications. \

@@ -151,7 +151,7 @@ impl Notices {
         Ok(FailedDeliveries { count, is_complete, first, last })
     }
 
-    /// Counts the deliveries held for the endpoint. `until` is the time until which new ones are held.
+    /// Counts the deliveries held for the endpoint. New ones are held until `until`.
     async fn held(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! Converts a page of `docs/` to a page under `/docs`.
+//! Converts a page in `docs/` to a page under `/docs`.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
     let text = text.join("\n\n");
     let events: Vec<Event<'_>> = Parser::new_ext(&text, Options::ENABLE_TABLES).collect();
     let (mut made, mut title, mut sections) = (Vec::new(), String::new(), Vec::new());
-    // For each open link, whether it is kept. Links to files that are only in the repository become plain text.
+    // Whether each open link is kept. Links to files that are only in the repository become plain text.
     let mut links = Vec::new();
     let mut is_title = false;
     for (at, event) in events.iter().enumerate() {

@@ -22,8 +22,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     Function::new(Wire::Envelope, env, &aws, settings, [route()])
 }
 
-/// Requires a verified caller, because a change of the address sends email: otherwise anyone could make the service
-/// send email to any address.
+/// Requires a verified caller, because changing the address sends email: otherwise, anyone could make the service email
+/// any address.
 fn route() -> Route<Settings> {
     Route::post(ChangeSettings::PATH, Verified, Input::read, handle)
         .records(&[Action::SettingsChanged])
@@ -90,8 +90,8 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: I
     })
 }
 
-/// Checks that the caller has signed in and has a second factor. A leaked key cannot weaken the sign-in of members, and an
-/// owner cannot require what they do not have.
+/// Checks that the caller is signed in and has a second factor. A leaked key must not weaken the members' sign-in, and
+/// owners cannot require a second factor that they lack themselves.
 fn check_protected(caller: &Caller) -> Result<()> {
     match &caller.by {
         By::Session { user, .. } if user.has_two_factor => Ok(()),

@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     pub(crate) crowd: Option<TenantId>,
     /// The batch's number among the batches of the process.
     pub(crate) number: u64,
-    /// The latest time at which an attempt may start and still end before the function's timeout.
+    /// The latest time when an attempt may start and still end before the function's timeout.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
     /// Whether a record of the batch waited so long that events must be queuing for invocations.

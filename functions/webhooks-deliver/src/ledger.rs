@@ -54,7 +54,8 @@ const CHUNK: usize = 25;
 /// several times the memory of its body, and the template gives the function 512 MB.
 const CHUNKS: usize = 16;
 const CHUNKS_KB: u32 = 16 * 1024;
-/// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none waits.
+/// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none of them
+/// waits.
 const LINGER: Duration = Duration::from_millis(50);
 
 pub(crate) struct Ledger {
@@ -65,7 +66,7 @@ pub(crate) struct Ledger {
     pub(crate) disable_after: Duration,
 }
 
-/// The memory for the bodies of the chunks of a batch.
+/// The memory for the bodies of a batch's chunks.
 struct Room(Semaphore);
 
 impl Room {
@@ -73,8 +74,8 @@ impl Room {
         Self(Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX)))
     }
 
-    /// Waits until there is memory for a chunk with this many bytes of bodies, or for it alone if it has more. The memory
-    /// is taken until the permit is dropped.
+    /// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone.
+    /// The memory is taken until the permit is dropped.
     async fn admit(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
         // The semaphore is never closed.
@@ -133,8 +134,8 @@ impl Ledger {
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)
         {
-            // The message of a postponed attempt equals this one. The mark is dropped before that message is sent, so
-            // the message does not look like a copy.
+            // A postponed attempt's message equals this one. The mark is dropped before that message is sent, so the
+            // message does not look like a copy.
             drop(mark);
             match stored {
                 Ok(Some(message)) => {

@@ -1,4 +1,4 @@
-//! Writes changes in the health of receivers, as revealed by attempts, to the items of their endpoints.
+//! Writes changes in receivers' health, as revealed by attempts, to their endpoints' items.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ pub(crate) async fn note<'a>(
     for (ended, after) in ended {
         let Ended { due: Due { tenant, delivery, .. }, health: Some(health), .. } = ended else { continue };
         let Some(id) = delivery.webhook_endpoint_id else { continue };
-        // Among several attempts, a success takes precedence.
+        // If there are several attempts, a success takes precedence.
         if let Some(new) = news_of(ended, health)
             && !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. })))
         {

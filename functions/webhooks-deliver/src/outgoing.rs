@@ -12,7 +12,7 @@ use crate::{
     record::Record,
 };
 
-/// A delivery that is due, with its endpoint.
+/// A due delivery, with its endpoint.
 pub(crate) struct Outgoing<'a> {
     pub(crate) due: Due,
     /// The endpoint, if it exists.

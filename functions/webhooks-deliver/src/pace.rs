@@ -8,7 +8,7 @@ use common::timestamp::Timestamp;
 /// events queue for invocations, attempts at such a receiver are moved to the queue for slow receivers.
 const QUICK: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_millis(300);
-/// The share of long responses at which a receiver lingers, and the weight of each new response in that share.
+/// The share of long responses that makes a receiver linger, and the weight of each new response in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
 /// The time that a response counts as recent.

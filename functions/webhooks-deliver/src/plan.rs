@@ -1,4 +1,4 @@
-//! Decides which writes the ledger makes for each delivery that was due. Pure functions of values.
+//! Decides which writes the ledger makes for each delivery that was due. Consists of pure functions of values.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The state that this process keeps about receivers.
+//! This process's state about receivers.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -157,7 +157,7 @@ impl Receivers {
         self.lock().rests.begin(key.tenant, began, now);
     }
 
-    /// Whether an attempt of the organization, which has been due since `due`, steps back.
+    /// Whether the organization's attempt, which has been due since `due`, has to yield.
     pub(crate) fn rests(&self, key: Key, due: Timestamp, now: Timestamp) -> bool {
         self.lock().rests.rests(key.tenant, due, now)
     }

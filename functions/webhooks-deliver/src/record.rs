@@ -1,4 +1,4 @@
-//! Records of the queues, and the reasons why a record stays in its queue.
+//! Records from the queues, and the reasons for leaving a record in its queue.
 
 use std::{any::Any, time::Duration};
 
@@ -27,7 +27,7 @@ pub(crate) enum Undone {
 }
 
 /// Whether a job event has waited so long that events must be queuing for invocations. Repeated records do not count,
-/// because the time at which they became visible again is unknown.
+/// because it is unknown when they became visible again.
 pub(crate) fn has_waited(record: &SqsMessage) -> bool {
     let (record, sent_at) = Record::of(0, record);
     !record.is_repeated && Timestamp::now().since(sent_at) > BACKLOG
@@ -38,7 +38,7 @@ fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
 }
 
 impl Record {
-    /// Returns the record with this number in its batch, and the time at which its message was sent.
+    /// Returns the record with this number in its batch, and when its message was sent.
     pub(crate) fn of(index: usize, record: &SqsMessage) -> (Self, Timestamp) {
         let is_repeated = attribute(record, "ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);

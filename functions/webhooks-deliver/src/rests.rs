@@ -1,10 +1,10 @@
 //! Rests: breaks for an organization whose due attempts fill the batches of a queue.
 //!
 //! The invocations for slow receivers are shared, and a process on Lambda cannot see how many of them an organization
-//! occupies. So while due attempts wait for an invocation, a process that has made attempts of a **crowd** (an
-//! organization with at least half of a batch) sends the records of crowds of that organization back to the queue, for a
-//! part of the time that those attempts took. Sending a batch back takes milliseconds: all records that are queued behind
-//! thousands of a crowd get their turn. The crowd loses little, since it has the invocations to itself again afterward.
+//! occupies. An organization with at least half of a batch is a **crowd**. While due attempts wait for an invocation, a
+//! process that has made a crowd's attempts returns that organization's next crowds to the queue, for a fraction of the
+//! time that those attempts took. Returning a batch takes milliseconds, so records queued behind thousands from a crowd
+//! get their turn. The crowd loses little, because it has the invocations to itself again afterward.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,11 +13,11 @@ use common::{id::TenantId, timestamp::Timestamp, webhooks::queue::parse_message}
 
 use crate::{recent::Recent, record::BACKLOG};
 
-/// The number of an organization's records in a batch that make it a crowd. A batch has up to ten records.
+/// An organization with this many records in a batch is a crowd. A batch has up to ten records.
 const CROWD: usize = 5;
 /// Shorter attempts cause no rest, because they occupy an invocation only for a moment.
 const SHORT: Duration = Duration::from_millis(100);
-/// A rest is this part of the duration of an attempt.
+/// A rest takes an attempt's duration divided by this number.
 const PART: u32 = 4;
 
 /// The organization with the most records in a batch, if it is a crowd.
@@ -42,7 +42,7 @@ impl Rests {
         *until = (*until).max(Some(now.after(now.since(began) / PART)));
     }
 
-    /// Whether a crowd's attempt, which has been due since `due`, steps back.
+    /// Whether a crowd's attempt, which has been due since `due`, has to yield.
     pub(crate) fn rests(&self, tenant: u64, due: Timestamp, now: Timestamp) -> bool {
         now.since(due) > BACKLOG && self.0.get(tenant).copied().flatten() > Some(now)
     }

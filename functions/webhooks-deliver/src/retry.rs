@@ -22,7 +22,7 @@ use crate::{
     stores::Stores,
 };
 
-/// An attempt that is early by at most this time is made immediately: SQS may deliver messages slightly early.
+/// An attempt that is early by no more than this is made immediately: SQS may deliver messages slightly early.
 const EARLY: Duration = Duration::from_secs(1);
 
 /// The action for a message about a due attempt.
@@ -32,8 +32,9 @@ enum Step {
     Drop,
     /// Update the endpoint: this record made the last attempt, but the process may have died before the update.
     NoteFailed,
-    /// Send a message: that of the next attempt if this record has already made its attempt and the process may have
-    /// died before sending it, or the same message again if the attempt was postponed and this record is early.
+    /// Send a message. If this record has already made its attempt, and the process may have died before sending the
+    /// next attempt's message, send that one. If the attempt was postponed and this record is early, send the same
+    /// message again.
     SendOn,
     /// Make the attempt.
     Attempt,

@@ -1,4 +1,4 @@
-//! Resends several deliveries of the list: those that are shown, or all of an endpoint.
+//! Resends several deliveries on the list: those that are shown, or all of an endpoint's.
 
 use std::sync::Arc;
 
@@ -30,16 +30,16 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
     (IDS, "The ids of the deliveries to resend, separated by spaces. At most 20."),
 ];
 
-/// Whether the button of the list resends a delivery: it failed or was held, and an attempt is possible.
+/// Whether the list's button resends a delivery: it failed or was held, and an attempt is possible.
 fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: bool) -> bool {
     let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
     let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
     let can_arrive = endpoint.map_or(delivery.webhook_endpoint_id.is_none(), |endpoint| endpoint.active);
     match delivery.status {
         Status::Failed => can_arrive,
-        // The held deliveries of a pull endpoint wait for a client.
+        // A pull endpoint's held deliveries are waiting for a client.
         Status::Held => can_arrive && !is_pull,
-        // The button of the list of pending deliveries sends those that wait for a retry.
+        // On the list of pending deliveries, the button sends those waiting for a retry.
         Status::Pending if is_of_pending => can_arrive && !is_pull && delivery.attempts > 0,
         Status::Pending | Status::Delivered | Status::Ended => false,
     }

@@ -15,7 +15,7 @@ use maud::{Markup, html};
 
 use crate::{states, times};
 
-/// A table of deliveries, or the text `nothing` if there are none. Without `endpoints`, all deliveries are of one
+/// A table of deliveries, or the text `nothing` if there are none. Without `endpoints`, all deliveries belong to one
 /// endpoint, and the table has no column for it.
 pub(crate) fn table(
     deliveries: &[Delivery],
@@ -49,7 +49,7 @@ pub(crate) fn table(
                         @let to = names.as_ref().map(|names| destination(delivery, names));
                         tr {
                             td {
-                                // Names the destination, too: a job has a delivery to each endpoint, and screen readers
+                                // Includes the destination: a job has a delivery to each endpoint, and screen readers
                                 // read links without their rows.
                                 a .strong.clip href={ "/console/deliveries/" (delivery.id) } title=(visible(&delivery.job_id))
                                     aria-label=[to.as_ref().map(|(to, _)| format!("{} to {to}", visible(&delivery.job_id)))] {
@@ -77,7 +77,7 @@ pub(crate) fn table(
     }
 }
 
-/// The display name of the destination of a delivery, and the endpoint, if it exists.
+/// The display name of a delivery's destination, and the endpoint, if it exists.
 fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> (String, Option<EndpointId>) {
     match delivery.webhook_endpoint_id {
         None => ("Job callback".to_owned(), None),
@@ -103,8 +103,8 @@ fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
     }
 }
 
-/// Formats the number of attempts: `2, next in 5 min`. A deleted endpoint gets no more attempts. An overdue attempt
-/// waits for its turn, because its receiver is slow or many others are due.
+/// Formats the number of attempts: `2, next in 5 min`. A deleted endpoint gets no more attempts. An overdue attempt is
+/// waiting for its turn, because its receiver is slow or many others are due.
 fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
@@ -116,7 +116,7 @@ fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     }
 }
 
-/// The name of a deleted endpoint, with the end of its id, which distinguishes it from others.
+/// The name of a deleted endpoint, with the end of its id to distinguish it from others.
 pub(crate) fn deleted(id: EndpointId) -> String {
     let id = id.to_string();
     format!("Deleted endpoint …{}", id.rsplit('-').next().unwrap_or_default())
@@ -129,7 +129,7 @@ pub(crate) fn short(url: &str) -> String {
     clipped(&visible(rest), MOST)
 }
 
-/// More of a URL that [`short`] has cut, for pointers. The page of its endpoint has all of it.
+/// More of a URL that [`short`] has truncated, shown on hover. The endpoint's page shows all of it.
 pub(crate) fn hover(url: &str) -> Option<String> {
     const MOST: usize = 200;
     short(url).ends_with('…').then(|| clipped(&visible(url), MOST))

@@ -1,4 +1,4 @@
-//! The attempts of a delivery on a time line.
+//! A delivery's attempts on a timeline.
 
 use common::{
     timestamp::Timestamp,

@@ -38,10 +38,10 @@ pub(super) const CONFIRM: (&str, &str) =
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
 /// The time that a due attempt is shown as in progress.
 const SOON: Duration = Duration::from_secs(60);
-/// The time after a resend within which a link may show its confirmation.
+/// For this long after a resend, a link may show its confirmation.
 const JUST: Duration = Duration::from_secs(60);
 
-/// The delivery that the path names.
+/// The delivery in the path.
 pub(super) fn id(typed: &Typed) -> Result<DeliveryId> {
     DeliveryId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
@@ -159,7 +159,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
     }
 }
 
-/// The button that resends the delivery, or the reason why there is none.
+/// The button that resends the delivery, or why there is none.
 fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is_confirmed: bool) -> Markup {
     if is_deleted(delivery, endpoint) {
         return html! { p { "It cannot be resent: its endpoint was deleted." } };

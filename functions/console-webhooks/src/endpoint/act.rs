@@ -57,7 +57,7 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("did", "The confirmation to show after one of the page's forms has been submitted."),
 ];
 
-/// The error for a form that would undo a change made since the form was opened.
+/// The error for a form that would undo a change made since it was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
@@ -142,7 +142,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         headers,
         ..Change::default()
     };
-    // A form that is sent twice has no effect the second time, so it is not refused.
+    // A form submitted a second time has no effect, so it is not refused.
     if settings.is_empty() {
         return Ok(after(id, "unchanged"));
     }

@@ -1,4 +1,5 @@
-//! Explanations below the head of the page: the meaning of the state, the last error, a rotation, a pull endpoint's clients.
+//! Explanations below the page's header: the meaning of the state, the last error, a rotation, a pull endpoint's
+//! clients.
 
 use common::{
     base_url::BaseUrl,
@@ -24,7 +25,7 @@ use crate::{
 
 /// The numbers that only this page shows.
 pub(super) struct More {
-    /// The deliveries of a pull endpoint that wait to be received.
+    /// A pull endpoint's deliveries that are waiting to be received.
     pub(super) waiting: Option<Waiting>,
     /// The delivery with the latest failed attempt, among the newest and the oldest undelivered ones.
     pub(super) erring: Option<Delivery>,
@@ -101,7 +102,7 @@ fn last_error(meaning: &str, erring: Option<&Delivery>, now: Timestamp) -> Marku
     }
 }
 
-/// The waiting deliveries of a pull endpoint, and the times of the last receive and the last poll.
+/// A pull endpoint's waiting deliveries, and the times of the last receive and the last poll.
 fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: Waiting, now: Timestamp) -> Markup {
     let Pulled { asked_at, taken_at } = endpoint.pulled;
     html! {

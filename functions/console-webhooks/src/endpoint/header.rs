@@ -1,4 +1,4 @@
-//! The head of the page: the state and the numbers of the endpoint, and its actions.
+//! The page's header: the endpoint's state and numbers, and its actions.
 
 use common::{
     http::page::{Form, visible},

@@ -40,7 +40,7 @@ pub(super) fn again(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The pending deliveries that wait for a retry, with the button that sends them now.
+/// The pending deliveries that are waiting for a retry, with the button that sends them now.
 pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
     let (endpoint, pending) = (&known.endpoint, &known.open.pending);
     let is_waiting = |delivery: &Delivery| delivery.attempts > 0 && delivery.next_attempt_at.is_some_and(|at| at > now);
@@ -64,8 +64,8 @@ pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The progress of the newest recovery: requested, in progress or finished. Its total is the sum of the deliveries that
-/// were resent and those that are left.
+/// The progress of the newest recovery: requested, in progress or finished. Its total is the sum of the resent and the
+/// remaining deliveries.
 pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
     let Some(newest) = newest else { return html! {} };
     let (open, time) = (&known.open, newest.since..newest.until);

@@ -36,10 +36,10 @@ use crate::{
     times,
 };
 
-/// The number of latest deliveries that are shown, and the maximum number that are counted.
+/// The number of latest deliveries to show, and the maximum number to count.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
-/// The time after a change within which a link may show its confirmation.
+/// For this long after a change, a link may show its confirmation.
 const JUST: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");

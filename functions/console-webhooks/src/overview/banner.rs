@@ -1,4 +1,4 @@
-//! The problem of an endpoint, with the button that recovers its missed deliveries.
+//! An endpoint's problem, with the button that recovers its missed deliveries.
 
 use common::{
     http::page::Form,

@@ -1,4 +1,4 @@
-//! The endpoints of other pages that have a problem.
+//! The endpoints on other pages that have a problem.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Elsewhere {
 
 /// The maximum number of endpoints with recent errors on other pages that are checked, which reads their deliveries.
 const SUSPECTS: usize = 30;
-/// The time that an error counts as recent: the maximum time for which a delivery is retried.
+/// An error counts as recent for this long: the maximum time that a delivery is retried.
 const RECENT: Duration = MAX_AGE;
 /// The maximum number of endpoints that a notice names.
 const NAMED: usize = 5;
@@ -71,8 +71,8 @@ pub(super) async fn elsewhere(
     Ok(others.chain(suspects).filter(is_troubled).collect())
 }
 
-/// The order on the page, as far as the endpoint's item shows it: failing, disabled by the service, active, then disabled
-/// by a user.
+/// The order on the page, as far as the endpoint's item shows it: failing, disabled by the service, active, then
+/// disabled by a user.
 pub(super) fn urgency(endpoint: &EndpointView) -> u8 {
     match endpoint {
         EndpointView { active: true, failing_since: Some(_), .. } => 0,

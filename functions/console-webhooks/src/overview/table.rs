@@ -68,7 +68,7 @@ fn line(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The description of an endpoint that is named by its URL. A long one is cut, to keep the page small.
+/// The description of an endpoint that is named by its URL. Long ones are truncated to keep the page small.
 pub(super) fn description(endpoint: &EndpointView) -> Markup {
     const MOST: usize = 80;
     html! {

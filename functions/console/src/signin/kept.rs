@@ -1,4 +1,4 @@
-//! Restores the fields of a form that was sent after its session had ended, once the sender has signed in again.
+//! Restores the fields of a form that was submitted after its session had ended, once the user has signed in again.
 
 use common::http::{
     AGAIN, Typed,

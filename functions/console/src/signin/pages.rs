@@ -1,4 +1,4 @@
-//! The forms of the page, and the pages that confirm what they did.
+//! The page's forms, and the pages that confirm their results.
 
 use api::auth::comparison_code;
 use common::{
@@ -45,7 +45,7 @@ pub(super) fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Opt
     Page::new("Sign in", content).refused(error)
 }
 
-/// The second step of a sign-in. Its forms carry what the first one did.
+/// The second step of a sign-in. Its forms carry the same values as the first one.
 pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
     let is_backup = form.get("action") == "backup-code";
     let [_, mode, id, secret, next] = hidden(form, "");
@@ -148,7 +148,7 @@ fn sign_out_form(link: &Typed) -> Markup {
     html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, ..Form::default() }) }
 }
 
-/// The page on which a user approves a client. Everything it shows about the request is untrusted text.
+/// The page where a user approves a client. Everything it shows about the request is untrusted text.
 pub(super) fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: &Typed) -> Page {
     let here = call.client.to_string();
     let is_elsewhere = login.address != here;

@@ -1,4 +1,4 @@
-//! QR codes as inline images, which the content security policy of the pages permits.
+//! QR codes as inline images, which the pages' content security policy permits.
 
 use maud::{Markup, html};
 use qrcodegen::{QrCode, QrCodeEcc};
@@ -6,7 +6,8 @@ use qrcodegen::{QrCode, QrCodeEcc};
 /// The white border that scanners need, in modules (ISO/IEC 18004).
 const BORDER: i32 = 4;
 
-/// The QR code of `text`, black on white in dark mode, too. Empty if the text is too long, which an `otpauth` link is not.
+/// The QR code for `text`, black on white even in dark mode. Empty if the text is too long, which an `otpauth` link
+/// never is.
 pub(super) fn svg(text: &str) -> Markup {
     let Ok(code) = QrCode::encode_text(text, QrCodeEcc::Medium) else { return html! {} };
     let size = code.size() + 2 * BORDER;

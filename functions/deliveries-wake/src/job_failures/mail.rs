@@ -14,7 +14,7 @@ use common::{
 };
 use url::form_urlencoded;
 
-/// The number of characters to which the names of workflows are cut.
+/// Workflow names are truncated to this many characters.
 const WORKFLOW: usize = 200;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -72,7 +72,7 @@ fn is_whole(name: &str) -> bool {
         && !matches!(name, "true" | "false" | "null")
 }
 
-/// Describes a failed job. If the job `is_single`, the link to its deliveries becomes the button of the email.
+/// Describes a failed job. If the job `is_single`, the link to its deliveries becomes the email's button.
 fn shown(base: &BaseUrl, failure: &JobFailure, is_single: bool) -> Vec<Part> {
     let link = link(base, failure);
     let JobFailure { id, job_id, deployment, error, stack } = failure;
