@@ -72,7 +72,7 @@ fn typed(text: &str, scheme: impl Fn(&Url) -> &'static str) -> Result<Url, Strin
     url(&format!("{}://{text}", scheme(&typed)))
 }
 
-/// Whether a URL leads to this machine.
+/// Whether a URL points to this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

@@ -506,7 +506,7 @@ pub(crate) struct Listen {
     pub(crate) print_body: bool,
 }
 
-/// Parses a name of a closed set. The help lists all names.
+/// Parses a member of a closed set. The help lists all members.
 fn one_of<T: ClosedSet + FromStr<Err = NotAName> + std::marker::Send + Sync>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::ALL.iter().map(|name| name.as_str())).try_map(|text| text.parse::<T>())
 }

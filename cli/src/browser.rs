@@ -16,7 +16,7 @@ use crate::{
     terminal::{is_for_people, tell},
 };
 
-/// The names of the pages of the console.
+/// The names of the console's pages.
 const PAGES: [&str; 5] = ["deliveries", "keys", "team", "settings", "account"];
 
 /// `fanfare open`: prints the address of a page, and opens it.
@@ -39,7 +39,7 @@ pub(crate) fn is_page(text: &str) -> bool {
     PAGES.contains(&text)
 }
 
-/// Returns the path of the page of an endpoint or a delivery.
+/// Returns the path of the page for an endpoint or a delivery.
 async fn path_of(api: &Api, typed: &str) -> Result<String, Failure> {
     let endpoint = |id| format!("/console/endpoints/{id}");
     let delivery = |id| format!("/console/deliveries/{id}");

@@ -1,5 +1,5 @@
-//! The credentials file: the service of the latest login and, for each service or profile, its API key and the secrets
-//! of endpoints.
+//! The credentials file: the service of the latest login and, for each service or profile, its API key and endpoint
+//! secrets.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +64,7 @@ pub(crate) struct Service {
     pub(crate) waiting: Option<Waiting>,
 }
 
-/// A login that waits for a person's approval.
+/// A login that is waiting for a person's approval.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct Waiting {
     pub(crate) request_id: CliLoginId,
@@ -190,7 +190,7 @@ impl Config {
         self.store()
     }
 
-    /// Records whether this service is that of the latest login. Logins with a profile do not count.
+    /// Records whether the latest login was to this service. Logins with a profile do not count.
     pub(crate) fn prefer(&mut self, origin: &str, is_latest: bool) -> Result<(), Failure> {
         if self.profile.is_some() {
             return Ok(());
@@ -220,7 +220,7 @@ impl Config {
         write().map_err(|error| Failure::of_file(&new, &error))
     }
 
-    /// Takes the lock that a `listen` holds while it finds or creates its endpoint. It does not block a `listen` for
+    /// Takes the lock that `listen` holds while it finds or creates its endpoint. It does not block a `listen` for
     /// another endpoint.
     pub(crate) fn alone(&self, origin: &str, wanted: &str) -> Result<fs::File, Failure> {
         let lock = self.lock_of(&format!("listen{origin}{wanted}"))?;

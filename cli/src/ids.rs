@@ -29,7 +29,7 @@ const UNIQUE: usize = 12;
 /// The prefix of a `webhook-id`.
 const WEBHOOK: &str = "msg_";
 
-/// Returns the shortest length at which the beginnings of these ids differ. Equal ids count as one.
+/// Returns the shortest length that makes the beginnings of these ids differ. Equal ids count as one.
 fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     let mut ids: Vec<_> = ids.collect();
     ids.sort_unstable();
@@ -41,7 +41,7 @@ fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     alike.max().unwrap_or_default().max(SHORTEST)
 }
 
-/// Shortens the ids of a list. A pipe gets full ids, because programs compare them.
+/// Shortens the ids in a list. A pipe gets full ids, because programs compare them.
 pub(crate) struct Shortener {
     length: usize,
 }

@@ -38,7 +38,7 @@ use crate::{args::Listen, calls::Api, config::Config, failure::Failure, http::Ne
 const POSTS: usize = 10;
 /// The maximum number of leased events, low enough that each is posted well before its lease ends.
 const LEASED: usize = 20;
-/// The number of leased events at which more are received. Calls for single events would be slower than the posts.
+/// More events are received once this few are leased. Calls for single events would be slower than the posts.
 const FEW: usize = POSTS;
 /// The time limit for a call of `receive` in progress at Ctrl-C. If the call were dropped immediately, its events would
 /// stay leased needlessly.

@@ -26,7 +26,7 @@ use crate::{
 
 /// The interval at which the approval is polled.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The time within which a login can be approved.
+/// A login can be approved within this time.
 const LASTS: Duration = Duration::from_secs(10 * 60);
 
 /// Signs in, and stores an API key.
@@ -198,7 +198,7 @@ pub(crate) fn key_of(text: &str, origin: &str) -> Result<Secret, Failure> {
     }
 }
 
-/// A login that waits for a person's approval.
+/// A login that is waiting for a person's approval.
 struct Request {
     id: CliLoginId,
     secret: Secret,

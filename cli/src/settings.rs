@@ -1,4 +1,4 @@
-//! `fanfare settings`: the organization's settings for emails.
+//! `fanfare settings`: the organization's email settings.
 
 use api::{Email, team::ChangeSettings};
 

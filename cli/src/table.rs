@@ -24,7 +24,7 @@ enum Content {
     Text,
     /// A text that begins with a status, which determines the color.
     Status,
-    /// A URL, which loses its scheme before its end is cut.
+    /// A URL, which loses its scheme before its end is truncated.
     Url,
 }
 

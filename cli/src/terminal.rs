@@ -56,7 +56,7 @@ pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }
 
-/// Cuts a text to this width, with an ellipsis, if it is wider.
+/// Truncates text to this width, with an ellipsis, if it is wider.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();

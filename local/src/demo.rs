@@ -292,7 +292,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
     Ok(headers.get(name).with_context(|| format!("the header {name} is missing"))?.to_str()?)
 }
 
-/// Formats these members of `value`, or of the value in its envelope `json`, with an ellipsis if there are others.
+/// Formats these members of `value`, or of the value in its `json` envelope, with an ellipsis if there are others.
 fn brief(value: &Value, members: &[&str]) -> String {
     if let Some(fields) = value.get("json") {
         return format!(r#"{{"json":{}}}"#, brief(fields, members));

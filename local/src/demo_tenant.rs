@@ -96,7 +96,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     const HOUR: u64 = 60;
     const DAY: u64 = 24 * HOUR;
 
-    // The inbox shows no webhooks of the past.
+    // The inbox does not show past webhooks.
     inbox.keep(false);
     let people = People { api, mail: tools.mail };
     let (owner, tenant) = clock(ago(6 * DAY)).within(people.found()).await?;
@@ -128,7 +128,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     past.until(ago(6 * HOUR)).await?;
     clock(ago(6 * HOUR)).within(REPORTS.update(api, &key, json!({"active": false}))).await?;
     past.until(ago(HOUR)).await?;
-    // The list of keys shows this use of the key.
+    // The key list shows this use of the key.
     clock(ago(HOUR)).within(endpoints::list(api, &key)).await?;
     past.until(start).await?;
     for (at, queue, body) in past.left() {

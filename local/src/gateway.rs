@@ -26,7 +26,7 @@ use crate::{functions::Function, template::Route};
 /// The limit of API Gateway.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 
-/// The routes of the API with their functions, and the settings for other origins.
+/// The API's routes with their functions, and the settings for other origins.
 pub(crate) struct Gateway {
     pub(crate) account: String,
     pub(crate) routes: Vec<(Route, Arc<Function>)>,
@@ -51,8 +51,8 @@ impl Gateway {
         Router::new().fallback(answer).with_state(Arc::new(self))
     }
 
-    /// Finds the most specific route that matches a request. `path` is canonical. API Gateway compares the path as it
-    /// was sent, so a base URL that ends in `/` may get a 404 there, as docs/reference.md explains.
+    /// Finds the most specific route that matches a request. `path` is canonical. API Gateway compares the path as
+    /// sent, so a base URL that ends in `/` may get a 404 there, as docs/reference.md explains.
     fn find<'a>(&'a self, method: &Method, path: &'a str) -> Option<Found<'a>> {
         let takes = |route: &Route| route.method == "ANY" || route.method == method.as_str();
         let found = self.routes.iter().filter(|(route, _)| takes(route)).filter_map(|(route, function)| {
@@ -103,7 +103,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
     response
 }
 
-/// The precedence of a route: of the routes that match a request, API Gateway uses the one with the highest.
+/// A route's precedence: if several routes match a request, API Gateway uses the one with the highest.
 fn specificity(route: &Route) -> (bool, usize, bool) {
     (!route.path.contains('{'), route.path.len(), route.method != "ANY")
 }

@@ -3,7 +3,7 @@
 //!
 //! Requests (the last 200, up to 16 MiB), responses and secrets are kept in memory only. The page has no script and
 //! escapes everything. Its forms require the page's own `Origin`, webhooks must have none, and the page is shown only
-//! under the names of this machine.
+//! under this machine's names.
 
 mod kept;
 mod page;
@@ -37,7 +37,7 @@ const SLOWLY: Duration = Duration::from_secs(8);
 /// The inbox. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Inbox {
-    /// The origins of the inbox, under both names of this machine. Only its own pages may change settings.
+    /// The inbox's origins, under both names of this machine. Only its own pages may change settings.
     origins: [String; 2],
     shelf: Arc<Mutex<Shelf>>,
     /// Ends requests that never get a response.
@@ -77,7 +77,7 @@ impl Inbox {
         self.shelf().path(path).secret = Some(secret);
     }
 
-    /// Sets whether further requests are kept and shown. They get responses in any case.
+    /// Sets whether further requests are kept and shown. They get responses either way.
     pub(crate) fn keep(&self, is_keeping: bool) {
         self.shelf().is_keeping = is_keeping;
     }
@@ -92,7 +92,7 @@ impl Inbox {
         origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
     }
 
-    /// Whether the host of a request is this machine. Another host may be a site that tries to read the requests.
+    /// Whether a request's host is this machine. Another host may be a site that tries to read the requests.
     fn is_asked_for(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))

@@ -94,8 +94,9 @@ fn newest_first(mail: &EmailStore) -> Vec<SentEmail> {
 /// The time between two checks for new emails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Reports emails to the addresses of the [SES mailbox simulator] as SES does: `bounce@simulator.amazonses.com` bounces, and
-/// `complaint@simulator.amazonses.com` complains, also with a label such as `bounce+1@`. `function` gets the events.
+/// Reports emails to addresses of the [SES mailbox simulator], as SES does: `bounce@simulator.amazonses.com` bounces,
+/// and `complaint@simulator.amazonses.com` complains, also with a label such as `bounce+1@`. `function` gets the
+/// events.
 ///
 /// [SES mailbox simulator]: https://docs.aws.amazon.com/ses/latest/dg/send-an-email-from-console.html
 pub(crate) async fn simulate(mail: Arc<EmailStore>, function: Arc<Function>, stop: CancellationToken) {
@@ -112,7 +113,7 @@ pub(crate) async fn simulate(mail: Arc<EmailStore>, function: Arc<Function>, sto
     }
 }
 
-/// The event that SES sends for an email to this address of its simulator.
+/// The event that SES sends for an email to this simulator address.
 fn returned(to: &str) -> Option<Value> {
     let recipients = json!([{"emailAddress": to}]);
     let (kind, detail) = match to.strip_suffix("@simulator.amazonses.com")?.split('+').next()? {

@@ -24,7 +24,7 @@ const ALL: &str = "info,emf=off,dynoxide=error,rustack_sqs_core=warn,rustack_ses
 
 /// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.
 ///
-/// Environment variables override the values of the same name in template.yaml.
+/// Environment variables override values with the same name in template.yaml.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -39,7 +39,7 @@ struct Arguments {
     /// Port of SQS.
     #[arg(long, default_value_t = 9324)]
     sqs: u16,
-    /// Port of the sent emails: a page at /, JSON at /messages.
+    /// Port for sent emails: a page at /, JSON at /messages.
     #[arg(long, default_value_t = 8025)]
     mail: u16,
     /// Port of the inbox: a receiver for webhooks that shows its requests at /.
@@ -48,14 +48,14 @@ struct Arguments {
     /// Create a demo organization with several days of deliveries, and print a link that signs a browser in to it.
     #[arg(long)]
     demo_data: bool,
-    /// Print all addresses as one line of JSON and, when stopped, a line with the numbers of AWS requests and of
-    /// invocations of each function.
+    /// Print all addresses as one line of JSON and, when stopped, a line with the number of AWS requests and of each
+    /// function's invocations.
     #[arg(long)]
     json: bool,
     /// Keep tables and queues in memory instead of in .local/.
     #[arg(long)]
     memory: bool,
-    /// Print the addresses of the tables and queues, too.
+    /// Also print the addresses of the tables and queues.
     #[arg(long)]
     verbose: bool,
 }
@@ -81,7 +81,7 @@ async fn main() -> Result<()> {
             Ok(())
         }
         None => {
-            // The hundreds of deliveries of the demo data would hide the addresses.
+            // The demo data's hundreds of deliveries would hide the addresses.
             let log_all = log(if arguments.demo_data { "error" } else { ALL });
             serve(arguments, log_all).await
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{functions::Function, template::Mapping};
 
-/// The maximum number of concurrent invocations on one machine, whatever the limits in the template.
+/// The maximum number of concurrent invocations on one machine, regardless of the template's limits.
 const MAX_CONCURRENCY: usize = 32;
 
 /// The time that a receive waits for a first message.

@@ -1,4 +1,4 @@
-//! The embedded SQS, with added features of the real one: limits, message groups, and the names of errors that the SDKs
+//! The embedded SQS, extended with features of the real one: limits, message groups, and the error names that the SDKs
 //! expect. docs/architecture.md lists the remaining differences.
 
 mod journal;
@@ -45,7 +45,7 @@ use self::{
 /// For this many seconds, a message that is about to be deleted is kept in flight. Deleting takes less.
 const HOLD: i32 = 30;
 
-/// The attribute with the receive count of a message.
+/// The attribute with a message's receive count.
 const RECEIVES: &str = "ApproximateReceiveCount";
 
 /// The queues. Clones share them.

@@ -23,11 +23,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// The time limits for clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The maximum time until the head of a request has arrived, from the start of the connection or the previous
-    /// response. This also limits the idle time.
+    /// The maximum time for a request's head to arrive, from the start of the connection or the previous response. This
+    /// also limits the idle time.
     pub head: Duration,
-    /// The maximum time from then to the response. It includes a slowly arriving body, the timeout of a function, and a
-    /// long poll.
+    /// The maximum time from then until the response. It includes a slowly arriving body, the timeout of a function,
+    /// and a long poll.
     pub answer: Duration,
 }
 

@@ -317,7 +317,7 @@ struct Listeners {
     inbox: TcpListener,
 }
 
-/// The addresses for users. Only the functions need that of SES.
+/// The addresses for users. Only the functions need the address of SES.
 struct Addresses {
     api: String,
     dynamodb: String,
@@ -356,7 +356,7 @@ impl Drop for Stack {
     }
 }
 
-/// The functions that read queues, with their pollers, for the tables and queues of another process.
+/// The functions that read queues, with their pollers, for another process's tables and queues.
 pub struct Worker {
     pollers: BTreeMap<String, Arc<Poller>>,
 }

@@ -137,8 +137,8 @@ fn the_demo_prints_the_story_that_the_readme_shows() {
     assert_eq!(constant(&story), constant(shown), "README.md shows another story: paste the new one");
 }
 
-/// Removes the port and the random parts from the story, which differ in each run. Ids are printed as their start, `…`
-/// and their end.
+/// Removes the port and the random parts, which differ in each run, from the output. Ids are printed as their start,
+/// `…` and their end.
 fn constant(story: &str) -> String {
     let is_random = |c: char| c.is_ascii_alphanumeric() || "_-+/=".contains(c);
     let words = story.split_inclusive(|c: char| !is_random(c) && c != '…');

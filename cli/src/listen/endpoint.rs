@@ -26,7 +26,7 @@ use crate::{
 
 /// The beginning of the description of every endpoint that `listen` creates.
 const PREFIX: &str = "fanfare listen: ";
-/// The time without calls after which an endpoint is deleted: a day, plus the ten minutes that `last_asked_at` may lag.
+/// An endpoint is deleted after this long without calls: a day, plus the ten minutes that `last_asked_at` may lag.
 const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 
 /// The endpoint, and its signing secret if this machine has it.

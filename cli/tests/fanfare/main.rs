@@ -102,7 +102,7 @@ struct Output {
     err: String,
 }
 
-/// A name unique among the tests.
+/// A name that is unique among the tests.
 fn common_id() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

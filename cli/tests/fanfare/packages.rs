@@ -1,4 +1,4 @@
-//! The files in packages of the client besides the client itself.
+//! The files in the client's packages besides the client itself.
 
 use std::process::Command;
 

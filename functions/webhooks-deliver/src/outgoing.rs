@@ -48,7 +48,7 @@ impl<'a> Outgoing<'a> {
         self.endpoint.filter(|endpoint| endpoint.is_active() || self.is_test())
     }
 
-    /// Whether the delivery is a test. A person waits for its result.
+    /// Whether the delivery is a test. A person is waiting for its result.
     pub(crate) fn is_test(&self) -> bool {
         self.due.delivery.trigger == Trigger::Test
     }

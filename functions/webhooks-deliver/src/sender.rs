@@ -1,8 +1,8 @@
 //! Makes attempts once they get a slot.
 //!
 //! An attempt waits up to two seconds for a slot, and at most 20 attempts of a tenant wait in a process. An attempt
-//! without a slot is postponed. The delay is one to two times its wait so far or, if longer, its receiver's silence
-//! (the time since the receiver last answered): up to two hours, and never beyond the delivery's deadline. Long waits
+//! without a slot is postponed. The delay is one to two times the longer of its wait so far and its receiver's silence
+//! (the time since the receiver last answered), up to two hours and never beyond the delivery's deadline. Long waits
 //! therefore cost few tries and end at different times.
 //!
 //! A hanging receiver that is silent gets **probes**: up to four attempts, from one process at a time, and then a
@@ -73,7 +73,7 @@ impl Sender {
         Lane { key, queue }
     }
 
-    /// Makes an attempt if it gets a slot. Otherwise postpones it and chooses its next queue.
+    /// Makes an attempt if it gets a slot. Otherwise, postpones it and chooses its next queue.
     pub(crate) async fn send(&self, outgoing: Outgoing<'_>, batch: &Batch) -> Ended {
         let from = batch.queue();
         if let Some(missed) = outgoing.missed() {
@@ -123,15 +123,15 @@ impl Sender {
         }
     }
 
-    /// Whether an attempt of a crowd leaves its invocation to other organizations.
+    /// Whether a crowd's attempt yields its invocation to other organizations.
     fn steps_back(&self, outgoing: &Outgoing<'_>, batch: &Batch, now: Timestamp) -> bool {
         let Due { tenant, delivery, .. } = &outgoing.due;
         let due = delivery.next_attempt_at.unwrap_or(now);
         batch.crowd.as_ref() == Some(tenant) && self.receivers.rests(self.key(outgoing), due, now)
     }
 
-    /// Postpones a delivery until its receiver's trial ends. If too many already wait for the trial, or there is none,
-    /// moves the delivery to the queue for hanging receivers.
+    /// Postpones a delivery until its receiver's trial ends. If too many are already waiting for the trial, or there is
+    /// none, moves the delivery to the queue for hanging receivers.
     fn after_trial(&self, outgoing: Outgoing<'_>, now: Timestamp) -> Ended {
         match self.receivers.wait_for_trial(self.key(&outgoing), outgoing.health(), now) {
             Some(until) => outgoing.ended(AttemptResult::Postponed(until), Queue::Slow),
@@ -156,14 +156,14 @@ impl Sender {
                 outgoing.ended(AttemptResult::Expired, queue)
             }
             NoSlot::Full if from != Queue::Shared => {
-                // A person waits for the result of a test, or may have fixed the receiver before asking for a resend.
+                // A person is waiting for the test's result, or may have fixed the receiver before requesting a resend.
                 let is_asked_for = matches!(delivery.trigger, Trigger::Test | Trigger::Resend);
                 let silent_since = self.silent_since(&outgoing, now).filter(|_| !is_asked_for);
                 let waits_since = delivery.next_attempt_at.unwrap_or(delivery.created_at);
                 let waits_since = if is_asked_for { now } else { waits_since };
                 let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
                 let until = postponed(silent_since.map_or(waits_since, |since| since.min(waits_since)), least, now);
-                // At this time, the delivery expires.
+                // The delivery expires at this time.
                 let until = until.min(delivery.fails_at);
                 outgoing.ended(AttemptResult::Postponed(until), queue)
             }
@@ -288,7 +288,7 @@ impl Sender {
         if let (Some(Endpoint { id, .. }), true) = (outgoing.recipient(), is_news) {
             let (tenant, suspected_at) = (&outgoing.due.tenant, is_trial.then_some(now));
             let noted = Box::pin(self.endpoints.note_hangs(tenant, *id, since, suspected_at)).await;
-            // If another process was faster, it makes the trial.
+            // If another process was faster, that one makes the trial.
             is_trial &= noted.inspect_err(|error| observe::not_noted(tenant, *id, error)).unwrap_or(false);
         }
         if is_trial || self.standing(&outgoing, now) == Standing::Slow {

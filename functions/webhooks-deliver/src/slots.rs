@@ -9,10 +9,10 @@
 //! get at most half of the slots. Slow receivers get at most half of the places, and hanging receivers at most as many
 //! places as there are slots.
 //!
-//! Each receiver has a lane. Its width is the number of concurrent attempts that the receiver has proved to handle: at
-//! first one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens the lane by
-//! one, like slow start with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten, so
-//! a recovering receiver is not flooded. New callback origins of a tenant share one lane, the crowd.
+//! Each receiver has a lane. Its width is the number of concurrent attempts that the receiver has proved it can handle:
+//! initially one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens the lane
+//! by one, like slow start with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten,
+//! so a recovering receiver is not flooded. New callback origins of a tenant share one lane, the crowd.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -47,7 +47,7 @@ pub(crate) struct Slot {
     share: Share,
     /// Whether the attempt has returned the slot and keeps only its place.
     is_aside: bool,
-    /// The batch that waits for the attempt, if it is a probe.
+    /// The batch that is waiting for the attempt, if it is a probe.
     probes_in: Option<u64>,
 }
 
@@ -124,8 +124,8 @@ impl Slots {
     }
 
     /// Takes a slot for a probe of a hanging receiver, unless the receiver has reached its limit. All hanging receivers
-    /// together get at most as many places as there are slots. The probes of one tenant never occupy more places or
-    /// batches than they leave free for others.
+    /// together get at most as many places as there are slots. One tenant's probes never occupy more places or batches
+    /// than they leave free for others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
         let probe = self.lock().probe(lane, batch);
         match probe {
@@ -162,8 +162,8 @@ impl Slots {
         let mut state = self.lock();
         while let Some((lane, share, waiting)) = state.next(|waiting| !waiting.is_closed()) {
             drop(state);
-            // Without the lock: if the attempt no longer waits, the slot is dropped here, and its destructor takes the
-            // lock.
+            // Without the lock: if the attempt is no longer waiting, the slot is dropped here, and its destructor takes
+            // the lock.
             waiting.send(self.slot(lane, share)).ok();
             state = self.lock();
         }
@@ -189,7 +189,7 @@ impl Slot {
         self.lane.key.is_trial()
     }
 
-    /// Returns the slot and keeps the place: the attempt only waits for its response now.
+    /// Returns the slot and keeps the place: from now on, the attempt only waits for its response.
     pub(crate) fn step_aside(&mut self) {
         if !std::mem::replace(&mut self.is_aside, true) {
             self.slots.lock().take_slot_back(self.lane.key.tenant, self.share);
@@ -207,7 +207,7 @@ impl Slot {
         self.slots.lock().halve(self.lane);
     }
 
-    /// Allows the receiver only a few concurrent attempts, and rejects those that wait for it.
+    /// Allows the receiver only a few concurrent attempts, and rejects those that are waiting for it.
     pub(crate) fn narrow(&self) {
         self.slots.lock().narrow(self.lane);
     }

@@ -1,4 +1,4 @@
-//! The standing of a receiver: good, unknown, slow or hanging. It decides the queue and the slots of attempts.
+//! A receiver's standing: good, unknown, slow or hanging. It decides the queue and the slots for attempts.
 //!
 //! - **Good**: it answers within `SOON`, even with errors.
 //! - **Unknown**: this process has seen no response for `MEMORY_OF_GOOD`. The receiver gets one attempt, and more after
@@ -87,7 +87,7 @@ pub(crate) enum Shown {
     Nothing,
 }
 
-/// The observations of this process about one receiver. The fields are about the receiver.
+/// This process's observations about one receiver. The fields are about the receiver.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// The time of the last quick response, unless a slow one followed.

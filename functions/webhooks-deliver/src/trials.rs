@@ -6,8 +6,8 @@
 //! wait for the result instead of joining the queue for hanging receivers. If the receiver answers within that time, it
 //! is slow; otherwise it hangs.
 //!
-//! The write that records the cut-off decides which process makes the trial. A process makes one trial of a tenant at a
-//! time, because trials take capacity from slow receivers.
+//! The write that records the cut-off decides which process makes the trial. A process makes only one trial per tenant
+//! at a time, because trials take capacity from slow receivers.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The turn of an attempt: the queue and lane in which it gets a slot, its maximum duration, and the time of the next
-//! try if it gets none. Pure functions of values.
+//! An attempt's turn: the queue and lane that give it a slot, its maximum duration, and the time of the next try if it
+//! gets none. Consists of pure functions of values.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) enum Turn {
     Waits(Queue),
     /// As a probe, if the hanging receiver may get one.
     Probes,
-    /// In an invocation of another queue.
+    /// In another queue's invocation.
     Elsewhere(Queue),
     /// After the trial of the receiver.
     AfterTrial,
@@ -46,14 +46,14 @@ impl Turn {
             (Queue::Slow | Queue::Hanging, Standing::Good | Standing::Slow) => Self::Waits(Queue::Slow),
             // This attempt is the trial.
             (Queue::Slow, Standing::Suspect) => Self::Waits(Queue::Slow),
-            // A person waits for the result of a test.
+            // A person is waiting for the test's result.
             (Queue::Hanging, Standing::Suspect | Standing::Hanging) if is_test => Self::Waits(Queue::Hanging),
             (Queue::Hanging, Standing::Suspect | Standing::Hanging) => Self::Probes,
         }
     }
 }
 
-/// Returns the time after which an attempt of this queue is cut off, or `None` if only the delivery timeout applies.
+/// Returns how soon an attempt in this queue is cut off, or `None` if only the delivery timeout applies.
 pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     match queue {
         Queue::Shared => Some(SOON),
@@ -62,9 +62,9 @@ pub(crate) fn longest(queue: Queue) -> Option<Duration> {
     }
 }
 
-/// Returns the time at which an attempt tries again to get a slot. The attempt has waited, or its receiver has been
-/// silent, since `since`, and the next try follows after one to two times that duration. A long wait thus costs few
-/// tries, and a recovering receiver does not get all deliveries at once.
+/// Returns when an attempt tries again to get a slot. The attempt has waited, or its receiver has been silent, since
+/// `since`, and the next try follows after one to two times that duration. A long wait thus costs few tries, and a
+/// recovering receiver does not get all deliveries at once.
 pub(crate) fn postponed(since: Timestamp, least: Duration, now: Timestamp) -> Timestamp {
     let wait = now.since(since).clamp(least, LONGEST_WAIT);
     now.after(wait.mul_f64(1.0 + random::fraction()))

@@ -23,7 +23,7 @@ pub(super) fn clock(at: Timestamp) -> Ambient {
     Ambient::at(Arc::new(move || at + begun.elapsed()))
 }
 
-/// The API, on the clock of its caller. Clones share it.
+/// The API, running on the caller's clock. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Api {
     router: TowerToHyperService<Router>,

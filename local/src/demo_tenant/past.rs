@@ -1,5 +1,5 @@
-//! The past: `webhooks-deliver` handles messages on a clock that shows the times at which they were due. It posts to
-//! real receivers and writes to the real tables, but its messages are kept here instead of in SQS.
+//! The past: `webhooks-deliver` handles messages on a clock that shows when they were due. It posts to real receivers
+//! and writes to the real tables, but its messages are kept here instead of in SQS.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) const JOB_EVENTS: &str = "job-events";
 /// Lambda's maximum batch size, and the time it may take to collect a batch.
 const BATCH: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// The delay until a message that could not be handled is received again, and the maximum number of receives.
+/// How soon a message that could not be handled is received again, and the maximum number of receives.
 const BACK_AFTER: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
@@ -65,7 +65,7 @@ impl Past {
         self.waiting.insert((at.as_millisecond(), self.sent), waiting);
     }
 
-    /// Handles all messages up to `end`, including those that are sent meanwhile.
+    /// Handles all messages up to `end`, including those that are sent in the meantime.
     pub(super) async fn until(&mut self, end: Timestamp) -> Result<()> {
         while let Some((at, batch)) = self.next(end) {
             clock(at).within(self.handle(at, batch)).await?;

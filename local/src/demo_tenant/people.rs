@@ -59,7 +59,7 @@ impl People<'_> {
         self.verify(MEMBER).await
     }
 
-    /// Verifies an address: presses the button of the page that the link in the email opens.
+    /// Verifies an address: presses the button on the page behind the link in the email.
     async fn verify(&self, email: &str) -> Result<()> {
         let mut emails = self.mail.query(None, None);
         emails.retain(|mail| mail.destination.to_addresses.iter().any(|address| address == email));

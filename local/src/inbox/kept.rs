@@ -78,7 +78,7 @@ impl Kept {
     }
 }
 
-/// The settings that a developer gave a path.
+/// The settings that a developer chose for a path.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) manner: Manner,

@@ -161,7 +161,7 @@ fn verified(kept: &Kept, shelf: &Shelf) -> Markup {
     }
 }
 
-/// Formats a body: JSON is indented, and long bodies are cut.
+/// Formats a body: JSON is indented, and long bodies are truncated.
 fn body(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     if serde_json::from_str::<serde::de::IgnoredAny>(&text).is_err() {

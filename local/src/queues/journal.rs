@@ -137,7 +137,7 @@ fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Even so, written data survives the death of the process. A power failure may lose the last moments.
+    // Written data still survives the death of the process. A power failure may lose the last moments.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.execute_batch(SCHEMA)?;
     connection.execute("DELETE FROM messages WHERE sent < ?1", [now() - RETENTION])?;

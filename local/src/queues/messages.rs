@@ -17,8 +17,8 @@ use super::journal::{self, Change, Journal, Message, Written};
 
 /// All messages of standard queues.
 ///
-/// A message may be received before the response with its id arrives at the sender. Therefore a send holds a shared
-/// lock until the message is recorded, and a receive or a purge takes an exclusive one.
+/// A message may be received before its sender gets the response with the id. A send therefore holds a shared lock
+/// until the message is recorded, and a receive or a purge takes an exclusive one.
 pub(super) struct Messages {
     /// Keyed by the inner id: the one that the embedded SQS gave the message, which is part of its receipt handles.
     notes: Mutex<HashMap<String, Note>>,

@@ -32,8 +32,8 @@ impl Queues {
         Ok(output)
     }
 
-    /// Puts messages back into their queue. Messages in flight when the process ended become visible immediately,
-    /// because their consumers have ended, too.
+    /// Puts messages back into their queue. Messages that were in flight when the process ended become visible
+    /// immediately, because their consumers have ended, too.
     async fn restore(&self, messages: &Messages, queue_url: &str, earlier: Vec<Message>) -> Result<(), SqsError> {
         let delay = self.delay(queue_url).await?;
         // First, one by one, the messages that were received before: to repeat their receives, each must be the only

@@ -52,8 +52,8 @@ pub(crate) fn place(api: &str, sqs: &str) -> Place {
     Place { region: REGION.to_owned(), account: ACCOUNT.to_owned(), api: api.to_owned(), sqs: sqs.to_owned() }
 }
 
-/// Returns the origin of the API under its other name, and the developer's `TRUSTED_ORIGINS`. They are a template
-/// parameter, so functions and CORS agree on them.
+/// Returns the API's origin under its other name, and the developer's `TRUSTED_ORIGINS`. They are a template parameter,
+/// so functions and CORS agree on them.
 pub(super) fn trusted_origins(api: &str, more: String) -> Result<String> {
     let localhost = api.replace("127.0.0.1", "localhost");
     let more = Env::new(move |_| Some(more.clone())).list::<BaseUrl>("TRUSTED_ORIGINS")?;

@@ -1,4 +1,5 @@
-//! Decides whose turn it is, from the slots and places in use. This code does not wait and has no side effects.
+//! Decides which attempt is next, based on the slots and places in use. This code does not wait and has no side
+//! effects.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, btree_map::Entry},
@@ -14,11 +15,10 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// The width of a lane after its first response, and of a new lane of a slow receiver: the number of records in a
-/// batch.
+/// The width of a lane after its first response, and of a slow receiver's new lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
 /// The number of concurrent attempts at a hanging receiver. A higher number would save little invocation time; with a
-/// lower one, deliveries pile up.
+/// lower one, deliveries would pile up.
 pub(super) const HANGING: usize = 4;
 /// The maximum time that a short attempt waits for a receiver that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
@@ -27,14 +27,14 @@ const PATIENT: usize = 20;
 /// The maximum number of batches of a queue that a process handles concurrently, in the local runner. Lambda hands a
 /// process one at a time.
 const BATCHES: usize = 32;
-/// The number of lanes above which a process forgets idle ones.
+/// A process with more lanes than this forgets idle ones.
 const LANES: usize = 10_000;
-/// The number of places per slot, and the maximum of all places: Lambda allows 1,024 file descriptors, and calls to AWS
-/// need some of them.
+/// The number of places per slot, and the maximum number of places: Lambda allows 1,024 file descriptors, and calls to
+/// AWS need some of them.
 const PLACES: usize = 4;
 const MOST_PLACES: usize = 800;
 
-/// The attempts at a receiver that share a width: those of one queue.
+/// The attempts at one receiver, in one queue, that share a width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub(crate) key: Key,
@@ -51,7 +51,7 @@ pub(super) enum Share {
 /// The response to a request for a probe.
 pub(super) enum Probe {
     Given(Share),
-    /// All slots are taken. The attempt waits for its turn; otherwise the receiver might never be tried.
+    /// All slots are taken. The attempt waits for its turn; otherwise, the receiver might never be tried.
     Waits,
     /// The receiver, or its tenant, has its maximum number of attempts in progress.
     Full,
@@ -73,7 +73,7 @@ pub(super) struct State<W> {
     probed: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
-    /// The number of lanes at which idle ones are next forgotten.
+    /// Idle lanes are next forgotten when there are this many lanes.
     most_lanes: usize,
     /// The number of attempts that have ever waited, which serves as a clock.
     waits: u64,
@@ -89,12 +89,13 @@ struct TenantState {
     patient: usize,
     /// The number of the tenant's probes in each batch.
     probes: BTreeMap<u64, usize>,
-    /// The lanes with waiting attempts and room in their width, grouped by the attributes that decide whether they may
-    /// get a slot. Thousands of lanes may wait for each slot, so a turn looks only at the first lane of each group.
+    /// The lanes that have waiting attempts and are narrower than their width, grouped by the attributes that decide
+    /// whether they may get a slot. Thousands of lanes may wait for each slot, so a turn looks only at the first lane
+    /// of each group.
     ready: BTreeMap<(Share, Queue), BTreeMap<Place, Lane>>,
 }
 
-/// The place of a lane among others that are ready: the number of its attempts in progress, and the start of its wait.
+/// A lane's position among the ready ones: the number of its attempts in progress, and the start of its wait.
 type Place = (usize, u64);
 
 #[derive(Clone, Copy, Default)]
@@ -443,7 +444,7 @@ impl<W> State<W> {
         }
     }
 
-    /// Gives a free slot to the attempt whose turn it is. Returns `None` without either.
+    /// Gives a free slot to the attempt whose turn it is. Returns `None` if either is missing.
     pub(super) fn next(&mut self, is_waiting: impl Fn(&W) -> bool) -> Option<(Lane, Share, W)> {
         while self.slots > 0 && self.places > 0 {
             let lane = self.turn()?;
