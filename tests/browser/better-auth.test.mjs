@@ -53,7 +53,7 @@ async function linkTo(address) {
   return messages.find(({ to }) => to.includes(address)).text.match(/http\S+token=\S+/)[0];
 }
 
-// Opens a link from an email, and presses the button of its page.
+// Opens a link from an email, and presses the button on its page.
 async function confirm(link) {
   const url = new URL(link);
   const body = new URLSearchParams(url.search);

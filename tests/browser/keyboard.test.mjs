@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { Person } from "./person.mjs";
 import { jobEnds, receiver, scene } from "./world.mjs";
 
-// An upper bound of the tab stops of a page.
+// An upper bound for a page's tab stops.
 const MOST_TABS = 60;
 
 const here = scene({ RETRY_SCHEDULE: "" });

@@ -30,8 +30,7 @@ export class Person {
     const person = new Person();
     person.service = service;
     person.context = await browser.newContext(options);
-    // The policy of the pages blocks every script, including axe, so pages are checked in a second context, which
-    // allows axe.
+    // The pages' policy blocks every script, including axe, so pages are checked in a second context that allows axe.
     const inspection = await browser.newContext({ bypassCSP: true });
     person.inspected = await inspection.newPage();
     person.isThorough = options === DESK;

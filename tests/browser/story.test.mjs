@@ -92,7 +92,7 @@ async function breaks(person, hook) {
   await person.looks("deliveries, one of which has failed");
 }
 
-// The first page shows which endpoint fails, since when, and why.
+// The first page shows which endpoint is failing, since when, and why.
 async function repairs(person, hook, secret) {
   hook.answers(204);
   await person.opens("/console");

@@ -23,7 +23,7 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-// The time limit of the start, which may include a build.
+// The time limit for starting, which may include a build.
 const START = 300_000;
 const PATIENCE = 30_000;
 

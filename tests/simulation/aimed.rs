@@ -31,7 +31,7 @@ pub(crate) struct Aimed {
 /// A way for a call to fail.
 #[derive(Clone, Copy)]
 enum Shot {
-    /// It takes no effect, and neither do its repetitions.
+    /// It has no effect, and neither do its repetitions.
     Before,
     /// It takes effect, but its response is lost.
     Lost,
@@ -88,7 +88,7 @@ const BROKEN: Manner = Manner::Answers(500, 5, None);
 const SLOW: Manner = Manner::Answers(200, 900, None);
 const LATE_AND_BROKEN: Manner = Manner::Answers(500, 900, None);
 
-/// A world without faults, with events for the endpoints of a tenant at these seconds.
+/// A world without faults, with events for a tenant's endpoints at these seconds.
 fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], calls: &[(u64, Call)]) -> Script {
     let events = events.iter().enumerate().map(|(number, at)| Event {
         at: seconds(*at),
@@ -134,7 +134,7 @@ fn small() -> Vec<Aimed> {
         ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
         // The only attempt fails and disables its endpoint.
         ("gone at once", world(&[1], vec![receiver(&[], Manner::Answers(410, 5, None))], &[0], &[])),
-        // The endpoint is disabled while a delivery waits.
+        // The endpoint is disabled while a delivery is waiting.
         ("off", world(&[20], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Deactivate)])),
     ];
     worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()

@@ -1,6 +1,6 @@
 //! A crowd: tenants with healthy receivers next to many with bad receivers, and as many processes as Lambda would
 //! start. The delays of the healthy tenants' events are measured on the clock of the run, which moves only when no work
-//! is left. They are therefore delays by receivers, AWS and scheduling, never by CPU.
+//! is left. They are therefore caused by receivers, AWS and scheduling, never by CPU.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
 
 /// The neighbor: a healthy tenant with a receiver that has accepted deliveries before.
 const NEIGHBOR: usize = 0;
-/// The number of healthy tenants with their first event in each burst. Their numbers are between those of the neighbor
+/// The number of healthy tenants whose first event is in each burst. In the numbering, they come between the neighbor
 /// and the bad tenants.
 const NEW: usize = 3;
 /// A tenant with a receiver that always takes 0.8 seconds, even before the burst.
@@ -191,7 +191,7 @@ impl Crowd {
     }
 }
 
-/// The end of a burst, at which the neighbor's later events begin.
+/// The end of a burst, when the neighbor's later events begin.
 fn after(begins: Time) -> Time {
     begins + BURST * 2
 }
@@ -257,7 +257,7 @@ impl Figures {
 }
 
 impl Latencies {
-    /// The time within which this percentage of the deliveries arrived, if it did.
+    /// The time that this percentage of the deliveries took to arrive, if they did.
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let all = self.arrived.len() + self.missing;
         self.arrived.get((all * percent).div_ceil(100).saturating_sub(1)).copied()
@@ -400,7 +400,7 @@ const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };
 /// Receivers that answer just in time, with more events than invocations, next to a receiver that is never quick.
 const BESIDE_STEADY: Crowd = Crowd { neighbor: Manner::Answers(200, 150, None), events: 1200, own: 20, ..JUST_IN_TIME };
 const BESIDE_SLUGGISH: Crowd = Crowd { neighbor: Manner::Answers(200, 400, None), ..BESIDE_STEADY };
-/// More deliveries to slow receivers than there is room for, of one tenant and of many.
+/// More deliveries to slow receivers than the capacity allows, from one tenant and from many.
 const SLOW: Crowd = Crowd { bad: 1, manner: Manner::Answers(200, 1400, None), events: 1200, own: 20, ..SMALL };
 const SLOWER: Crowd = Crowd { manner: Manner::Answers(200, 2900, None), ..SLOW };
 const SLOW_TENANTS: Crowd = Crowd { bad: 50, ..SLOW };

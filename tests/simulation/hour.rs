@@ -42,7 +42,7 @@ const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (15
 const PERIOD: Duration = minutes(5);
 /// The maximum delay of a long wait, which ends with the sweep of its minute.
 const SLACK: Duration = Duration::from_secs(65);
-/// The time after a sweep within which attempts may have been woken by it.
+/// For this long after a sweep, attempts may have been woken by it.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
 /// The maximum delay of an event for a slow receiver.
@@ -55,8 +55,8 @@ const LAG: f64 = 120.0;
 /// The metrics of other alarms.
 const OTHERS: [&str; 4] = ["Overdue", "DeliveryFailed", "LogWriteFailed", "EndpointDisabled"];
 
-/// The number of tenants, each with an endpoint; the time between two events of a tenant; and the receivers' behavior
-/// during the outage.
+/// The number of tenants, each with an endpoint; the time between a tenant's events; and the receivers' behavior during
+/// the outage.
 struct Hour {
     tenants: usize,
     every: Duration,

@@ -333,7 +333,7 @@ fn pull_deliveries_are_received_settled_and_never_lost() {
     }
 }
 
-/// For three days, no client receives, and processes crash. Then a client recovers everything.
+/// For three days, no client receives deliveries, and processes crash. Then a client recovers everything.
 #[test]
 fn unreceived_deliveries_fail_in_three_days_and_are_recoverable() {
     for seed in 0..2 {

@@ -10,7 +10,7 @@ use crate::script::Order;
 
 /// The longest delay that SQS accepts.
 const MAX_DELAY: u64 = 900;
-/// The earliness of a delayed message, at most.
+/// A delayed message may be early by this much.
 const EARLY: u64 = 900;
 /// The number of messages that a receive chooses from, if the oldest are first.
 const WINDOW: usize = 50;
@@ -122,7 +122,7 @@ impl Queue {
         visible
     }
 
-    /// The number of received and not deleted messages of each group.
+    /// The number of messages of each group that have been received but not deleted.
     fn in_flight(&self, now: Instant) -> BTreeMap<&Option<String>, usize> {
         let mut in_flight = BTreeMap::new();
         for message in self.messages.iter().filter(|message| message.receipt != 0 && message.visible_at > now) {

@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// A receiver of a tenant: of one of its endpoints, or of its callbacks.
+/// A tenant's receiver: for one of its endpoints, or for its callbacks.
 pub(crate) type To = (usize, Option<usize>);
 
 /// A request that a receiver got.
@@ -70,7 +70,7 @@ const NOBODY: u8 = 250;
 /// The same for callbacks. For an endpoint, the last part is its index.
 const CALLBACKS: u8 = 100;
 
-/// The address of a receiver of a tenant, by its last part.
+/// The address of a tenant's receiver, by its last part.
 fn address(tenant: usize, last: u8) -> IpAddr {
     let [high, low] = u16::try_from(tenant).expect("few tenants").to_be_bytes();
     IpAddr::from([127, high, low, last])

@@ -365,7 +365,7 @@ const MOST_POSTS: usize = 5_000;
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
     // A resend starts the schedule over, and a receiver may request 90 seconds each time. Deliveries to a receiver that
-    // never answers are postponed for longer and longer until they fail.
+    // never answers are postponed for increasingly long times until they fail.
     let rounds = 2 + world.script.actions.len() as u64;
     let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600)) + MAX_AGE;
     let mut notices_since = None;
@@ -441,7 +441,7 @@ fn scan(world: &World, table: &str) -> Vec<Value> {
     found["Items"].as_array().cloned().unwrap_or_default()
 }
 
-/// A time of the API, relative to the beginning of the run.
+/// A time from the API, relative to the beginning of the run.
 pub(crate) fn time(text: &Value) -> Time {
     let time: common::timestamp::Timestamp = text.as_str().expect("a time").parse().expect("a time");
     Duration::from_millis(u64::try_from(time.as_millisecond()).expect("after 1970")).saturating_sub(BEGINNING)

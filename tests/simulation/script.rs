@@ -11,7 +11,7 @@ pub(crate) type Time = Duration;
 /// Everything that is determined before a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// The seed of the random values of the run: latencies, jitter, the order of messages.
+    /// The seed for the run's random values: latencies, jitter, the order of messages.
     pub(crate) seed: u64,
     /// The delays of `RETRY_SCHEDULE`, in seconds.
     pub(crate) schedule: &'static [u64],
@@ -137,7 +137,7 @@ pub(crate) enum Audience {
     None,
 }
 
-/// A call of the API by a tenant, repeated until it gets a response.
+/// An API call by a tenant, repeated until it gets a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Action {
     pub(crate) at: Time,
@@ -163,7 +163,7 @@ pub(crate) enum Call {
 pub(crate) enum Which {
     /// The call with this number.
     Any(usize),
-    /// The call with this number among those of its operation.
+    /// The call with this number among the calls of its operation.
     Of(&'static str, usize),
 }
 

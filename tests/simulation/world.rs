@@ -24,7 +24,7 @@ use crate::{
 /// The start of all runs: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 
-/// The time in which a copy of an event is handled as a new event.
+/// For this long, a copy of an event is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -82,7 +82,8 @@ pub(crate) struct State {
     pub(crate) misled: Vec<String>,
     /// Held deliveries that became pending without a resend or a recovery.
     pub(crate) unasked: Vec<String>,
-    /// Deliveries that were due so long that a sweep considered their messages lost, although there was no fault.
+    /// Deliveries that were due for so long that a sweep considered their messages lost, although no fault had
+    /// occurred.
     pub(crate) overdue: Vec<String>,
     /// Records, invocations and sweeps that failed.
     pub(crate) failures: Vec<String>,

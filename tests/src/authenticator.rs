@@ -68,7 +68,7 @@ impl Authenticator {
 pub struct Protected {
     pub app: Authenticator,
     pub backup_codes: Vec<String>,
-    /// The session that enabling has started, as a `cookie` header.
+    /// The session that enabling started, as a `cookie` header.
     pub cookie: String,
 }
 

@@ -20,7 +20,7 @@ impl<'a> Browser<'a> {
         self.send(self.world.http.get(self.world.url(path))).await
     }
 
-    /// Presses a button of a page that was opened at `path`, and follows redirects.
+    /// Presses a button on a page that was opened at `path`, and follows redirects.
     pub async fn press(&self, path: &str, page: &Answer, button: &str, typed: &[(&str, &str)]) -> Answer {
         let answer = self.submit(path, page, button, typed).await;
         match answer.headers.get("location") {

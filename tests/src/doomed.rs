@@ -92,7 +92,7 @@ const AT_ONCE: usize = 12;
 /// The number of consecutive processes that must finish before their fault. One is not enough, because the number of
 /// calls varies.
 const BEYOND: usize = 3;
-/// An upper bound of the calls of a process.
+/// An upper bound for a process's calls.
 const MOST: usize = 200;
 /// Without `EVERY_CALL`, one call in this many is tested. A test of all calls takes 10 to 30 seconds of CPU time, so
 /// only `.ci/run` sets the variable.
@@ -100,13 +100,13 @@ const STRIDE: usize = 4;
 
 /// The results of processes that died at different calls.
 pub struct Lives<T> {
-    /// Whether each process reached the call at which it was to die, and the result of its test.
+    /// Whether each process reached the call where it was to die, and the result of its test.
     pub all: Vec<(bool, T)>,
     stride: usize,
 }
 
 impl<T> Lives<T> {
-    /// The approximate number of calls at which a process can die.
+    /// The approximate number of calls where a process can die.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.stride * self.all.iter().filter(|(has_died, _)| *has_died).count()

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The timeout of `deliveries-wake`, the longest in the template.
 const TIMEOUT_MS: i64 = 60_000;
 
-/// A running function, started in the way of Lambda.
+/// A running function, started as Lambda starts it.
 pub struct Lambda {
     child: Child,
     events: mpsc::Sender<String>,

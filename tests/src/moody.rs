@@ -1,4 +1,4 @@
-//! A receiver with a response to each request that the test chooses.
+//! A receiver whose responses the test chooses.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},

@@ -1,5 +1,5 @@
 //! A proxy between the functions and the tables or the queues. The proxy counts calls, measures their capacity, makes
-//! calls fail, or simulates behavior of AWS that the embedded services lack, such as a lag.
+//! calls fail, or simulates AWS behavior that the embedded services lack, such as a lag.
 
 use std::{
     mem,

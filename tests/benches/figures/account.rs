@@ -35,12 +35,12 @@ fn event(function: &str, key: &str, fields: &Value) -> String {
     event.to_string()
 }
 
-/// The time from exec until the function requests its first event, and until the end of a first request with TLS to the
+/// The time from exec until the function requests its first event, and until the end of a first request over TLS to the
 /// tables.
 pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
-    // Runs of the two alternate, so both have the same conditions on the machine.
+    // The runs alternate, so both have the same conditions on the machine.
     for function in http_functions() {
         let (mut own, mut baseline) = (Vec::new(), Vec::new());
         for _ in 0..effort.runs(20) {

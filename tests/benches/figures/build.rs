@@ -1,4 +1,4 @@
-//! Builds the measured binaries as they are deployed, except for changes of the release profile by the environment.
+//! Builds the measured binaries as they are deployed, except that the environment may change the release profile.
 
 use std::{collections::HashMap, io::Write, path::PathBuf};
 

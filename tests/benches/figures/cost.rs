@@ -51,8 +51,7 @@ struct Invocation {
     /// The duration on a CPU share like the deployed function's.
     billed_seconds: f64,
     units: Units,
-    /// Requests to SQS: those of the function, and those of Lambda, one to receive the batch and one or more to delete
-    /// it.
+    /// Requests to SQS: the function's, and Lambda's, one to receive the batch and one or more to delete it.
     requests: f64,
     log_bytes: f64,
 }
@@ -60,7 +59,7 @@ struct Invocation {
 /// The work for one event: its invocations, and the calls made elsewhere.
 pub(crate) struct Way {
     invocations: Vec<Invocation>,
-    /// Requests to SQS of the producer, and of `deliveries-wake`.
+    /// The producer's requests to SQS, and those of `deliveries-wake`.
     requests: f64,
     /// Read units of `deliveries-wake`.
     reads: f64,
@@ -76,12 +75,12 @@ impl Way {
         self.sum(|_| 1.0)
     }
 
-    /// The average number of concurrent invocations, for each event a second.
+    /// The average number of concurrent invocations per event a second.
     pub(crate) fn busy(&self) -> f64 {
         self.sum(|invocation| invocation.billed_seconds)
     }
 
-    /// The average number of messages in progress, for each event a second.
+    /// The average number of messages in progress per event a second.
     pub(crate) fn in_flight(&self) -> f64 {
         self.sum(|invocation| invocation.billed_seconds * invocation.records)
     }

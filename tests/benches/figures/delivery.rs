@@ -261,7 +261,7 @@ pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, ta
     table.push(Row::alone("the same, memory of the process", "MiB", kib / 1024.0).at_most(120.0, 80.0));
 }
 
-/// The performance of one process with this many events in flight.
+/// One process's performance with this many events in flight.
 pub(crate) struct Point {
     /// The number of events in flight.
     pub(crate) in_flight: usize,

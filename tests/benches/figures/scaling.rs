@@ -19,13 +19,13 @@ const DAY: f64 = 86_400.0;
 
 /// The default concurrency of an account (<https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html>).
 const CONCURRENCY: f64 = 1_000.0;
-/// The writes a second of a new on-demand table, and the default limit of a table
+/// The writes per second for a new on-demand table, and a table's default limit
 /// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html>).
 const WRITES_OF_A_NEW_TABLE: f64 = 4_000.0;
 const WRITES_OF_A_TABLE: f64 = 40_000.0;
-/// Writes and reads a second of a partition.
+/// A partition's writes and reads per second.
 const WRITES_OF_A_PARTITION: f64 = 1_000.0;
-/// Messages in flight of a queue
+/// A queue's messages in flight
 /// (<https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html>).
 const IN_FLIGHT: f64 = 120_000.0;
 

@@ -38,7 +38,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A figure judged by its ratio to the baseline. Without a bound it is only reported.
+    /// A figure judged by its ratio to the baseline. Without a bound, it is only reported.
     pub(crate) fn ratio(what: &str, unit: &'static str, own: f64, baseline: f64) -> Self {
         Self { judged: Judged::Against(baseline), ..Self::alone(what, unit, own) }
     }
@@ -192,7 +192,7 @@ impl Table {
     }
 }
 
-/// The smallest and the largest of some values, or their common text if all are equal.
+/// The smallest and the largest value, or their common text if all are equal.
 fn range(values: impl Iterator<Item = f64> + Clone, text: impl Fn(f64) -> String) -> String {
     let least = text(values.clone().fold(f64::INFINITY, f64::min));
     let greatest = text(values.fold(f64::NEG_INFINITY, f64::max));

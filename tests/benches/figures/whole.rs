@@ -75,7 +75,7 @@ async fn run(local: &Path, event: &str, events: usize, answer: StatusCode) -> (f
     (events / (arrived - started).as_secs_f64(), (service.cpu() - cpu) / events * 1e3)
 }
 
-/// Sends these messages, and waits until they have been handled. Returns the time at which the last one was received.
+/// Sends these messages, and waits until they have been handled. Returns when the last one was received.
 async fn deliver(service: &Service, messages: &[String], receiver: &Counter) -> Instant {
     let before = receiver.count();
     let send = stream::iter(messages.chunks(10)).for_each_concurrent(SENDERS, |messages| service.send(messages));

@@ -93,7 +93,7 @@ impl Cost {
     }
 }
 
-/// The head of the table.
+/// The table header.
 pub(crate) const HEAD: &str = "\
 | run | B in the burst: p50 | p99 | missing | B afterwards: p50 | p99 | missing | S: p50 | p99 | N | H: p99 | missing | untried | unlisted \
 | POSTs | done | repeats | SQS | DynamoDB | invocations | CPU s | verdict |

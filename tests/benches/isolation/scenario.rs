@@ -159,8 +159,8 @@ impl Scenario {
             // With callbacks, the number of endpoints makes no difference.
             let shapes =
                 if mode.calls_back() { &[(1, 0), (50, 0)][..] } else { &[(1, 1), (1, 20), (1, 100), (50, 10)] };
-            // Some combinations do not exist: a closed port and a missing name have no history of responses, and no
-            // origin of a callback is known.
+            // Some combinations do not exist: a closed port and a missing name have no history of responses, and
+            // callback origins are never known in advance.
             let answered = !mode.calls_back() && !matches!(mode, Refuse | Nameless);
             let pasts = if answered { &[Past::Cold, Past::Warm, Past::Turns][..] } else { &[Past::Cold, Past::Warm] };
             for (tenants, endpoints) in shapes {

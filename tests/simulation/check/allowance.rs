@@ -7,8 +7,8 @@ use crate::{
     world::{NEW, World},
 };
 
-/// The maximum delay of deliveries to a healthy receiver by bad receivers. A single process with one invocation at a
-/// time may first handle two batches, each with a timeout of 15 seconds.
+/// The maximum time by which bad receivers delay deliveries to a healthy receiver. A single process with one invocation
+/// at a time may first handle two batches, each with a timeout of 15 seconds.
 const BESIDE_BAD: Duration = Duration::from_secs(60);
 
 /// The tolerated differences between times, and the tolerated consequences of faults. Each one limits promises of
@@ -40,9 +40,9 @@ pub(super) struct Allowance {
     pub(super) short: Duration,
     /// The minimum duration of an attempt that times out. Limits "Correct log".
     pub(super) timeout: Duration,
-    /// The number of delays that can, with their jitter, exceed the longest delay of a message. After such a delay, an
-    /// attempt can be made twice: if two processes make the attempt before it at the same moment, both leave a row for
-    /// it. Limits "At least once".
+    /// The number of delays that can, with jitter, exceed a message's longest delay. After such a delay, an attempt can
+    /// be made twice: if two processes make the previous attempt at the same moment, both leave a row for it. Limits
+    /// "At least once".
     pub(super) long_waits: usize,
     /// The number of failures on the service's side. Limits "Deliveries end", "Correct log" and "Endpoints".
     pub(super) faults: usize,
@@ -53,11 +53,12 @@ pub(super) struct Allowance {
     /// Whether the run has no fault that makes a process repeat or omit work. Otherwise, limits "Correct log" and
     /// "Punctual attempts".
     pub(super) is_sound: bool,
-    /// Whether a message was delivered twice within a short time: a copy of an event is then handled as a new event.
-    /// Limits "Deliveries end", "Correct log", "At least once", "Punctual attempts" and "Accepted calls take effect".
+    /// Whether a message was delivered twice within a short time, so that the copy of an event is handled as a new
+    /// event. Limits "Deliveries end", "Correct log", "At least once", "Punctual attempts" and "Accepted calls take
+    /// effect".
     pub(super) has_duplicates: bool,
-    /// Whether a write took effect long after its repetition: it then undoes later changes. Limits "Deliveries end",
-    /// "Valid signatures", "Permitted destinations" and "Accepted calls take effect".
+    /// Whether a write took effect long after its repetition, and therefore undid later changes. Limits "Deliveries
+    /// end", "Valid signatures", "Permitted destinations" and "Accepted calls take effect".
     pub(super) has_late_writes: bool,
 }
 

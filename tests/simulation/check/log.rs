@@ -16,7 +16,7 @@ use crate::{
 const AT_ONCE: Time = Time::from_secs(2);
 
 impl Check<'_> {
-    /// 1. Deliveries end. (The end of the run detects deliveries that still wait.)
+    /// 1. Deliveries end. (The end of the run detects deliveries that are still waiting.)
     pub(super) fn deliveries_end(&mut self) {
         let mut wrong = Vec::new();
         let handled = self.world.state().handled.clone();
@@ -182,8 +182,8 @@ impl Check<'_> {
             // A request without a response on a reused connection is repeated on a new one, because the receiver may
             // have closed the reused connection before.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // An attempt at a receiver that is not known to be slow is cut off after half a second, at one that is not
-            // known to hang after three seconds, and then repeated with more time.
+            // An attempt at a receiver that is not known to be slow is cut off after half a second, and at one that is
+            // not known to hang, after three seconds. It is then repeated with more time.
             let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
             let given_up = posts.iter().filter(is_short).count();
             // After a late copy, the process finds the delivery in the log, and resends the message of the next
@@ -256,7 +256,7 @@ impl Check<'_> {
         for logged in self.logged.iter().filter(|logged| !logged.is_test() && self.resent(logged).next().is_none()) {
             let Some((index, handled)) = logged.endpoint.zip(handled.get(logged.text("job_id"))) else { continue };
             let endpoint = &self.known.tenants[logged.tenant].endpoints[index];
-            // The first of two calls of `active` may have taken effect again after the second.
+            // The first of two `active` calls may have taken effect again after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_collected = is_certain && self.holds_for_long() && is_inactive(endpoint, *handled);
             if is_collected && (logged.text("status") != "held" || !logged.attempts.is_empty()) {

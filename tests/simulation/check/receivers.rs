@@ -107,7 +107,7 @@ impl Check<'_> {
             let (tenant, Some(index)) = post.to else { continue };
             let endpoint = &self.known.tenants[tenant].endpoints[index];
             let is_test = post.body.contains("\"webhook.test\"");
-            // The first of two calls of `active` may have taken effect again after the second.
+            // The first of two `active` calls may have taken effect again after the second.
             let is_certain = endpoint.switches.len() < 2 || !self.allowance.has_late_writes;
             let is_deleted = endpoint.deleted.is_some();
             if (is_certain || is_deleted) && self.is_off(endpoint, post.at, is_test || !is_certain) {

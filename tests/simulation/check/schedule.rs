@@ -76,7 +76,7 @@ impl Check<'_> {
         is_certain.then(|| since.count())
     }
 
-    /// The next attempt waits for the time of a receiver's `Retry-After`.
+    /// The next attempt waits as long as the receiver's `Retry-After` requires.
     fn too_early(&self, wrong: &mut Vec<String>) {
         if !self.allowance.is_sound {
             return;
@@ -141,8 +141,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("without faults, attempts are prompt", wrong));
     }
 
-    /// Without faults on the service's side, the first attempt at a receiver that is always healthy is made soon,
-    /// regardless of other receivers.
+    /// Without faults on the service's side, the first attempt at an always healthy receiver is made soon, regardless
+    /// of other receivers.
     fn the_well_do_not_wait_for_the_bad(&mut self) {
         let script = &self.world.script;
         if !script.faults.is_empty() || script.slots < 100 {

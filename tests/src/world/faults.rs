@@ -74,7 +74,7 @@ impl World {
         (Self::answering(&[], answer).await, switch)
     }
 
-    /// Starts the service with tables at which the test makes individual calls fail.
+    /// Starts the service with tables that let the test make individual calls fail.
     pub async fn cut_off() -> (Self, Arc<CutOff>) {
         let cut_off = Arc::default();
         (Self::behind(Proxy::cut_off(&cut_off).await, &[]).await, cut_off)

@@ -82,7 +82,7 @@ impl World {
         self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("the write succeeds");
     }
 
-    /// Changes the due time of a pending delivery's next attempt.
+    /// Changes when a pending delivery's next attempt is due.
     pub async fn make_due(&self, tenant: &str, delivery: &Delivery, at: Timestamp) {
         let id = delivery.id.to_string();
         let (moment, shard) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");
@@ -97,7 +97,7 @@ impl World {
     }
 }
 
-/// The message for the next attempt of a delivery.
+/// The message for a delivery's next attempt.
 #[must_use]
 pub fn due_message(tenant: &str, delivery: &Delivery) -> Value {
     json!({"tenant_id": tenant, "delivery_id": delivery.id, "attempt": delivery.attempts + 1})

@@ -1,4 +1,4 @@
-//! Rules of the source code.
+//! Rules for the source code.
 
 mod layers;
 mod log_lines;

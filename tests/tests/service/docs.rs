@@ -1,4 +1,4 @@
-//! Docs that agree with the code and the template, with valid links and runnable examples.
+//! The docs agree with the code and the template, and have valid links and runnable examples.
 
 mod commands;
 mod deploying;
@@ -29,7 +29,7 @@ fn parser(page: &str) -> Parser<'_> {
     Parser::new_ext(page, Options::ENABLE_TABLES)
 }
 
-/// The rows of every table of a page with these columns, each cell as it is written.
+/// The rows of a page's tables with these columns, each cell as written.
 fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
     let mut tables: Vec<Vec<Vec<&str>>> = Vec::new();
     for (event, range) in parser(page).into_offset_iter() {

@@ -148,7 +148,7 @@ impl App {
     }
 }
 
-/// The event of a record, the time at which it entered the queue, and its bytes.
+/// A record's event, when it entered the queue, and its bytes.
 fn parsed(record: SqsMessage) -> Result<(Message, i64, Bytes), Error> {
     let sent_at = record.attributes.get("SentTimestamp").ok_or("a record without its time")?.parse()?;
     let body = record.body.ok_or("a record without a body")?;

@@ -111,7 +111,7 @@ async fn owners_see_that_notifications_are_not_sent() {
         assert_eq!(status().await, expected);
         assert!(page().await.contains(notice));
     }
-    // The emails about failed jobs wait for no address: they are dropped, and later failures start afresh.
+    // Emails about failed jobs do not wait for the address: they are dropped, and later failures start over.
     world.deliver(failed(&tenant.id, "import", "1")).await;
     sweep(&world, later(0)).await;
     assert_eq!(subjects(&world, "ops@example.com", 0).await, [""; 0]);
@@ -133,7 +133,7 @@ async fn an_invitation_to_a_suppressed_address_is_refused() {
     assert_eq!(world.items("invitations").await.len(), 0);
 }
 
-/// As with the mailbox simulator of SES.
+/// As with SES's mailbox simulator.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_local_service_plays_bounces_and_complaints() {
     let world = World::live(&[]).await;

@@ -1,4 +1,4 @@
-//! The deletion of an account, and of the organization with its last account.
+//! Deleting an account and, with the last one, the organization.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ pub(super) async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> 
     world.stack.invoke("accounts-purge", json!({"time": time})).await
 }
 
-/// Runs the purge until no data remains, which takes one pass more after the pass that finds the last endpoint.
+/// Runs the purge until no data remains. This takes one more pass after the one that finds the last endpoint.
 async fn purge_all(world: &World) {
     for _ in 0..2 {
         purge(world, 3).await.expect("a pass");
@@ -41,8 +41,8 @@ async fn has_ended(world: &World, who: &Tenant) {
     assert_eq!(world.sign_in(&who.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
 }
 
-/// The items with the id of an organization, as table and key, except items that expire: the tokens of its users, and
-/// due rows.
+/// The items with an organization's id, as table and key, except for items that expire: its users' tokens, and due
+/// rows.
 pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
     for table in ALL {

@@ -1,4 +1,4 @@
-//! Changes of a verified address: the link sent to the new address, and the link sent to the old one to undo the
+//! Changes to a verified address: the link sent to the new address, and the link sent to the old one to undo the
 //! change.
 
 use futures::future::join_all;

@@ -93,7 +93,7 @@ async fn a_sign_in_needs_the_password_and_a_code() {
     assert!(set[0].ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=300") && set[0].starts_with("two_factor="));
     assert_eq!(set[1], "session_token=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
     let pending = set_cookie(&answer, "two_factor");
-    // It is no session, under its own name or another.
+    // It does not work as a session, under its own name or another.
     let as_session = pending.replace("two_factor=", "session_token=");
     for cookie in [&pending, &as_session] {
         assert!(!world.is_signed_in(cookie).await);
@@ -221,7 +221,7 @@ async fn wrong_codes_are_counted_at_their_client() {
     for _ in 0..9 {
         assert_eq!(world.enter_code(&pending, &wrong).await.refused(), WRONG_CODE);
     }
-    // Another sign-in does not start the count anew, and both kinds of codes count.
+    // Another sign-in does not reset the count, and both kinds of codes count.
     let again = world.begin_sign_in(&jo.email, PASSWORD).await;
     assert_eq!(world.enter_backup_code(&again, "x").await.refused(), WRONG_BACKUP_CODE);
     let refused = world.enter_code(&again, &app.code(0)).await;
@@ -246,7 +246,7 @@ async fn distributed_guesses_of_codes_are_limited() {
     assert_eq!(enter_from(&world, "198.51.100.1", &pending, &app.code(0)).await, 429);
     // The user's own client has signed in before, by signing up.
     assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
-    // A new password ends the guesses of who knew the old one, and the wait of the user.
+    // A new password stops guesses by a stranger who knew the old one, and ends the user's wait.
     let token = {
         world.cli("", "request-password-reset", json!({"email": jo.email})).await;
         link(&world.mail_to(&jo.email).await).split_once("?token=").expect("a token").1.to_owned()
@@ -375,7 +375,7 @@ async fn disabling_it_ends_the_other_sessions() {
         "Webhooks: Two-factor authentication was enabled",
         "Webhooks: Two-factor authentication was disabled"
     ]));
-    // Without one, there is nothing to do, and an enabling that was not finished ends.
+    // Without one, there is nothing to do except to cancel an unfinished setup.
     assert!(!disable(&world, &session).await.headers.contains_key("set-cookie"));
     let jo = Tenant { cookie: session, ..jo };
     let app = Authenticator::new(text(&enable(&world, &jo).await.body["totpURI"]));

@@ -225,7 +225,7 @@ async fn an_organization_key_acts_for_no_user() {
     assert_eq!(own.status, 404, "{own:?}");
     let theirs = format!("organization/get-active-member-role?userId={}", tenant.user);
     assert_eq!(world.get_by_key(&key, &theirs).await.body["role"], "owner");
-    // The id of an invitation is enough to accept it.
+    // An invitation's id is enough to accept it.
     let invited = json!({"email": "bo@example.com", "role": "member"});
     assert_eq!(world.cli(&tenant.cookie, "organization/invite-member", invited.clone()).await.status, 200);
     let whole = world.get_by_key(&key, "organization/get-full-organization").await.body;

@@ -37,7 +37,7 @@ impl Client<'_> {
     }
 }
 
-/// The entries about which the organization has learned since `before` of them, with a key that remains.
+/// The organization's entries after the first `before`, listed with a key that remains.
 async fn since(world: &World, reader: &Tenant, before: usize) -> Vec<Value> {
     let mut all = entries(world, reader, json!({"limit": 100})).await;
     all.truncate(all.len() - before);
@@ -308,7 +308,7 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     }
 }
 
-/// The changes of endpoints, which have their own tests, and those of users who come and go. Returns a signing secret.
+/// Changes to endpoints, which have their own tests, and by users who join and leave. Returns a signing secret.
 async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     let cookie = world.signed_in(&reader.email, "a third long password").await;
     let owner = Client { world, cookie };
@@ -428,7 +428,7 @@ async fn a_change_of_people_that_cannot_be_recorded_is_not_made() {
     assert_eq!(state(&world).await, before);
 }
 
-/// Otherwise the log of the previous organization would have a change that the current one never sees.
+/// Otherwise, the previous organization's log would contain a change that the current one never sees.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_races_with_a_move_is_refused() {
     let tables = Arc::new(OnceLock::<aws_sdk_dynamodb::Client>::new());

@@ -1,4 +1,4 @@
-//! Changes of endpoints.
+//! Changes to endpoints.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

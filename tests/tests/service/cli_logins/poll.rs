@@ -167,7 +167,7 @@ async fn one_of_several_concurrent_polls_gets_the_session() {
     }
 }
 
-/// All sessions of the user end after the poll has read the user and before it stores the session.
+/// All the user's sessions end after the poll has read the user and before it stores the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_begins_during_the_end_of_all_is_void() {
     let direct: Arc<OnceLock<Client>> = Arc::default();

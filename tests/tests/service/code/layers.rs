@@ -249,7 +249,7 @@ fn no_files_import_each_other() {
     assert_eq!(circles.collect::<Vec<_>>(), [], "these files import each other");
 }
 
-/// To build and start a test binary takes half a second, so functions without unit tests declare `test = false`.
+/// Building and starting a test binary takes half a second, so functions without unit tests declare `test = false`.
 #[test]
 fn no_test_is_switched_off_with_its_crate() {
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../functions")).expect("a folder") {

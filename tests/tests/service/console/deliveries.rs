@@ -313,7 +313,7 @@ async fn the_shown_failures_are_resent_together() {
     assert_eq!(receiver.count().await, 6);
 }
 
-/// The receiver has requested an end of deliveries with a 410.
+/// The receiver asked to stop deliveries with a 410.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resend_to_a_receiver_that_is_gone_is_confirmed() {
     let world = World::live(&[]).await;

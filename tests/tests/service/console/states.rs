@@ -6,7 +6,7 @@ use tests::{Browser, Receiver, Tenant, World, browser::readable, event, world::l
 
 use super::{says, text};
 
-/// The number of delivered deliveries of an endpoint by `stats`, and whether all were counted.
+/// The number of an endpoint's delivered deliveries according to `stats`, and whether all were counted.
 async fn delivered(world: &World, tenant: &Tenant, endpoint: &str) -> (u64, bool) {
     let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": endpoint})).await;
     let stats = stats.ok();
@@ -32,7 +32,7 @@ async fn idle_endpoints_leave_their_share_to_a_busy_one() {
         let fields = json!({"url": format!("http://127.0.0.1:9/idle{number}"), "events": ["job.failed"]});
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
-    // The first page reads 300 deliveries, at first 30 of each endpoint, the last of these numbers.
+    // The first page reads 300 deliveries, initially 30 per endpoint, which is the last of these numbers.
     let mut sent = 0;
     for all in [30, 31, 60] {
         while sent < all {

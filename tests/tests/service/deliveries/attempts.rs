@@ -16,7 +16,7 @@ pub(super) async fn send_to(world: &World, url: &str) {
     assert!(world.drain("job-events").await.is_empty(), "the event was acknowledged");
 }
 
-/// The reason for the failure of the only attempt at `url`, if it failed.
+/// Why the only attempt at `url` failed, if it did.
 async fn failure(world: &World, url: &str) -> Option<String> {
     send_to(world, url).await;
     // After a cut-off, the attempt is repeated with more time.

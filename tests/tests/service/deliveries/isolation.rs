@@ -95,7 +95,7 @@ pub(super) async fn poll_hanging(world: &World, messages: usize) {
     poll(world, "hanging-deliveries", messages).await;
 }
 
-/// Handles the attempts at hanging receivers until none is left. On a busy machine, attempts of a crowd step back for a
+/// Handles the attempts at hanging receivers until none is left. On a busy machine, a crowd's attempts yield for a
 /// moment.
 pub(super) async fn drain_hanging(world: &World) {
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -104,7 +104,7 @@ pub(super) async fn drain_hanging(world: &World) {
     }
 }
 
-/// The deliveries of a tenant that wait for their first attempt.
+/// A tenant's deliveries that are waiting for their first attempt.
 pub(super) async fn untried(world: &World, tenant: &str) -> Vec<Delivery> {
     let mut waits = world.log_of(tenant, Status::Pending).await;
     waits.retain(|delivery| delivery.attempts == 0 && delivery.next_attempt_at.is_some());
@@ -134,7 +134,7 @@ async fn an_attempt_that_takes_too_long_is_cut_off_and_repeated() {
     assert_eq!((world.log_of(&tenant.id, Status::Delivered).await.len(), world.left().await), (2, 0));
 }
 
-/// In the queue for hanging receivers, the deliveries would wait long.
+/// In the queue for hanging receivers, the deliveries would wait for a long time.
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_to_a_receiver_that_slows_wait_for_its_trial() {
     let receiver = Moody::start(|before| if before < 5 { AT_ONCE } else { TOO_LATE }).await;

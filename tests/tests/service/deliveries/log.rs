@@ -110,7 +110,7 @@ async fn a_body_that_cannot_be_stored_fails_only_its_record() {
 async fn a_failed_delivery_stays_queued_while_the_log_fails() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
-    // The payload exceeds the limit of a message and that of a DynamoDB item.
+    // The payload exceeds the limits of messages and of DynamoDB items.
     let mut event = callback("t", "j", receiver.url("/"));
     event["result"] = json!(noise(420_000));
     let batch = records([event]);

@@ -368,7 +368,7 @@ async fn a_recovery_of_pending_deliveries_sends_them_now() {
     }
     let book = Book::of(&world);
     let waiting = async || world.log_of(&tenant.id, Status::Pending).await;
-    // One delivery is due anyway: it waits for its turn, or its attempt is in progress.
+    // One delivery is due anyway: it is waiting for its turn, or its attempt is in progress.
     let due = waiting().await.remove(0);
     world.make_due(&tenant.id, &due, Timestamp::now()).await;
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "failed"})).await;

@@ -1,4 +1,4 @@
-//! The running service while 500 deliveries wait for a hanging receiver: each call and page responds at once.
+//! The running service while 500 deliveries are waiting for a hanging receiver: each call and page responds at once.
 
 use std::{collections::BTreeMap, time::Duration};
 

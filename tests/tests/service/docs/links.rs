@@ -1,4 +1,4 @@
-//! Links point to existing files and headings, and no file contains a path of a single machine.
+//! Links point to existing files and headings, and no file contains a path that exists only on one machine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

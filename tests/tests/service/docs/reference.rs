@@ -500,7 +500,7 @@ fn fields(route: &Value) -> BTreeMap<&str, bool> {
     in_query.chain(in_body).collect()
 }
 
-/// The possible values of the member `code` or `reason` of an error.
+/// The possible values of an error's `code` or `reason`.
 fn values<'a>(response: &'a Value, member: &str) -> BTreeSet<&'a str> {
     let examples = description::examples(&response["content"]["application/json"]);
     let members = examples.filter_map(|example| {

@@ -20,8 +20,7 @@ fn every_variable_is_listed_with_its_parameter() {
     for row in rows(&source, &VARIABLES) {
         assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
     }
-    // In this template, the value of each parameter is its name, so the value of a variable is the name of its
-    // parameter.
+    // In this template, each parameter's value is its name, so a variable's value is the name of its parameter.
     let least = template(&LEAST);
     let names: Vec<_> = least["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
     let template = template(&names.iter().map(|name| (*name, *name)).collect::<Vec<_>>());

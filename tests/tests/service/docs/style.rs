@@ -1,4 +1,4 @@
-//! Texts for people follow docs/style.md: docs, strings of the code, comments, the template and the names of tests.
+//! Texts for people follow docs/style.md: docs, strings in the code, comments, the template and test names.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ const SPELLINGS: [(&str, &str); 34] = [
 const OPENINGS: [&[&str]; 7] =
     [&["What"], &["Who"], &["How", "so"], &["How", "many"], &["How", "long"], &["How", "often"], &["How", "far"]];
 
-/// Words that are refused in the names of tests, in addition to those of prose.
+/// Words that are refused in test names, in addition to those refused in prose.
 const IN_NAMES: [&str; 2] = ["told", "tells"];
 
 const LONGEST_TEST_NAME: usize = 60;
@@ -225,7 +225,7 @@ fn faults(path: &str, source: &str) -> Vec<String> {
     faults
 }
 
-/// The names of the tests of a Rust file that are too long or have a refused word, with their lines.
+/// The names of a Rust file's tests that are too long or contain a refused word, with their lines.
 fn bad_names(path: &str, source: &str) -> Vec<String> {
     let (mut is_test, mut bad) = (false, Vec::new());
     for (number, line) in source.lines().enumerate() {

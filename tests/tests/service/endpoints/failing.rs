@@ -25,7 +25,7 @@ pub(crate) async fn impatient() -> (World, Tenant) {
     (world, tenant)
 }
 
-/// Changes the time at which the endpoint started to fail.
+/// Changes when the endpoint started to fail.
 pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, milliseconds: i64) {
     let since = Timestamp::now().as_millisecond() - milliseconds;
     assert!(world.only_endpoint(tenant).await["failing_since"].is_string());
@@ -245,7 +245,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     assert_eq!(receiver.count().await, 5);
     let kept = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!((&kept["status_code"], &kept["at"]), (&json!(502), &json!(Timestamp::from_millisecond(before))));
-    // Errors of the previous receiver do not count for the new one.
+    // The previous receiver's errors do not count for the new one.
     world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "url": receiver.url("/new")})).await.ok();
     assert_eq!(noted(&world, &tenant, &endpoint).await, None);
 }

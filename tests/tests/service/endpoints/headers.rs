@@ -241,7 +241,7 @@ async fn a_repeated_create_with_other_header_values_is_rejected() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// Checks every output to tenants and operators, after each event in the life of a header.
+/// Checks every output to tenants and operators, after each event in a header's life.
 #[tokio::test(flavor = "multi_thread")]
 async fn header_values_appear_in_no_response_log_email_or_item() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;

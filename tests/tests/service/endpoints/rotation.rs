@@ -1,4 +1,4 @@
-//! Rotation of an endpoint's signing secret while the receiver still has the previous secret.
+//! Rotating an endpoint's signing secret while the receiver still has the previous one.
 
 use std::time::Duration;
 

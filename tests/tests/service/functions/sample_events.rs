@@ -1,4 +1,4 @@
-//! Every sample event is valid for its function, and so can be used to invoke the function manually.
+//! Every sample event is valid for its function, so it can be used to invoke the function manually.
 
 use serde_json::{Value, json};
 use tests::{World, sample_event};

@@ -23,7 +23,7 @@ async fn an_organization_gets_fifty_emails_a_day() {
         world.enqueue("job-events", failed(&acme.id, &format!("workflow {workflow}"), 1)).await;
     }
     world.poll_all("job-events").await;
-    // The limit is used up on two days, because the test may run at midnight.
+    // The limit is exhausted for two days, because the test may run at midnight.
     let tomorrow = Timestamp::now().day().after(DAY);
     let at = |minutes: u64| tomorrow.after(Duration::from_secs(minutes * 60));
     sweep(&world, at(1)).await;

@@ -285,7 +285,7 @@ async fn a_recovery_during_the_email_is_reported_as_well() {
     assert_eq!(subjects(&world).await, [RECOVERED]);
 }
 
-/// Otherwise an organization whose endpoints keep failing and recovering could fill a stranger's mailbox.
+/// Otherwise, an organization whose endpoints keep failing and recovering could fill a stranger's mailbox.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_organization_gets_a_hundred_emails_a_day() {
     for (sent, more) in [(99, 1), (100, 0)] {

@@ -38,7 +38,7 @@ async fn the_full_organization_shows_invitations_to_owners_only() {
         let full = get(&world, &jo, &format!("get-full-organization{query}")).await;
         assert_eq!((full.status, full.body), (200, with(&invitations)), "{query}");
     }
-    // The id of an invitation is enough to accept it, and a key must not make its holder an owner.
+    // An invitation's id is enough to accept it, and a key must not make its holder an owner.
     assert_eq!(invitations[0]["role"], "owner");
     assert_eq!(by_key(&world, &jo, "get-full-organization").await.body, with(&json!([invitations[1]])));
     assert_eq!(get(&world, &al, "get-full-organization").await.body, with(&json!([])));

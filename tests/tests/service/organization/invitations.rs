@@ -164,7 +164,7 @@ async fn a_key_invites_members_and_a_session_owners_too() {
     assert_eq!((member.status, &member.body["role"]), (200, &json!("member")));
     let owner = invite(&world, &tenant, "al@example.com", "owner").await;
     assert_eq!((owner.status, &owner.body["role"]), (200, &json!("owner")));
-    // The id of an invitation is enough to accept it.
+    // An invitation's id is enough to accept it.
     for (route, at) in [("list-invitations", ""), ("get-full-organization", "/invitations")] {
         let route = world.url(&format!("/api/auth/organization/{route}"));
         for (name, credential, sees) in [("x-api-key", &tenant.key, 0), ("cookie", &tenant.cookie, 1)] {
@@ -347,7 +347,7 @@ async fn owners_see_their_invitations_with_their_states() {
     assert_eq!(own.body, json!([replaced]));
     let foreign = world.cli_get(&theirs.cookie, &route(&format!("organizationId={}", ours.id))).await;
     assert_eq!((foreign.status, &foreign.body["message"]), (404, &json!("Organization not found")));
-    // The id of an invitation is enough to accept it.
+    // An invitation's id is enough to accept it.
     assert_eq!(world.cli_get(&al.cookie, "organization/list-invitations").await.status, 403);
     assert_eq!(world.cli_get("", "organization/list-invitations").await.status, 401);
     assert_eq!(world.cli_get(&ours.cookie, &route("limit=x")).await.status, 400);
@@ -358,7 +358,7 @@ async fn a_canceled_invitation_is_void_and_can_be_replaced() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let first = invite(&world, &tenant, "al@example.com", "member").await.body;
-    // A repetition succeeds.
+    // Repeating the call succeeds.
     for _ in 0..2 {
         let cancelled = cancel(&world, &tenant, &first["id"]).await;
         assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("canceled")), "{cancelled:?}");

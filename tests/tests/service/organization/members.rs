@@ -150,7 +150,7 @@ async fn an_owner_changes_roles_which_take_effect_at_once() {
     let al = world.member(&jo, "al@example.com", "member").await;
     let made = set_role(&world, &jo, &al, "owner").await;
     assert_eq!((made.status, &made.body["role"], &made.body["id"]), (200, &json!("owner"), &json!(al.user)));
-    // A repetition succeeds.
+    // Repeating the call succeeds.
     assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
     assert_eq!(set_role(&world, &al, &jo, "member").await.status, 200);
     let invitation = json!({"email": "bo@example.com", "role": "member", "organizationId": jo.id});

@@ -1,4 +1,4 @@
-//! Moves of accounts to an organization that invited them.
+//! Moving accounts to an organization that invited them.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn organization(world: &World, cookie: &str) -> String {
     listed.body[0]["id"].as_str().expect("an id").to_owned()
 }
 
-/// The addresses of the members, those of owners with a star.
+/// The members' addresses, with a star for owners.
 async fn members(world: &World, cookie: &str) -> Vec<String> {
     let listed = world.cli_get(cookie, "organization/list-members").await;
     let members = listed.body["members"].as_array().expect("members").clone();

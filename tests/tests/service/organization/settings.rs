@@ -85,7 +85,7 @@ async fn an_owner_changes_given_settings_by_session_and_by_key() {
     let world = World::start().await;
     let owner = world.tenant("acme").await;
     let disable = |disable: bool| json!({"disable_job_failure_notifications": disable});
-    // A repetition succeeds.
+    // Repeating the call succeeds.
     for _ in 0..2 {
         assert_eq!(*by_key(&world, &owner, disable(true)).await.ok(), settings(FIRST, true));
     }

@@ -1,4 +1,4 @@
-//! Organizations that require a second factor of their members.
+//! Organizations that require their members to have a second factor.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ async fn a_required_factor_restricts_sessions_begun_before() {
     for key in [&owner.key, &member.key] {
         assert!(world.key_works(key).await);
     }
-    // The member can see who they are, and set it up.
+    // The member can see their own account, and set up a second factor.
     assert_eq!(world.is_protected(&member.cookie).await, false);
     let enrolled = world.cli(&member.cookie, "two-factor/enable", json!({"password": PASSWORD})).await;
     assert!(is_restricted(&world, &member.cookie).await, "an enabling that is not finished does not count");
@@ -110,7 +110,7 @@ async fn every_other_route_refuses_a_restricted_session() {
     for name in &OPEN[..1] {
         assert_eq!(world.cli_get(&member.cookie, name.rsplit('/').next().expect("a route")).await.status, 200);
     }
-    // It can sign out, and cannot approve a client.
+    // It can sign out, but cannot approve a client.
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
     let form = [
         ("action", "approve"),
@@ -168,7 +168,7 @@ async fn members_who_join_later_are_restricted() {
     let accept = json!({"invitationId": id, "deleteOrganization": true});
     assert_eq!(world.cli(&mover.cookie, "organization/accept-invitation", accept).await.status, 200);
     assert!(is_restricted(&world, &mover.cookie).await);
-    // All of them are free once it is optional again.
+    // All of them are unrestricted once it is optional again.
     require(&world, &owner.cookie, false).await.ok();
     assert!(!is_restricted(&world, &mover.cookie).await && !is_restricted(&world, &member.cookie).await);
     assert_eq!(world.rpc_by_session(&cookie(&joined), "auth/status", json!({})).await.status, 200);

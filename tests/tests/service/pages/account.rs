@@ -12,7 +12,7 @@ const PAGE: &str = "/console/account";
 const NEW: &str = "another long password";
 const SURE: (&str, &str) = ("sure", "yes");
 
-/// Presses a button of the page, and returns the response.
+/// Presses a button on the page, and returns the response.
 async fn press(world: &World, cookie: &str, button: &str, typed: &[(&str, &str)]) -> Answer {
     let page = open(world, cookie, PAGE).await;
     submit(world, cookie, PAGE, &filled(&page, button, typed)).await

@@ -115,7 +115,7 @@ async fn a_page_has_one_heading_and_every_field_has_a_label() {
                 && !["checkbox", "radio"].iter().any(|kind| input.contains(&format!("type=\"{kind}\"")));
             assert!(!is_typed || input.contains(" autocomplete=\""), "{path}: {id}");
         }
-        // Buttons of one kind have different accessible names.
+        // Buttons of the same kind have different accessible names.
         let buttons: Vec<_> =
             html.split("<button").skip(1).filter_map(|button| button.split("</button>").next()).collect();
         assert_eq!(

@@ -36,7 +36,7 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
         for says in ["<dd>Doe &amp; Co</dd>", "<dd>Jo Doe</dd>", "<dd>Member</dd>", "<dd>al@example.com</dd>"] {
             assert!(page.page().contains(says), "{says}");
         }
-        // The page has no commands of a client, because commands change.
+        // The page shows no client commands, because commands change.
         assert!(!page.page().contains("<code") && !page.page().contains("command"), "{page:?}");
     }
     assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");
@@ -334,7 +334,7 @@ async fn an_unconfirmed_account_is_asked_to_confirm_first() {
         let page = super::open(&world, &cookie, page).await;
         assert!(!page.page().contains("You are invited"), "a stranger may have signed up with the address");
     }
-    // Now the user has proved the address.
+    // The user has now proved that the address is theirs.
     let confirmed = world.confirm(&confirmation).await;
     for page in [confirmed, super::open(&world, &cookie, "/console/account").await] {
         assert!(page.page().contains("You are invited to join <strong>Doe &amp; Co</strong>"), "{}", page.page());

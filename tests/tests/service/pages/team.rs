@@ -10,7 +10,7 @@ use super::{SCRIPT, filled, follow, harmless, location, open, submit};
 
 const PAGE: &str = "/console/team";
 
-/// Presses a button of the page, and returns the response.
+/// Presses a button on the page, and returns the response.
 async fn press(world: &World, who: &Tenant, button: &str, typed: &[(&str, &str)]) -> Answer {
     let page = open(world, &who.cookie, PAGE).await;
     submit(world, &who.cookie, PAGE, &filled(&page, button, typed)).await

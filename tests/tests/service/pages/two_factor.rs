@@ -96,7 +96,7 @@ async fn the_second_step_of_a_sign_in_keeps_the_destination() {
     assert!(wrong.status == 401 && wrong.page().contains("<details open"), "{wrong:?}");
     let done = submit(&world, &cookie, "/signin", &filled(&wrong, button, &[("backupCode", &codes[0])])).await;
     assert_eq!(location(&done), "/console");
-    // A sign-in that is over begins with the password.
+    // An expired sign-in starts over with the password.
     let late = submit(&world, &cookie, "/signin", &filled(&asked, "Sign in", &[("code", "123456")])).await;
     assert!(late.status == 401 && late.page().contains("This sign-in has expired"), "{late:?}");
     assert!(late.page().contains("name=\"password\""));

@@ -1,4 +1,4 @@
-//! The template leaves a tenth of every quota of AWS unused, so further routes can be deployed.
+//! The template leaves a tenth of every AWS quota unused, so further routes can be deployed.
 //!
 //! CloudFormation counts the resources that SAM generates from the template: an HTTP API has a stage, and each event of
 //! a function is a permission, an event source mapping or a rule.
@@ -16,7 +16,7 @@ const TEMPLATE_BYTES: usize = 1_000_000;
 const POLICY_BYTES: usize = 20_480;
 const ROUTES: usize = 300;
 
-/// A statement of a function's policy, without the method and the path. The names are from docs/deploying.md.
+/// A statement in a function's policy, without the method and the path. The names are from docs/deploying.md.
 const STATEMENT: &str = concat!(
     r#"{"Sid":"webhooks-FunctionPermission-AbCdEfGhIjKl","Effect":"Allow","Principal":{"Service":"apigateway.amazonaws.com"},"#,
     r#""Action":"lambda:InvokeFunction","Resource":"arn:aws:lambda:ap-southeast-1:123456789012:function:webhooks-","#,

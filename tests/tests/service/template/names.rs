@@ -1,4 +1,4 @@
-//! The functions, routes, variables and sample events of the code and of the template are the same.
+//! The code and the template have the same functions, routes, variables and sample events.
 
 use std::{
     collections::BTreeSet,
@@ -55,7 +55,7 @@ fn every_crate_is_a_function_and_has_its_sample_event() {
     assert_eq!(events, crates.iter().map(|name| format!("{name}.json")).collect());
 }
 
-/// The template maps the routes of a function one by one, or all routes below a path.
+/// The template maps a function's routes one by one, or all routes below a path.
 #[test]
 fn every_route_is_mapped_to_its_function() {
     let template = template(&LEAST);
@@ -82,7 +82,7 @@ fn every_route_is_mapped_to_its_function() {
     for route in throttled.keys() {
         assert!(mapped.contains(route), "{route} is not a route");
     }
-    // Otherwise a caller could exceed the limit of a page with `HEAD`.
+    // Otherwise, a caller could exceed a page's limit with `HEAD`.
     let twins = mapped.iter().filter_map(|route| Some((route, format!("HEAD {}", route.strip_prefix("GET ")?))));
     for (get, head) in twins {
         assert_eq!(throttled.get(get), throttled.get(&head), "{head}");

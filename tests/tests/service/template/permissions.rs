@@ -280,7 +280,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
-/// A receiver says so in an answer to a POST, and another one when it settles a delivery.
+/// One receiver answers a POST with a 410, and another does so for a delivery that is settled.
 async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &tests::Tenant) {
     let tenant = world.tenant("gone").await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
@@ -415,7 +415,7 @@ async fn the_pages_are_used(world: &World) {
     assert_eq!(form("/invite", accepting).await.status, 303);
 }
 
-/// Calls of an owner who invites, manages and removes a member, and finally leaves.
+/// Calls by an owner who invites, manages and removes a member, and finally leaves.
 async fn the_console_is_used(world: &World) {
     let owner = world.tenant("console").await;
     let act = async |cookie: &str, page: &str, fields: Value| {
@@ -494,8 +494,8 @@ async fn deliveries_are_taken(world: &World, tenant: &tests::Tenant) {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": created["webhook_endpoint_id"]})).await.ok();
 }
 
-/// Uses the console's pages of endpoints. The queues are not polled meanwhile, so each page waits in vain for an
-/// attempt.
+/// Uses the console's endpoint pages. The queues are not polled in the meantime, so each page waits for an attempt that
+/// never happens.
 async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant, endpoint: &str) {
     world.forget_uses().await;
     let browser = Browser::new(world, &tenant.cookie);

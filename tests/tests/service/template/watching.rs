@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{ALL, LEAST, resources, template, text};
 
-/// All metrics of the functions, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
+/// All the functions' metrics, as found by `grep -rE 'count\("|counted\("|milliseconds\("|Metric \{ name'`.
 pub(crate) const METRICS: [&str; 25] = [
     "AgeAtDelivery",
     "AttemptLatency",
