@@ -26,8 +26,8 @@ fi
 zig=$(echo "$tools"/lib/python3*/site-packages/ziglang)
 export PATH=$tools/bin:$PATH CARGO_ZIGBUILD_CACHE_DIR=$target/zigbuild ZIG_GLOBAL_CACHE_DIR=$target/zig
 
-# Keeps the paths of this machine out of the binaries. If the sources of the standard library are installed, maps their
-# paths to those in Rust's own builds. Debian installs the sources behind a symbolic link.
+# Keeps this machine's paths out of the binaries. If the sources of the standard library are installed, maps their paths
+# to those in Rust's own builds. Debian installs the sources behind a symbolic link.
 sources=$sysroot/lib/rustlib/src/rust
 name=/rustc/$(rustc --verbose --version | sed -n 's/^commit-hash: //p')
 RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sources=$name"

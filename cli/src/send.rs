@@ -36,7 +36,7 @@ struct Event<'a> {
 
 /// The time limit of the call.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The maximum size of a response of the queue, in bytes.
+/// The maximum size of a response from the queue, in bytes.
 const LARGEST: usize = 64 << 10;
 
 pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool) -> Result<(), Failure> {

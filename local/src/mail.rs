@@ -80,7 +80,7 @@ fn email(mail: &SentEmail) -> Markup {
     }
 }
 
-/// Formats the time of an email without fractions of seconds.
+/// Formats an email's time without fractions of a second.
 fn readable(at: &str) -> String {
     DateTime::parse_from_rfc3339(at).map_or(at.to_owned(), |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }

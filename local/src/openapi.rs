@@ -1,4 +1,4 @@
-//! Builds the OpenAPI description of the API from the routes of the functions in the template.
+//! Builds the API's OpenAPI description from the routes of the template's functions.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -256,8 +256,8 @@ impl Stack {
     /// Waits up to a second for a first record. Returns the number of received records.
     ///
     /// # Errors
-    /// No function reads this queue, or the queue cannot be read. A failure of the function is not an error of this
-    /// call: as with Lambda, its records stay in the queue.
+    /// No function reads this queue, or the queue cannot be read. If the function fails, this call does not: as with
+    /// Lambda, the records stay in the queue.
     pub async fn poll(&self, queue: &str) -> Result<usize> {
         self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
     }

@@ -63,8 +63,8 @@ export async function until(what, ask, patience = PATIENCE) {
   }
 }
 
-// `cargo local`, after a build of changed code. The id of the Cargo process is the id of the service, because Cargo
-// replaces itself with the service.
+// `cargo local`, after a build of changed code. The Cargo process's id is also the service's id, because Cargo replaces
+// itself with the service.
 export async function service({ env = {}, flags = [] } = {}) {
   const ports = ["--api", "0", "--mail", "0", "--sqs", "0", "--dynamodb", "0", "--inbox", "0"];
   const child = spawn("cargo", ["local", "--memory", ...ports, "--json", ...flags], {

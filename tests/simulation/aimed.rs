@@ -63,7 +63,7 @@ impl Shot {
     }
 }
 
-/// The possible failures of a call of this operation. For a read, a lost response is equivalent to a lost call.
+/// How a call to this operation can fail. For a read, a lost response is equivalent to a lost call.
 fn shots(operation: &str) -> &'static [Shot] {
     match operation {
         "GetItem" | "Query" => &[Shot::Before],

@@ -350,7 +350,7 @@ impl World {
 struct State(Value);
 
 impl State {
-    /// The key of an update of the log.
+    /// The key in an update to the log.
     fn of(body: &[u8]) -> Option<Self> {
         let request: Value = serde_json::from_slice(body).ok()?;
         (request["TableName"] == "deliveries").then(|| Self(request["Key"].clone()))

@@ -64,7 +64,7 @@ struct Crowd {
     /// The behavior of the bad receivers from the second burst on, if different.
     then: Option<Manner>,
     audience: Audience,
-    /// The number of events of all bad tenants together in each burst, and whether they continue after it.
+    /// The total number of the bad tenants' events in each burst, and whether they continue after it.
     events: usize,
     goes_on: bool,
     /// The number of the neighbor's events in each burst, and after it.
@@ -82,7 +82,7 @@ struct Latencies {
 }
 
 struct Figures {
-    /// For each burst: the neighbor's deliveries during and after it, and the deliveries of the new tenants and of the
+    /// For each burst: the neighbor's deliveries during and after it, and the deliveries of the new tenants and the
     /// slow tenant.
     bursts: Vec<[Latencies; 4]>,
     /// The deliveries to the receiver that becomes slow, from that time on.

@@ -93,7 +93,7 @@ pub(crate) struct Test {
     pub(crate) when: Within,
 }
 
-/// The secret of the callbacks of a tenant.
+/// The secret for a tenant's callbacks.
 pub(crate) fn callback_secret(tenant: usize) -> String {
     secret(tenant, 9, 0)
 }

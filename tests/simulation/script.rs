@@ -29,8 +29,8 @@ pub(crate) struct Script {
     pub(crate) skew: i64,
     /// The number of minutes between two sweeps. A rare sweep covers more minutes.
     pub(crate) sweep_every: u64,
-    /// Whether the sweep also runs in minutes without work. Sweeps without work take nine tenths of the time of a run,
-    /// and always behave the same.
+    /// Whether the sweep also runs in minutes without work. Sweeps without work take nine tenths of a run's time, and
+    /// always behave the same.
     pub(crate) sweeps_idly: bool,
     /// The end of the period with faults.
     pub(crate) trouble: Time,
@@ -65,7 +65,7 @@ pub(crate) enum Order {
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub(crate) endpoints: Vec<Receiver>,
-    /// The receiver of the callbacks of its jobs.
+    /// The receiver for its jobs' callbacks.
     pub(crate) callbacks: Receiver,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Manner {
     Hangs,
     /// Closes the connection after the request.
     Cuts,
-    /// Closes the connection in the middle of the body of a 200.
+    /// Closes the connection in the middle of a 200's body.
     CutsShort,
     /// Refuses connections.
     Refuses,

@@ -38,7 +38,7 @@ pub(crate) struct Mail {
 pub(crate) struct State {
     /// A line for each occurrence, in order.
     pub(crate) history: Vec<String>,
-    /// The source of latencies and of the order of messages.
+    /// The source of latencies and message order.
     pub(crate) rng: Rng,
     pub(crate) queues: Queues,
     pub(crate) posts: Vec<Post>,
@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) processes: usize,
     pub(crate) processes_of: BTreeMap<&'static str, usize>,
     pub(crate) invocations: usize,
-    /// The total duration of the invocations, and the numbers of requests to SQS and of written rows.
+    /// The total duration of the invocations, and the numbers of SQS requests and written rows.
     pub(crate) billed: Duration,
     pub(crate) sqs_requests: usize,
     pub(crate) writes: usize,
@@ -249,7 +249,7 @@ impl World {
         (number, met.copied())
     }
 
-    /// The delay of a second delivery of the next message, if any.
+    /// The delay until the next message is delivered a second time, if it is.
     pub(crate) fn next_send(&self, state: &mut State) -> Option<Duration> {
         let number = state.sends;
         state.sends += 1;

@@ -1,4 +1,4 @@
-//! The logs of this process and of others.
+//! The logs of this process and others.
 
 use std::{
     fs::File,

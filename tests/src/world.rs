@@ -42,7 +42,7 @@ impl Answer {
         self.body.get("json").unwrap_or(&Value::Null)
     }
 
-    /// The contents of the envelope of a 200; anything else fails the test.
+    /// The contents of a 200's envelope; anything else fails the test.
     pub fn ok(&self) -> &Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.json()

@@ -24,7 +24,7 @@ use crate::{
     terminal::{cell, note},
 };
 
-/// The beginning of the description of every endpoint that `listen` creates.
+/// The start of the description of every endpoint that `listen` creates.
 const PREFIX: &str = "fanfare listen: ";
 /// An endpoint is deleted after this long without calls: a day, plus the ten minutes that `last_asked_at` may lag.
 const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);

@@ -8,7 +8,7 @@ const LASTS: Duration = Duration::from_secs(60);
 /// more.
 const LATEST: Duration = Duration::from_secs(40);
 
-/// The lease of the events of one call. It is counted from the time before the call.
+/// The lease of the events from one call. It is counted from the time before the call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
     began: Instant,

@@ -341,7 +341,7 @@ struct Troubles {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// The maximum number of events that a listener has leased, and so the maximum number that each failure repeats.
+/// The maximum number of events leased by a listener, and therefore repeated by each failure.
 const LEASED: usize = 20;
 
 async fn nothing_is_lost(troubles: Troubles) {

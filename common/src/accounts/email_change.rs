@@ -40,10 +40,10 @@ use crate::{
 
 /// Both links work for 24 hours.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
-/// The kinds of these tokens in the table of tokens.
+/// The kinds of these tokens in the token table.
 const CHANGE: &str = "email_change";
 const UNDO: &str = "email_undo";
-/// The attribute of a change that holds the hash of the session that requested it.
+/// In a change, the hash of the session that requested it.
 const SESSION: Attribute = Attribute("session");
 /// The maximum number of tries while other calls change the user.
 const ATTEMPTS: usize = 5;

@@ -101,9 +101,9 @@ attributes! {
     DELETE_AT = "delete_at",
     // The hash of the secret in the link.
     SECRET_HASH = "secret_hash",
-    // The attribute of a pointer that holds the id of the latest invitation.
+    // In a pointer, the id of the latest invitation.
     CURRENT = "current",
-    // The attribute of a mailbox that holds the ids of its invitations.
+    // In a mailbox, the ids of its invitations.
     IDS = "ids",
 }
 

@@ -33,7 +33,7 @@ enum Second {
 }
 
 /// API keys with their users or organizations. A key never changes its user or organization, so a process remembers
-/// them by key, and can read the items of the key and of its user or organization in one call. It remembers nothing
+/// them by key, and can read the key's item and that of its user or organization in one call. It remembers nothing
 /// else, so a key stops working at once in every process when it is revoked or when its user or organization is
 /// deleted.
 pub struct KeyOwners {

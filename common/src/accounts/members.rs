@@ -133,7 +133,7 @@ impl Members {
         if member.user.organization == *organization { Ok(member) } else { Err(NOT_FOUND) }
     }
 
-    /// Changes the role of a member of the organization of `by`, who must be an owner.
+    /// Changes a member's role in the organization of `by`, who must be an owner.
     ///
     /// # Errors
     /// There is no such member, `by` is no longer an owner, or no owner would be left.

@@ -24,7 +24,7 @@ attributes! {
 }
 
 impl Permissions {
-    /// Builds the permissions of a key of this kind with these scopes, or with all scopes.
+    /// Builds the permissions for a key of this kind, with these scopes or all scopes.
     ///
     /// # Errors
     /// Keys of this kind may not have one of the scopes.

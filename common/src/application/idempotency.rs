@@ -62,7 +62,7 @@ pub enum Answer<T> {
     Known(Box<RawValue>),
 }
 
-/// The prefix of the sort keys of remembered calls. It sorts before every endpoint's id.
+/// The sort key prefix of remembered calls. It sorts before every endpoint's id.
 const ONCE: &str = "#once#";
 /// The time that a call is remembered, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;

@@ -19,7 +19,7 @@ attributes! { pub(super)
     EXPIRES_AT = "expires_at",
 }
 
-/// The position of an entry in the order of an organization's entries.
+/// An entry's position among its organization's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     millisecond: u64,

@@ -129,7 +129,7 @@ impl Expression {
     }
 }
 
-/// The names and values of the placeholders of a call.
+/// The names and values of a call's placeholders.
 #[derive(Default)]
 pub(crate) struct Placeholders {
     names: HashMap<String, String>,

@@ -20,7 +20,7 @@ pub struct Gathered<K, V> {
     turn: sync::Mutex<()>,
 }
 
-/// The result of a read of several keys.
+/// The result of reading several keys.
 pub struct Found<K, V> {
     pub values: HashMap<K, V>,
     /// The keys that could not be read.

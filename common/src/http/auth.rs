@@ -81,7 +81,7 @@ impl People {
         }
     }
 
-    /// Finds the user of the session in the cookie of a call, and records that the session was used on this day.
+    /// Finds the user of the session in a call's cookie, and records that the session was used on this day.
     ///
     /// # Errors
     /// Their organization requires a second factor that they do not have, and the route does not set it up

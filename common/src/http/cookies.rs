@@ -1,4 +1,4 @@
-//! The cookies of sessions and of unfinished sign-ins: their names, attributes and tokens.
+//! The cookies for sessions and unfinished sign-ins: their names, attributes and tokens.
 
 use crate::{
     accounts::{sessions::SESSION_SECONDS, token::Token, two_factor::pending::SIGN_IN_SECONDS},

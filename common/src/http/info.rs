@@ -28,7 +28,7 @@ pub struct RouteInfo {
     pub summary: &'static str,
     /// Further details for callers, in Markdown; may be empty.
     pub description: &'static str,
-    /// The errors that the route can return, in addition to those of every route of its kind.
+    /// The errors that the route can return, in addition to those common to its kind.
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
     pub redirects: bool,

@@ -157,7 +157,7 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Adds the errors that the route can return, in addition to those of every route of its kind.
+    /// Adds the errors that the route can return, in addition to those common to its kind.
     #[must_use]
     pub fn faults(mut self, faults: &'static [Fault]) -> Self {
         self.info.faults = faults;

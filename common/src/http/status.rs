@@ -11,7 +11,7 @@ use crate::{
     issue::Issue,
 };
 
-/// An error of the domain or of HTTP itself.
+/// An error from the domain or from HTTP itself.
 #[derive(Debug)]
 pub enum HttpError {
     Domain(Error),

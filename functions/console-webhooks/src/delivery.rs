@@ -1,4 +1,4 @@
-//! The page of a delivery: its status, attempts, payload and headers.
+//! A delivery's page: its status, attempts, payload and headers.
 
 mod act;
 mod attempts;

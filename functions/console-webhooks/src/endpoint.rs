@@ -1,4 +1,4 @@
-//! The page of an endpoint: its state, its latest deliveries, and the forms that change it.
+//! An endpoint's page: its state, its latest deliveries, and the forms that change it.
 
 mod act;
 mod confirm;

@@ -32,7 +32,7 @@ use crate::{
 
 const HERE: &str = "/console/account";
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 8] = [
     ("action", "The submitted form: `verify`, `name`, `email`, `password`, `end`, `end-others`, `leave` or `delete`."),
     ("name", "`name`: the new name."),

@@ -30,7 +30,7 @@ const TEAM: &str = "/console/team";
 const LIMIT: usize = 20;
 /// The number of newer pages that an address remembers.
 const REMEMBERED: usize = 8;
-/// The cursor of the first page among those of the newer pages.
+/// The cursor of the first page, in the list of newer pages.
 const FIRST: &str = "-";
 
 const FIELDS: [(&str, &str); 4] = [

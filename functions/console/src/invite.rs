@@ -36,7 +36,7 @@ const LINK: [(&str, &str); 3] = [
     ("token", "The token from the link in the email, which proves access to the mailbox."),
 ];
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 10] = [
     ("action", "The submitted form: `sign-up` (the default), `join` or `decline`."),
     ("tenantSlug", "The slug of the organization, from the link in the email."),

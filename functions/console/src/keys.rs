@@ -35,7 +35,7 @@ use crate::{
 
 const HERE: &str = "/console/keys";
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 15] = [
     ("action", "The submitted form: `issue` or `delete`."),
     ("form", "`issue`: the id of the form. Submitting the form twice issues only one key."),

@@ -29,7 +29,7 @@ use crate::{
 
 const HERE: &str = "/console/settings";
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 5] = [
     ("action", "The submitted form: `save` (the default), `rename` or `require`."),
     ("name", "`rename`: the new name of the organization."),

@@ -39,7 +39,7 @@ const QUERY: [(&str, &str); 5] = [
     ("did", "The confirmation to show after one of the page's forms has been submitted."),
 ];
 
-/// The fields of all forms on the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 16] = [
     (
         "action",

@@ -30,7 +30,7 @@ const PART: (&str, &str) = ("part", "The page of the member list to show. The de
 
 const HERE: &str = "/console/team";
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 5] = [
     ("action", "The submitted form: `role`, `remove`, `invite` or `cancel`."),
     ("memberId", "`role` and `remove`: the id of the member."),

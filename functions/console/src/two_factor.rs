@@ -31,7 +31,7 @@ const HERE: &str = "/console/two-factor";
 /// The console link that the page belongs to.
 const ACCOUNT: &str = "/console/account";
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 4] = [
     ("action", "The submitted form: `enable`, `verify`, `codes` or `disable`."),
     ("password", "`enable`, `codes` and `disable`: the password."),

@@ -34,7 +34,7 @@ const DONE: [(&str, &str); 2] = [
     ("replaced", "Email sent to the new address. Links to the earlier address no longer work."),
 ];
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 2] = [
     ("action", "The submitted form: `verify` or `replace`."),
     ("email", "`replace`: the address that replaces the unconfirmed one."),

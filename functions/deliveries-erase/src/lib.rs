@@ -1,4 +1,4 @@
-//! Erases the payloads of deliveries and the responses of their receivers.
+//! Erases deliveries' payloads and their receivers' responses.
 
 use std::{
     sync::Arc,

@@ -106,7 +106,7 @@ fn rest(address: &str) -> &str {
 /// The maximum number of path segments that an email shows.
 const SEGMENTS: usize = 3;
 
-/// Returns the origin of a URL and the first segments of its path, up to one that may be a credential:
+/// Returns a URL's origin and the first segments of its path, up to one that may be a credential:
 /// `https://example.com/orders/…`.
 fn address(url: &Url) -> String {
     let mut address = url.origin().ascii_serialization();

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use maud::{Markup, Render, html};
 use serde_json::{Map, Value};
 
-/// The placeholder for the address of the API, which the function fills in.
+/// The placeholder for the API's address, which the function fills in.
 const API: &str = "%API%";
 /// The placeholder for a session's cookie in examples.
 const COOKIE: &str = "$COOKIE";

@@ -18,7 +18,7 @@ type Made = (&'static str, &'static str, &'static str);
 /// The pages that the build script made.
 const PAGES: &[Made] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// The placeholder for the address of the API in the content of a page.
+/// The placeholder for the API's address in a page's content.
 const API: &str = "%API%";
 
 /// The dependencies of the routes.

@@ -96,7 +96,7 @@ pub(super) fn clients(
     Ok((aws.dynamodb(), aws.sqs()))
 }
 
-/// Returns the routes of the API and of its description.
+/// Returns the routes of the API and its description.
 pub(super) fn api_router(template: &Template, functions: &BTreeMap<String, Arc<Function>>) -> Result<Router> {
     let cors = template.cors.as_ref().map(Cors::new).transpose()?;
     let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(template, functions), cors };
@@ -166,7 +166,7 @@ pub(super) fn pollers(
     Ok(pollers)
 }
 
-/// Starts the pollers of the queues and the schedules of the functions.
+/// Starts the queues' pollers and the functions' schedules.
 pub(super) fn start_polling(
     template: &Template,
     functions: &BTreeMap<String, Arc<Function>>,

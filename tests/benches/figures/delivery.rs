@@ -242,7 +242,7 @@ pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, 
 const BURST: usize = 50_000;
 const AT_ONCE: usize = 1_000;
 
-/// A burst of events of one tenant to one good endpoint: its rate, and the memory of the process.
+/// A burst of one tenant's events to one good endpoint: its rate, and the process's memory.
 pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "burst", &counter.url, 1).await;

@@ -1,5 +1,5 @@
-//! Capacity planning for `docs/performance.md`: the requirements of event rates, computed from the cost of one event,
-//! and compared with the limits of AWS and of the template.
+//! Capacity planning for `docs/performance.md`: the requirements of event rates, computed from the cost of one event
+//! and compared with the limits of AWS and the template.
 
 use std::fmt::Write;
 

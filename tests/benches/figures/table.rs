@@ -27,7 +27,7 @@ impl Judged {
 /// One figure, usually with its baseline.
 pub(crate) struct Row {
     what: String,
-    /// The rows of a group are one row of the page, with ranges.
+    /// A group's rows are combined into one row on the page, with ranges.
     group: Option<&'static str>,
     unit: &'static str,
     own: f64,

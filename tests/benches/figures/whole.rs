@@ -89,7 +89,7 @@ async fn deliver(service: &Service, messages: &[String], receiver: &Counter) -> 
     arrived
 }
 
-/// Waits until the queue of events is empty.
+/// Waits until the event queue is empty.
 async fn empty(service: &Service) {
     let names =
         [QueueAttributeName::ApproximateNumberOfMessages, QueueAttributeName::ApproximateNumberOfMessagesNotVisible];

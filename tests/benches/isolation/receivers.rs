@@ -1,4 +1,4 @@
-//! The receivers of healthy tenants and of bad tenants.
+//! The receivers of healthy and bad tenants.
 
 use std::{
     collections::{HashMap, HashSet},

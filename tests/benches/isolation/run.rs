@@ -240,7 +240,7 @@ impl Stage {
         self.bad.first().map(|tenant| self.of(tenant, H, part)).into_iter()
     }
 
-    /// An event of one of the bad tenants, for all its endpoints or for a callback.
+    /// An event from one of the bad tenants, for all its endpoints or for a callback.
     fn bad(&self, tenant: usize, part: &str) -> Message {
         let id = &self.bad[tenant].id;
         let (callback_number, job) = self.job(part);

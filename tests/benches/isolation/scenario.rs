@@ -1,4 +1,4 @@
-//! The scenarios: the behavior of the receivers of bad tenants, their number, and their history.
+//! The scenarios: how bad tenants' receivers behave, how numerous they are, and their history.
 
 use std::{fmt, time::Duration};
 

@@ -93,14 +93,14 @@ impl Service {
         self.rpc(tenant, "webhooks/create", fields).await;
     }
 
-    /// Calls `POST /v1/{route}`, and returns the contents of the envelope of its 200.
+    /// Calls `POST /v1/{route}`, expects a 200, and returns the contents of its envelope.
     pub(crate) async fn rpc(&self, tenant: &Tenant, route: &str, fields: Value) -> Value {
         let api = self.addresses["api"].as_str().expect("an address");
         let call = self.http.post(format!("{api}/v1/{route}")).header("x-api-key", &tenant.key);
         answer(call.json(&json!({ "json": fields }))).await["json"].take()
     }
 
-    /// The URL of the queue of events.
+    /// The URL of the event queue.
     pub(crate) fn job_events(&self) -> &str {
         self.addresses["queues"]["job-events"].as_str().expect("a queue")
     }

@@ -14,7 +14,7 @@ impl Check<'_> {
         for (number, tenant) in self.known.tenants.iter().enumerate() {
             let events = self.world.script.events.iter().filter(|event| event.tenant == number && event.failed);
             let jobs: BTreeSet<_> = events.map(crate::script::Event::job).collect();
-            // No job of a run has a workflow, so a tenant has one item.
+            // No job in a run has a workflow, so each tenant has one item.
             let is_failing = |row: &&Value| {
                 let key = row["webhook_endpoint_id"]["S"].as_str().unwrap_or_default();
                 key.starts_with("#failing#") && row["tenant_id"]["S"] == tenant.id.as_str()

@@ -12,7 +12,7 @@ use crate::{
     world::stamp,
 };
 
-/// The maximum time from the receipt of an event to the log entry of its delivery, regardless of the receiver.
+/// The maximum time from receiving an event to logging its delivery, regardless of the receiver.
 const AT_ONCE: Time = Time::from_secs(2);
 
 impl Check<'_> {
@@ -180,7 +180,7 @@ impl Check<'_> {
                 count
             };
             // A request without a response on a reused connection is repeated on a new one, because the receiver may
-            // have closed the reused connection before.
+            // already have closed the reused connection.
             let cut = posts.iter().filter(|post| post.is_cut).count();
             // An attempt at a receiver that is not known to be slow is cut off after half a second, and at one that is
             // not known to hang, after three seconds. It is then repeated with more time.

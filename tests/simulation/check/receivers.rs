@@ -76,7 +76,7 @@ impl Check<'_> {
             return Err("the body is signed with another secret".to_owned());
         }
         if self.allowance.has_late_writes && secrets.len() > 2 {
-            // The write of the first of two rotations may have taken effect again after the second.
+            // The first of two rotations may have been written again after the second.
             return if found.iter().all(Option::is_some) { Ok(()) } else { Err("a secret is unknown".to_owned()) };
         }
         let slack = self.allowance.stale;

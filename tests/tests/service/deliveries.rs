@@ -182,7 +182,7 @@ fn ids(page: &Value) -> Vec<String> {
     deliveries.iter().map(|delivery| delivery["delivery_id"].as_str().expect("an id").to_owned()).collect()
 }
 
-/// The ids of deliveries in each page of a list.
+/// The delivery ids on each page of a list.
 async fn pages(world: &World, tenant: &Tenant, mut fields: Value) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     loop {

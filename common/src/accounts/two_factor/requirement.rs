@@ -24,7 +24,7 @@ use crate::{
 /// The write that makes the transaction fail if the setting was changed in the meantime.
 const SETTING: usize = 0;
 
-/// The stores of the members and of the setting.
+/// The stores for the members and the setting.
 pub(in crate::accounts) struct Requirement {
     dynamodb: Client,
     members: Members,

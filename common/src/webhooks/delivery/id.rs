@@ -33,7 +33,7 @@ pub struct Millis(i64);
 pub enum DestinationId {
     /// A stored endpoint.
     Endpoint(EndpointId),
-    /// The callbacks of all jobs of the tenant.
+    /// The callbacks of all the tenant's jobs.
     Callback,
 }
 

@@ -125,7 +125,7 @@ impl Delivery {
         Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
     }
 
-    /// The event that the receiver gets. The body of a test may be the sample of another event, but the log shows the
+    /// The event that the receiver gets. A test's body may be the sample of another event, but the log shows the
     /// delivery as a test.
     #[must_use]
     pub fn event_in(&self, body: &[u8]) -> EventName {

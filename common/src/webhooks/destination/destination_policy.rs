@@ -178,7 +178,7 @@ mod tests {
 
     /// Hosts that must be refused, in every spelling that an attacker might try.
     const HOSTILE: &[&str] = &[
-        // The edges of each range of the registry.
+        // The edges of each range in the registry.
         "0.0.0.0",
         "0.255.255.255",
         "10.0.0.0",

@@ -1,4 +1,4 @@
-//! The attributes of the items in the table of endpoints.
+//! The attributes of the items in the endpoint table.
 
 use crate::aws::dynamo::attributes;
 

@@ -21,7 +21,7 @@ use crate::{
 
 /// The attributes that locate an endpoint's deliveries in the log. None of them is secret.
 pub(super) const LOGGED: [Attribute; 2] = [WEBHOOK_ENDPOINT_ID, LOG_SHARDS];
-/// The prefix of the sort keys of deleted endpoints, which sort before every id.
+/// The sort key prefix of deleted endpoints, which sort before every id.
 pub(super) const DELETED: &str = "#deleted#";
 /// The maximum number of deleted endpoints whose deliveries a list includes.
 const MAX_DELETED: i32 = 100;

@@ -83,10 +83,10 @@ impl HoldFor {
 }
 
 /// The largest endpoint limit that a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains
-/// the list as JSON inside a JSON string. In this form, an endpoint takes up to 21,000 bytes: a URL of 2,048 characters
-/// of four bytes each, a description of 500 characters of seven bytes (a control character, escaped twice), 20
-/// workflows of 100 characters of four bytes, ten header names of 64 bytes, and 670 bytes for the rest. 299 endpoints
-/// fit.
+/// the list as JSON inside a JSON string. In this form, an endpoint takes up to 21,000 bytes: a URL with 2,048
+/// characters at four bytes each, a description with 500 characters at seven bytes (a control character, escaped
+/// twice), 20 workflows with 100 characters at four bytes, ten header names with 64 bytes, and 670 bytes for the rest.
+/// 299 endpoints fit.
 pub const MAX_ENDPOINTS: u32 = 290;
 /// The maximum number of tries for a change that conflicts with other calls.
 const ATTEMPTS: u32 = 20;

@@ -1,5 +1,4 @@
-//! Tests of endpoints, at most ten a minute per endpoint. The item of an endpoint stores the times of the last ten
-//! tests.
+//! Tests of endpoints, at most ten a minute per endpoint. An endpoint's item stores the times of the last ten tests.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -28,8 +27,8 @@ const TESTS: usize = 10;
 const WINDOW: i64 = 60_000;
 
 impl Endpoints {
-    /// Stores a test of an endpoint with the sample of an event, and counts it. Adds a due row for the test; the caller
-    /// sends its message.
+    /// Stores an endpoint test with a sample event, and counts it. Adds a due row for the test; the caller sends its
+    /// message.
     ///
     /// # Errors
     /// The tenant has no such endpoint, or it was tested ten times in the last minute.

@@ -140,7 +140,7 @@ impl JobFailure {
     }
 }
 
-/// Returns the first characters of a string, or of the JSON text of any other value.
+/// Returns the first characters of a string, or of any other value's JSON text.
 fn beginning(value: &RawValue, characters: usize) -> String {
     let json = value.get();
     // A string with an unpaired surrogate does not parse.
@@ -148,7 +148,7 @@ fn beginning(value: &RawValue, characters: usize) -> String {
     text.as_deref().unwrap_or(json).chars().take(characters).collect()
 }
 
-/// Computes 64 bits of a hash of these parts, each prefixed with its length.
+/// Computes a 64-bit hash of these parts, each prefixed with its length.
 fn hash(parts: &[&str]) -> u64 {
     let mut hash = Sha256::new();
     for part in parts {

@@ -39,7 +39,7 @@ pub struct Noted {
 /// The index of pending notices, and its partition for workflows.
 pub(super) const INDEX: &str = "by-notice";
 pub(super) const PENDING: &str = "failures";
-/// The prefix of the sort keys of workflows, which sort before every endpoint's id.
+/// The sort key prefix of workflows, which sort before every endpoint's id.
 pub(super) const PREFIX: &str = "#failing#";
 /// The attributes with the newest failures, newest first.
 pub(super) const NEWEST: [Attribute; 3] = [Attribute("newest_1"), Attribute("newest_2"), Attribute("newest_3")];

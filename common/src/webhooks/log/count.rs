@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// The counts of the deliveries of a tenant or an endpoint.
+/// Delivery counts for a tenant or an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     /// The counts of all deliveries.
@@ -46,7 +46,7 @@ pub struct Statistics {
     pub open_since: Option<Timestamp>,
     /// The deliveries read with [`Bound::Details`] that needed more than one attempt, by hour.
     pub retried: BTreeMap<Timestamp, u32>,
-    /// The durations of the successful attempts of deliveries read with [`Bound::Details`], in milliseconds.
+    /// The durations, in milliseconds, of successful attempts at deliveries read with [`Bound::Details`].
     pub durations: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Erases the payload of a delivery and the responses of its receiver. The state remains, with the time of the erasure.
+//! Erases a delivery's payload and its receiver's responses. The state remains, with the time of the erasure.
 //!
 //! The state is changed first, on condition that no attempt is pending. From then on, the payload counts as deleted,
 //! and the condition of a resend that read it earlier fails. If a process stops before it has erased the separate

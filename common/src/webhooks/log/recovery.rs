@@ -398,7 +398,7 @@ impl Recovery {
     }
 }
 
-/// The prefix of the partitions of recoveries.
+/// The prefix of recovery partitions.
 const PREFIX: &str = "recovery/";
 /// A key that sorts before every id, and after the keys of items that name a latest recovery.
 const BEFORE_IDS: &str = "$";

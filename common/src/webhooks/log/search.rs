@@ -56,7 +56,7 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// The end of a page in the order of a tenant's deliveries: the second half of a delivery's id.
+/// Where a page ends among a tenant's deliveries: the second half of a delivery's id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Cursor(String);
@@ -185,7 +185,7 @@ impl Log {
         Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
 
-    /// The range of keys of the deliveries that were created in the period of `filter` and follow `cursor`.
+    /// The key range of deliveries that were created in the period of `filter` and follow `cursor`.
     pub(super) fn range(&self, filter: &Filter, cursor: Option<&Cursor>, now: Timestamp) -> KeyRange {
         let moment = |time: Timestamp| Millis::new(time.as_millisecond());
         let since = filter.since.map_or(Millis::new(0), moment).max(self.oldest(now));
@@ -287,7 +287,7 @@ fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -
     Stretch { found: found.into_iter().map(|(_, found)| found).collect(), end }
 }
 
-/// The last possible key of a delivery before `moment`.
+/// The last possible delivery key before `moment`.
 fn just_before(moment: &str) -> String {
     let (at, hex) = moment.split_once('.').unwrap_or((moment, ""));
     match u128::from_str_radix(hex, 16).ok().and_then(|id| id.checked_sub(1)) {

@@ -42,7 +42,7 @@ pub const HELD_WITH_STATE: usize = 8 * 1024;
 /// The largest body, in bytes, stored with a state that will still change. The item then takes about a kilobyte, the
 /// minimum that DynamoDB charges for an update.
 pub const CHANGED_WITH_STATE: usize = 512;
-/// The prefix of the sort keys of earlier attempts.
+/// The sort key prefix of earlier attempts.
 const ATTEMPT: &str = "attempt.";
 /// The maximum number of earlier attempts in a response. A Lambda response has at most 6 MiB, and contains the API's
 /// response as JSON inside a JSON string. In this form, a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3
@@ -210,9 +210,9 @@ impl Log {
         deliveries.collect()
     }
 
-    /// Reads the states of the deliveries of these attempts, of any tenants, without duplicates. Deliveries that the
-    /// log does not contain are omitted. Each delivery has its own result; [`Error::Busy`] means that another try may
-    /// succeed.
+    /// Reads the states of these attempts' deliveries, which may belong to different tenants, without duplicates.
+    /// Deliveries that the log does not contain are omitted. Each delivery has its own result; [`Error::Busy`] means
+    /// that another try may succeed.
     ///
     /// The reads are eventually consistent, at half the cost. States may be a second old, which is enough for the
     /// sweep, because it checks deliveries from 15 minutes ago.

@@ -211,22 +211,22 @@ impl Log {
 /// The sort key of a payload.
 pub(super) const PAYLOAD: &str = "payload";
 
-/// The partition of the deliveries of a shard.
+/// The partition that contains a shard's deliveries.
 pub(super) fn shard_key(tenant: &TenantId, shard: Shard) -> String {
     format!("{tenant}/{shard}")
 }
 
-/// The partition of the index with the deliveries of a shard and a status.
+/// The index partition with a shard's deliveries that have a given status.
 pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> String {
     format!("{tenant}/{shard}/{status}")
 }
 
-/// The partition of the index with the failed tests of a shard. They are listed, but neither counted nor recovered.
+/// The index partition with a shard's failed tests. They are listed, but neither counted nor recovered.
 pub(super) fn failed_tests_key(tenant: &TenantId, shard: Shard) -> String {
     format!("{tenant}/{shard}/failed-test")
 }
 
-/// The partition of the payload and the earlier attempts of a delivery.
+/// The partition with a delivery's payload and earlier attempts.
 pub(super) fn details_partition(tenant: &TenantId, id: &DeliveryId) -> String {
     format!("{tenant}/{}/{}", id.shard(), id.moment())
 }

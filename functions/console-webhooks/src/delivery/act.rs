@@ -17,7 +17,7 @@ use common::{
 use super::page::{ID, endpoint, id, page};
 use crate::{app::App, numbers::is_gone};
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 pub(super) const FIELDS: [(&str, &str); 4] = [
     ID,
     ("action", "The submitted form: `resend` or `erase`."),

@@ -232,7 +232,7 @@ fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -
     }
 }
 
-/// Returns the address of the list of deliveries with the same job or workflow.
+/// Returns the address of the page that lists deliveries with the same job or workflow.
 fn same(filter: &str, value: &str) -> String {
     let value = url::form_urlencoded::byte_serialize(value.as_bytes()).collect::<String>();
     format!("/console/deliveries?{filter}={value}")

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{app::App, numbers::is_gone, settings::Settings, times, verify};
 
-/// The fields of all forms of the page.
+/// The fields of all the page's forms.
 pub(super) const FIELDS: [(&str, &str); 21] = [
     ("id", "The id of the endpoint."),
     ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),

@@ -282,7 +282,7 @@ impl<W> State<W> {
         self.line_up(lane);
     }
 
-    /// Updates the position of a lane among the ready lanes of its tenant after a change.
+    /// Updates a lane's position among its tenant's ready lanes after a change.
     fn line_up(&mut self, lane: Lane) {
         let Some(known) = self.lanes.get_mut(&lane) else { return };
         let is_ready = !known.waiting.is_empty() && known.in_progress < known.width;

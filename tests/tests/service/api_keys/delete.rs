@@ -1,4 +1,4 @@
-//! The deletion of a key, regardless of the index of keys.
+//! Deleting a key, regardless of the key index.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The outcome of an attempt for each behavior of a receiver.
+//! The outcome of an attempt for each kind of receiver behavior.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ async fn a_refused_connection_is_a_failure() {
     assert!(detail(&world).await.starts_with("The "));
 }
 
-/// The detail of the last attempt of the newest delivery.
+/// The detail of the newest delivery's last attempt.
 async fn detail(world: &World) -> String {
     let delivery = world.log("t").await.into_iter().next().expect("a delivery");
     delivery.last_attempt.and_then(|last| last.detail).expect("a detail").as_str().to_owned()

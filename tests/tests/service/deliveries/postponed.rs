@@ -49,7 +49,7 @@ async fn payload(world: &World, tenant: &Tenant, delivery: &Delivery) -> String 
     got.ok()["payload"].as_str().expect("a payload").to_owned()
 }
 
-/// A delivery of each of the two sizes.
+/// A delivery of each size.
 async fn one_of_each_size(world: &World, tenant: &Tenant) -> [(Delivery, String); 2] {
     let mut found = [None, None];
     for delivery in world.log(&tenant.id).await {

@@ -65,8 +65,7 @@ async fn the_newest_20_of_100_endpoints_take_one_query_of_each() {
     let _before = world.units();
     let first = world.rpc(&tenant.key, "deliveries/list", json!({})).await;
     assert_eq!(ids(first.ok()), newest_first(&deliveries)[..20]);
-    // Reads of the key and its user, of the endpoints and the deleted endpoints, of each endpoint's log, and of each
-    // shard of the callbacks.
+    // Reads of the key and its user, the endpoints and deleted endpoints, each endpoint's log, and each callback shard.
     let Units { calls, items, .. } = world.units();
     assert_eq!(calls, 2 + 2 + 100 + usize::from(SHARDS));
     assert!(items <= 2 + 100 + 200, "{items}");

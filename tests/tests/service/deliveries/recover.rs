@@ -326,7 +326,7 @@ async fn a_deleted_endpoint_cannot_be_recovered() {
     assert_eq!(read(&world, &tenant, "recover", fields).await.error(), (404, "NOT_FOUND", ""));
 }
 
-/// An operator without a key of the tenant stores the item of docs/operating.md.
+/// An operator without the tenant's key stores the item from docs/operating.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_can_store_a_recovery() {
     let world = World::with(&[("RETRY_SCHEDULE", "")]).await;

@@ -87,7 +87,7 @@ async fn attempts_due_before_the_sweep_are_a_minute_late() {
     assert_eq!(world.drain("deliveries").await.len(), 1, "it is late already");
 }
 
-/// The sweep reads a partition of a minute in pages of a thousand rows.
+/// The sweep reads a minute's partition in pages of a thousand rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_of_many_waits_that_end_in_a_minute_is_woken() {
     let (world, tenant, _) = failed_once("1000").await;

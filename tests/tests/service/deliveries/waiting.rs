@@ -14,7 +14,7 @@ const WAITING: usize = 500;
 /// deliveries are postponed for up to twice the duration of the silence.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits until the API counts this many deliveries of the endpoint with each of these statuses, and none with other
+/// Waits until the API counts this many of the endpoint's deliveries with each of these statuses, and none with other
 /// statuses.
 async fn counts(world: &World, tenant: &Tenant, endpoint: &str, expected: &[(&str, usize)]) {
     let all = ["pending", "delivered", "failed", "held", "ended"].map(|status| (status.to_owned(), 0));

@@ -189,7 +189,7 @@ fn table(column: &str, rows: &str) -> String {
     format!("| {column} | type | meaning |\n|---|---|---|\n{rows}")
 }
 
-/// A row for each member of an object and of its nested objects without a section.
+/// A row for each member of an object and of its nested objects that have no section.
 fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
     let mut members = members_of(schema);
     if is_input {

@@ -31,7 +31,7 @@ async fn accept_and_delete(world: &World, who: &Tenant, id: &str) -> Answer {
     world.cli(&who.cookie, ACCEPT, json!({"invitationId": id, "deleteOrganization": true})).await
 }
 
-/// The id of the organization of a session.
+/// The id of a session's organization.
 async fn organization(world: &World, cookie: &str) -> String {
     let listed = world.cli_get(cookie, "organization/list").await;
     assert_eq!(listed.status, 200, "{listed:?}");

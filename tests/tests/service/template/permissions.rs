@@ -309,7 +309,7 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     while world.poll("hanging-deliveries").await == 0 {}
 }
 
-/// The payloads of these deliveries move out of their rows.
+/// These deliveries' payloads move out of their rows.
 async fn large_held_deliveries_are_resent(world: &World) {
     let tenant = world.tenant("held").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
