@@ -17,7 +17,7 @@ pub(crate) fn program(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Parses the address of the service. The default scheme is http for this machine, and https for others.
+/// Parses the service's address. The default scheme is http for this machine, and https for others.
 pub(crate) fn service(text: &str) -> Result<Url, String> {
     let mut url = typed(text, |url| if is_loopback(url) { "http" } else { "https" })?;
     if url.path() != "/" {

@@ -18,7 +18,7 @@ use crate::{
     terminal::shown,
 };
 
-/// The time limit of a call, above the 30 seconds of API Gateway.
+/// A call's time limit, above the 30 seconds of API Gateway.
 const TIMEOUT: Duration = Duration::from_secs(35);
 /// The maximum size of a response, in bytes: above the limit of Lambda.
 const LARGEST: usize = 8 << 20;
@@ -51,7 +51,7 @@ impl Api {
         Self { caller, ..self.clone() }
     }
 
-    /// Returns the origin of the service: its address without a path.
+    /// Returns the service's origin: its address without a path.
     pub(crate) fn origin(&self) -> String {
         self.base.origin().ascii_serialization()
     }
@@ -76,7 +76,7 @@ impl Api {
         }
     }
 
-    /// Returns the address of a page.
+    /// Returns a page's address.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("{}{path}", self.origin())
     }

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 pub(crate) struct Config {
     folder: Option<PathBuf>,
     kept: Kept,
-    /// The selected profile. Without one, credentials are found by the address of the service.
+    /// The selected profile. Without one, credentials are found by the service's address.
     profile: Option<String>,
 }
 
@@ -43,7 +43,7 @@ struct Kept {
 /// Credentials with a name, to use several services or several organizations of one service.
 #[derive(Clone, Default, Deserialize, Serialize)]
 struct Profile {
-    /// The origin of the service.
+    /// The service's origin.
     api: String,
     #[serde(flatten)]
     service: Service,
@@ -105,7 +105,7 @@ impl Config {
         Self::load(self.profile.clone())
     }
 
-    /// The path of the file.
+    /// The file's path.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(FILE))
     }

@@ -43,7 +43,7 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// The value of `Retry-After`, if any.
     pub(crate) retry_after: Option<Duration>,
-    /// The value of `Date`, if any: the clock of the service.
+    /// The value of `Date`, if any: the service's clock.
     pub(crate) date: Option<SystemTime>,
 }
 

@@ -152,7 +152,7 @@ pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(Endpoi
     endpoints.iter().filter(is_meant).map(line).collect()
 }
 
-/// Returns the display name of an endpoint: its URL or, without one, its description.
+/// Returns an endpoint's display name: its URL or, without one, its description.
 pub(crate) fn label(endpoint: &Endpoint) -> String {
     match (&endpoint.url, &endpoint.description) {
         (Some(url), _) => cell(url),

@@ -262,7 +262,7 @@ async fn issued_key(api: &Api, Waiting { request_id, secret }: Waiting) -> Resul
     Ok((issued.key, Some(issued.id)))
 }
 
-/// The name of this machine.
+/// This machine's name.
 pub(crate) fn machine() -> String {
     let named = std::env::var("HOSTNAME").or_else(|_unset| std::env::var("COMPUTERNAME"));
     let name = named.or_else(|_unset| std::fs::read_to_string("/etc/hostname"));

@@ -34,7 +34,7 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The time limit of the call.
+/// The call's time limit.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum size of a response from the queue, in bytes.
 const LARGEST: usize = 64 << 10;

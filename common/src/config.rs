@@ -1,4 +1,4 @@
-//! The settings of a function, from environment variables. No other module reads the environment.
+//! A function's settings, from environment variables. No other module reads the environment.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
@@ -14,7 +14,7 @@ pub struct Env {
 type Lookup = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Env {
-    /// Reads settings from the environment of this process.
+    /// Reads settings from this process's environment.
     #[must_use]
     pub fn process() -> Self {
         Self::new(|name| std::env::var(name).ok())

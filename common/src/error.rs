@@ -133,7 +133,7 @@ pub enum Refusal {
     NotTheRecipient,
     /// A state-changing call came from a page whose origin is not trusted.
     Origin {
-        /// The origin of this deployment.
+        /// This deployment's origin.
         expected: BaseUrl,
     },
 }

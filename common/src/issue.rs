@@ -68,7 +68,7 @@ impl Problem {
 /// A problem that a domain type finds in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberProblem {
-    /// The name of the member; `None` if the name itself is invalid, or the problem concerns the entire object.
+    /// The member's name; `None` if the name itself is invalid, or the problem concerns the entire object.
     pub member: Option<String>,
     /// The problem with the member or the object.
     pub problem: Problem,

@@ -47,8 +47,8 @@ impl Name {
     }
 }
 
-/// The name of the service, chosen by its operator and shown above every page and in emails: 1 to 60 characters, at
-/// least one of them visible, and none that would have to be escaped in an email header (RFC 5322, 3.2.4).
+/// The service's name, chosen by its operator and shown above every page and in emails: 1 to 60 characters, at least
+/// one of them visible, and none that would have to be escaped in an email header (RFC 5322, 3.2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceName(String);
 

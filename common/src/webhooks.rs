@@ -8,7 +8,7 @@
 //! - [`post`]: one attempt, over the network.
 //! - [`log`]: the table of deliveries.
 //! - [`queue`]: the messages that name due attempts.
-//! - [`endpoints`]: the table of endpoints, and the health of their receivers.
+//! - [`endpoints`]: the table of endpoints, and their receivers' health.
 //! - [`job_failures`]: failed jobs, kept until their organization has been notified.
 
 pub mod delivery;

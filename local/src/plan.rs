@@ -13,7 +13,7 @@ use crate::{
     template::{Mapping, Template},
 };
 
-/// The contents of the template.
+/// The template's contents.
 pub struct Plan {
     /// The properties of each table, by name.
     pub tables: BTreeMap<String, Value>,

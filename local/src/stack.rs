@@ -214,7 +214,7 @@ impl Stack {
         self.demo_tenant.as_ref()
     }
 
-    /// Returns the URL of each queue, by name.
+    /// Returns each queue's URL, by name.
     #[must_use]
     pub fn queues(&self) -> &BTreeMap<String, String> {
         &self.queues
@@ -226,8 +226,8 @@ impl Stack {
         &self.tables
     }
 
-    /// Returns the environment of a function: the variables from the template and those that Lambda itself sets. With
-    /// it, the function's binary can run against this stack.
+    /// Returns a function's environment: the variables from the template and those that Lambda itself sets. With it,
+    /// the function's binary can run against this stack.
     #[must_use]
     pub fn environment(&self, function: &str) -> Option<&HashMap<String, String>> {
         Some(&self.functions.get(function)?.variables)

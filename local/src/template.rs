@@ -105,7 +105,7 @@ pub(crate) struct CorsConfiguration {
     pub(crate) max_age: u32,
 }
 
-/// The queue that Lambda polls for a function, with the settings of the mapping.
+/// The queue that Lambda polls for a function, with the mapping's settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Mapping {
@@ -117,7 +117,7 @@ pub(crate) struct Mapping {
     pub(crate) scaling_config: ScalingConfig,
 }
 
-/// The limits of a mapping.
+/// A mapping's limits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct ScalingConfig {
@@ -243,7 +243,7 @@ impl Schedule {
 }
 
 impl Mapping {
-    /// Returns the name of the queue: the last part of its ARN.
+    /// Returns the queue's name: the last part of its ARN.
     pub(crate) fn queue_name(&self) -> &str {
         self.queue.rsplit(':').next().unwrap_or_default()
     }

@@ -108,7 +108,7 @@ fn sources(files: &[String]) -> Vec<Source> {
     sources.collect()
 }
 
-/// Applies changes to the text of a file. Each has the number of its mutation and the new code. Changes may be nested.
+/// Applies changes to a file's text. Each has the number of its mutation and the new code. Changes may be nested.
 fn mutated(text: &str, changes: Vec<(Range<usize>, usize, &str)>) -> String {
     let mut inserts = Vec::new();
     for (Range { start, end }, number, new) in changes {

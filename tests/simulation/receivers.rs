@@ -33,7 +33,7 @@ pub(crate) struct Post {
     pub(crate) signatures: String,
     pub(crate) body_signature: String,
     pub(crate) body: String,
-    /// The status of the response; 0 if there was none.
+    /// The response's status; 0 if there was none.
     pub(crate) status: u16,
     /// Whether the receiver closed the connection without a response.
     pub(crate) is_cut: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Post {
     pub(crate) taken: bool,
 }
 
-/// The URL of a receiver.
+/// A receiver's URL.
 pub(crate) fn url((tenant, endpoint): To) -> String {
     match endpoint {
         Some(endpoint) => format!("http://t{tenant}e{endpoint}.example/hook"),
@@ -233,7 +233,7 @@ fn answer(to: To, status: u16, wait: Option<u64>) -> String {
     format!("HTTP/1.1 {status} X\r\n{wait}{location}{length}\r\n{body}")
 }
 
-/// Reads the head and the body of a request.
+/// Reads the head and a request's body.
 async fn request(stream: &mut DuplexStream, buffer: &mut Vec<u8>) -> io::Result<Option<(String, String)>> {
     loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -44,7 +44,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The ids of the tenants.
+    /// The tenants' ids.
     pub(crate) fn ids(&self) -> Vec<String> {
         self.tenants.iter().map(|tenant| tenant.id.clone()).collect()
     }
@@ -418,14 +418,14 @@ pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
     (deliveries.map(Value::to_string).collect(), notices.cloned().collect())
 }
 
-/// The items of the tables.
+/// The tables' items.
 pub(crate) struct Stored {
     pub(crate) deliveries: Vec<Value>,
     pub(crate) endpoints: Vec<Value>,
 }
 
 impl World {
-    /// The items of the tables, read once after each write.
+    /// The tables' items, read once after each write.
     pub(crate) fn stored(&self) -> Arc<Stored> {
         if let Some(stored) = &self.state().stored {
             return Arc::clone(stored);

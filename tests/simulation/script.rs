@@ -122,7 +122,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// The id of its job.
+    /// Its job's id.
     pub(crate) fn job(&self) -> String {
         format!("t{}-j{}", self.tenant, self.number)
     }
@@ -220,7 +220,7 @@ pub(crate) enum Service {
 
 const SHORT: &[u64] = &[1, 5, 20];
 const MEDIUM: &[u64] = &[5, 60, 1000];
-/// The schedule of the template.
+/// The template's schedule.
 pub(crate) const WHOLE: &[u64] = &[5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 72_000];
 
 impl Script {

@@ -56,7 +56,7 @@ impl Own {
     }
 }
 
-/// A file for the output of another process. The file is removed when its handles are closed.
+/// A file for another process's output. The file is removed when its handles are closed.
 #[must_use]
 pub fn file() -> File {
     let path = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());

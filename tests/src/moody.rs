@@ -12,7 +12,7 @@ use axum::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// The response time to a request, and the status of the response.
+/// The response time to a request, and the response's status.
 pub type Answer = (Duration, u16);
 /// A quick success.
 pub const AT_ONCE: Answer = (Duration::from_millis(20), 200);
@@ -48,7 +48,7 @@ impl Moody {
         Self { url, mood, server }
     }
 
-    /// The URL of the receiver.
+    /// The receiver's URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

@@ -37,7 +37,7 @@ enum Manner {
 /// Returns a status and body, or `None` to forward the call.
 type Answer = dyn Fn(&Call) -> Option<(u16, Value)> + Send + Sync;
 
-/// A call to the tables or the queues, which dereferences to the members of its body.
+/// A call to the tables or the queues, which dereferences to its body's members.
 pub struct Call {
     /// The name of the calling function, which the local runner sets as the function's access key.
     pub function: String,
@@ -193,7 +193,7 @@ impl Proxy {
         self
     }
 
-    /// The address of the proxy.
+    /// The proxy's address.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

@@ -64,7 +64,7 @@ impl Rough {
         self.arrivals.lock().await.clone()
     }
 
-    /// The URL of the receiver.
+    /// The receiver's URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

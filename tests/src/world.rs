@@ -160,7 +160,7 @@ impl World {
         self.send(if key.is_empty() { request } else { request.header("x-api-key", key) }).await
     }
 
-    /// Sends a request, and checks the response against the description of the API.
+    /// Sends a request, and checks the response against the API's description.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
         let (client, request) = request.build_split();
         let request = request.expect("a request");

@@ -26,7 +26,7 @@ const LEAST: usize = 8;
 const INDENT: &str = "          ";
 
 pub(super) struct Show {
-    /// The origin of the console.
+    /// The console's origin.
     origin: String,
     /// The local program.
     to: Url,
@@ -190,8 +190,8 @@ struct Line {
 }
 
 impl Line {
-    /// Lays out the line, no wider than the screen. On a terminal, the short id links to the page; a pipe gets the URL
-    /// of the page.
+    /// Lays out the line, no wider than the screen. On a terminal, the short id links to the page; a pipe gets the
+    /// page's URL.
     fn laid_out(&self, screen: usize) -> String {
         let Self { time, event, job, outcome, took, id, .. } = self;
         let page = self.page.as_deref().unwrap_or_default();

@@ -71,7 +71,7 @@ impl Machine {
     }
 }
 
-/// Runs a command to completion on a separate thread, because the service needs the threads of this process.
+/// Runs a command to completion on a separate thread, because the service needs this process's threads.
 async fn ended(mut command: Command, input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let input = input.to_owned();

@@ -72,7 +72,7 @@ mod on_a_terminal {
         *,
     };
 
-    /// Runs a part of a dialog on a separate thread, because the service needs the threads of this process.
+    /// Runs a part of a dialog on a separate thread, because the service needs this process's threads.
     async fn apart<T: Send + 'static>(dialog: impl FnOnce() -> T + Send + 'static) -> T {
         tokio::task::spawn_blocking(dialog).await.expect("it ends")
     }

@@ -28,7 +28,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The prefix of every key. It helps people and secret scanners recognize keys.
+/// Every key's prefix. It helps people and secret scanners recognize keys.
 pub const PREFIX: &str = "ak_";
 /// The number of key characters that stay visible after creation.
 const START_LENGTH: usize = 9;
@@ -102,7 +102,7 @@ pub struct KeyHolder {
 }
 
 impl KeyHolder {
-    /// Parses the item of a key. Returns `None` if the key has expired by `now`.
+    /// Parses a key's item. Returns `None` if the key has expired by `now`.
     pub(super) fn from_item(item: &Item, hash: &SecretHash, now: Timestamp) -> Result<Option<Self>> {
         let record = Record::new("API key", item);
         if record.optional_parsed(EXPIRES_AT)?.is_some_and(|expires_at: Timestamp| expires_at <= now) {

@@ -102,7 +102,7 @@ const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// Parses the address of a client. All texts that are not addresses count as the same client.
+    /// Parses a client's address. All texts that are not addresses count as the same client.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());

@@ -67,7 +67,7 @@ impl Pending {
     }
 }
 
-/// An invitation with the secret of its link. Only the email contains the secret, so it proves access to the mailbox.
+/// An invitation with its link's secret. Only the email contains the secret, so it proves access to the mailbox.
 pub struct NewInvitation {
     pub invited: Invited,
     pub token: Token,
@@ -441,7 +441,7 @@ fn mailbox(email: &Email) -> String {
     format!("mailbox#{email}")
 }
 
-/// The Unix time at which the TTL deletes the items of an invitation.
+/// The Unix time at which the TTL deletes an invitation's items.
 fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
 }

@@ -37,7 +37,7 @@ pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
     done
 }
 
-/// Sends emails from the address in `MAIL_FROM`, in the name of the service.
+/// Sends emails from the address in `MAIL_FROM`, in the service's name.
 #[derive(Clone)]
 pub struct Mailer {
     ses: Client,
@@ -57,7 +57,7 @@ pub struct Mail {
     is_requested: bool,
 }
 
-/// A part of the body of an email.
+/// A part of an email's body.
 pub enum Part {
     /// A paragraph of plain text. Line breaks are kept.
     Text(String),

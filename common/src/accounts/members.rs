@@ -1,6 +1,6 @@
-//! The members of an organization. A user belongs to exactly one organization, so the account of a member who is
-//! removed or leaves is deleted, unless they move to another organization. Sessions and keys end with the account,
-//! because every call reads the user of its credential.
+//! An organization's members. A user belongs to exactly one organization, so the account of a member who is removed or
+//! leaves is deleted, unless they move to another organization. Sessions and keys end with the account, because every
+//! call reads the user of its credential.
 
 use aws_sdk_dynamodb::Client;
 

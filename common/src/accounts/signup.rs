@@ -27,7 +27,7 @@ use crate::{
 
 /// The results of a sign-up: the account, the first session, and the token that verifies the email.
 pub struct NewUser {
-    /// The user. Their email is verified only if they signed up with the token of an invitation.
+    /// The user. Their email is verified only if they signed up with an invitation's token.
     pub user: User,
     pub password: PasswordHash,
     pub session: Session,
@@ -45,7 +45,7 @@ pub struct Founder {
     /// The email address that they will sign in with.
     pub email: Email,
     pub password: Password,
-    /// The display name of the organization.
+    /// The organization's display name.
     pub organization_name: Name,
     /// The unique name of the organization.
     pub organization_slug: Slug,

@@ -148,7 +148,7 @@ impl User {
         (self.role != Role::Owner).then_some(self.id)
     }
 
-    /// Checks that the user may manage the members of their organization: they are an owner with a verified email.
+    /// Checks that the user may manage their organization's members: they are an owner with a verified email.
     ///
     /// # Errors
     /// The user is not an owner ([`Refusal::OwnersOnly`]), or not verified.

@@ -58,9 +58,9 @@ pub struct Verifications {
 /// The state of the token in a link.
 #[derive(Debug)]
 pub enum Link {
-    /// The token verifies the address of this user.
+    /// The token verifies this user's address.
     Valid(Box<User>),
-    /// The token has already verified the address of its user.
+    /// The token has already verified its user's address.
     Used,
     /// The token is malformed, unknown, expired, or was sent to an address that the user has replaced.
     Invalid,

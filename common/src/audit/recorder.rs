@@ -36,7 +36,7 @@ pub struct Recorder {
 pub struct Origin {
     /// The author, if they are known before the change.
     pub actor: Option<Actor>,
-    /// The address of their client.
+    /// Their client's address.
     pub ip: Option<String>,
     /// The client's description of itself. It is untrusted text.
     pub user_agent: Option<String>,
@@ -88,7 +88,7 @@ impl Transaction {
         if is_from_outside {
             actor.name = None;
         }
-        // The caller's client must not appear as the client of the service.
+        // The caller's client must not appear as the service's client.
         let has_client = !is_from_outside && actor.kind != ActorKind::System;
         let (ip, user_agent) = if has_client { (origin.ip, origin.user_agent) } else { (None, None) };
         let now = Timestamp::now();

@@ -60,7 +60,7 @@ pub(crate) fn boolean(value: bool) -> AttributeValue {
     AttributeValue::Bool(value)
 }
 
-/// Reads the attributes of an item. Errors name the kind of item and the attribute.
+/// Reads an item's attributes. Errors name the kind of item and the attribute.
 pub(crate) struct Record<'a> {
     kind: &'static str,
     item: &'a Item,

@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::error::{Error, Result};
 
-/// The reads of a process. Only one read is in progress at a time; the next reads all keys requested in the meantime.
+/// A process's reads. Only one read is in progress at a time; the next reads all keys requested in the meantime.
 pub struct Gathered<K, V> {
     asked: Mutex<Vec<Asked<K, V>>>,
     turn: sync::Mutex<()>,

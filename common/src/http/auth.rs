@@ -250,7 +250,7 @@ impl Caller {
         matches!(self.by, By::Session { .. })
     }
 
-    /// The key of the call; `None` for a session.
+    /// The call's key; `None` for a session.
     #[must_use]
     pub fn key(&self) -> Option<&KeyHolder> {
         match &self.by {

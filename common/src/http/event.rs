@@ -84,7 +84,7 @@ impl Event {
 }
 
 impl Request {
-    /// Checks the size of the body, before it is parsed and the caller is looked up.
+    /// Checks the body's size, before it is parsed and the caller is looked up.
     pub(super) fn check_size(&self) -> Result<(), HttpError> {
         if self.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
     }
@@ -114,9 +114,8 @@ impl Request {
     }
 }
 
-/// Normalizes the path of a request: removes trailing slashes, and repeated slashes, which result from joining
-/// `/v1/...` to a base URL that ends in `/`. Only this path selects the route, so the route's checks apply to every
-/// spelling.
+/// Normalizes a request's path: removes trailing slashes, and repeated slashes, which result from joining `/v1/...` to
+/// a base URL that ends in `/`. Only this path selects the route, so the route's checks apply to every spelling.
 #[must_use]
 pub fn canonical(path: &str) -> String {
     let mut canonical = String::with_capacity(path.len());

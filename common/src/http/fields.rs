@@ -1,5 +1,5 @@
-//! Reads the fields of an input. All fields are read before the input is refused, so the caller gets all issues at
-//! once. If the same code runs without values, it [describes](describe) the fields.
+//! Reads an input's fields. All fields are read before the input is refused, so the caller gets all issues at once. If
+//! the same code runs without values, it [describes](describe) the fields.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 

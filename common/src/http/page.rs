@@ -240,7 +240,7 @@ fn sentence(message: &str) -> String {
     format!("{}.", message.trim_end_matches('.'))
 }
 
-/// An error message to show above the content of a page.
+/// An error message to show above a page's content.
 #[must_use]
 pub fn alert(error: &Error) -> Markup {
     html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }

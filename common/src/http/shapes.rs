@@ -55,7 +55,7 @@ fn join_names(schema: &mut Value) {
     *schema = json!({ "description": description, "type": "string", "enum": names });
 }
 
-/// The fields of an input.
+/// An input's fields.
 #[derive(Default)]
 pub(super) struct FieldDescriptions {
     pub(super) generator: SchemaGenerator,
@@ -120,8 +120,8 @@ impl FieldDescriptions {
         self.fields.iter().filter(|(_, is_required, _)| *is_required).map(|(name, ..)| *name).collect()
     }
 
-    /// Builds the schema of the input. Additional properties are allowed, because unknown fields are ignored. A JSON
-    /// body may be `null` if no field is required.
+    /// Builds the input's schema. Additional properties are allowed, because unknown fields are ignored. A JSON body
+    /// may be `null` if no field is required.
     pub(super) fn schema(&self, is_json: bool) -> Value {
         let properties: Map<String, Value> =
             self.fields.iter().map(|(name, _, schema)| ((*name).to_owned(), schema.clone().into())).collect();

@@ -1,4 +1,4 @@
-//! The log of a function: one JSON object per line on standard output, which Lambda forwards to CloudWatch.
+//! A function's log: one JSON object per line on standard output, which Lambda forwards to CloudWatch.
 
 use std::{fmt, io, panic};
 

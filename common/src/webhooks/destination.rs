@@ -14,7 +14,7 @@ pub use self::{
     signing_secret::SigningSecret,
 };
 
-/// The URL, the keys and the headers of an attempt.
+/// The URL, the keys and an attempt's headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     pub url: &'a EndpointUrl,

@@ -88,7 +88,7 @@ pub struct Post<'a> {
     pub body: &'a Bytes,
 }
 
-/// The content of an attempt, independent of its destination.
+/// An attempt's content, independent of its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// The keys that sign the attempt.

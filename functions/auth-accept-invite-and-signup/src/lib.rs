@@ -13,7 +13,7 @@ use common::{
     timestamp::Timestamp,
 };
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     attempts: Attempts,
     invitations: Invitations,

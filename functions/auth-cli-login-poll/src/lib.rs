@@ -23,7 +23,7 @@ use common::{
     timestamp::Timestamp,
 };
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     alerts: Alerts,
     attempts: Attempts,

@@ -10,7 +10,7 @@ use common::{
     config::{ConfigError, Env},
 };
 
-/// The dependencies of the routes.
+/// The routes' dependencies.
 pub(crate) struct App {
     pub(crate) alerts: Alerts,
     pub(crate) attempts: Attempts,

@@ -13,7 +13,7 @@ use common::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     resets: PasswordResets,
 }

@@ -18,7 +18,7 @@ use common::{
     timestamp::Timestamp,
 };
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     attempts: Attempts,
     accounts: Accounts,

@@ -50,7 +50,7 @@ pub(crate) fn submit() -> Route<App, People> {
         .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
 }
 
-/// The fields of the form. `once` identifies the form, so submitting it twice creates one endpoint.
+/// The form's fields. `once` identifies the form, so submitting it twice creates one endpoint.
 const KIND: (&str, &str) = (
     "kind",
     "The kind of the endpoint: `push` (the default), or `pull` for an endpoint \

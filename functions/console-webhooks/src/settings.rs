@@ -1,4 +1,4 @@
-//! The settings of an endpoint: the form fields and their parser.
+//! An endpoint's settings: the form fields and their parser.
 
 use common::error::Error;
 use common::{

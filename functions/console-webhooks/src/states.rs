@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use crate::numbers::{Known, failures};
 
-/// The state of an endpoint.
+/// An endpoint's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Deliveries have failed permanently since this time.

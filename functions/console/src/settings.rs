@@ -38,7 +38,7 @@ const FIELDS: [(&str, &str); 5] = [
     ("jobFailureMails", "Whether emails about failed jobs are sent: `on` or `off`."),
 ];
 
-/// The actions of the forms.
+/// The forms' actions.
 const SAVE: &str = "save";
 const RENAME: &str = "rename";
 const REQUIRE: &str = "require";

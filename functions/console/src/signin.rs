@@ -30,7 +30,7 @@ use self::{
 };
 use crate::app::App;
 
-/// The query of the page. Except for `did`, which selects a notice, it is kept until the user is signed in.
+/// The page's query. Except for `did`, which selects a notice, it is kept until the user is signed in.
 const QUERY: [(&str, &str); 5] = [
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),

@@ -29,7 +29,7 @@ use common::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     endpoints: Endpoints,
     log: Log,
@@ -71,7 +71,7 @@ pub struct Input {
 
 enum What {
     Delivery(DeliveryId),
-    /// The deliveries of a job, from the cursor on.
+    /// A job's deliveries, from the cursor on.
     Job(String, Option<Cursor>),
 }
 

@@ -21,7 +21,7 @@ use common::{
 
 const ROUTE: &str = Recover::PATH;
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     calls: Calls,
     endpoints: Endpoints,

@@ -21,7 +21,7 @@ use common::{
 
 const ROUTE: &str = Resend::PATH;
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     calls: Calls,
     log: Log,

@@ -33,7 +33,7 @@ use common::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     endpoints: Endpoints,
     log: Log,

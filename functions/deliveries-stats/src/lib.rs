@@ -24,7 +24,7 @@ use common::{
     },
 };
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     endpoints: Endpoints,
     log: Log,

@@ -12,7 +12,7 @@ use common::{
 };
 use maud::{Markup, PreEscaped, html};
 
-/// The path, the title and the content of a page.
+/// The path, the title and a page's content.
 type Made = (&'static str, &'static str, &'static str);
 
 /// The pages that the build script made.
@@ -21,7 +21,7 @@ const PAGES: &[Made] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 /// The placeholder for the API's address in a page's content.
 const API: &str = "%API%";
 
-/// The dependencies of the routes.
+/// The routes' dependencies.
 pub struct App {
     docs: Docs,
 }

@@ -27,7 +27,7 @@ use common::{
 
 const ROUTE: &str = Create::PATH;
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     calls: Calls,
     endpoints: Endpoints,

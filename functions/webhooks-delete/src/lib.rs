@@ -15,7 +15,7 @@ use common::{
     webhooks::{endpoints::Endpoints, log::Retention},
 };
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     endpoints: Endpoints,
     retention: Retention,

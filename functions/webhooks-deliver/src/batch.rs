@@ -1,4 +1,4 @@
-//! The state shared by the records of a batch.
+//! The state shared by a batch's records.
 
 use std::sync::{
     Mutex, PoisonError,

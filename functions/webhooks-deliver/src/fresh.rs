@@ -54,7 +54,7 @@ pub(crate) async fn event(
     Ok(())
 }
 
-/// Returns the deliveries of an event, to the given endpoints of its tenant or to its callback.
+/// Returns an event's deliveries, to the given endpoints of its tenant or to its callback.
 fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<Outgoing<'a>> {
     match &event.audience {
         Audience::None => Vec::new(),

@@ -46,7 +46,7 @@ impl Notes {
         Self { table, storms: Mutex::default() }
     }
 
-    /// Records the failures of a batch. Returns the numbers of the records that stay in their queue.
+    /// Records a batch's failures. Returns the numbers of the records that stay in their queue.
     pub(crate) async fn note(&self, failed: Vec<(usize, FailedJob)>) -> Vec<(usize, Undone)> {
         if failed.is_empty() {
             return Vec::new();

@@ -193,7 +193,7 @@ impl Ledger {
         fail(failed, || Error::Internal("a row was not written".to_owned()));
     }
 
-    /// Returns the rows to write before the state of an entry.
+    /// Returns the rows to write before an entry's state.
     fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
         let (Entry { ended, after, plan, .. }, log) = (entry, &self.stores.log);
         let Ended { due: Due { tenant, delivery: before, payload, .. }, result, queue, .. } = ended;

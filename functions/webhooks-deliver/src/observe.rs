@@ -139,7 +139,7 @@ fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
     Metric { name, unit: "Milliseconds", values }
 }
 
-/// Logs that an endpoint's item could not be updated with the health of its receiver.
+/// Logs that an endpoint's item could not be updated with its receiver's health.
 pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
     common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error);
 }

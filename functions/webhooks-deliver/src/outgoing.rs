@@ -73,7 +73,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The health of the receiver.
+    /// The receiver's health.
     pub(crate) fn health(&self) -> Option<&'a Health> {
         self.recipient().map(|endpoint| &endpoint.health)
     }

@@ -1,4 +1,4 @@
-//! The pace of a receiver: whether it answers in time, but rarely quickly.
+//! A receiver's pace: whether it answers in time, but rarely quickly.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use common::{
 };
 use futures::future::join_all;
 
-/// The reads of this process. A read begins after the call that it serves, so it sees all earlier writes.
+/// This process's reads. A read begins after the call that it serves, so it sees all earlier writes.
 #[derive(Default)]
 pub(crate) struct Reads {
     all: Gathered<TenantId, Arc<[Endpoint]>>,
@@ -18,7 +18,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Reads the endpoints of a tenant, including inactive ones.
+    /// Reads a tenant's endpoints, including inactive ones.
     pub(crate) async fn endpoints(&self, tenant: &TenantId, endpoints: &Endpoints) -> Result<Arc<[Endpoint]>> {
         let read = |tenants| {
             // Boxed, because the SDK's futures take thousands of bytes, which every record of a batch would reserve.

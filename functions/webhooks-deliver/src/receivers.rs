@@ -91,7 +91,7 @@ impl Receivers {
         hasher.finish()
     }
 
-    /// Returns the standing of a receiver. `health` belongs to an endpoint; callbacks have none.
+    /// Returns a receiver's standing. `health` belongs to an endpoint; callbacks have none.
     pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
         let known = self.lock();
         match known.seen.get(key.receiver).unwrap_or(&Seen::default()).standing(health, now) {
@@ -162,7 +162,7 @@ impl Receivers {
         self.lock().rests.rests(key.tenant, due, now)
     }
 
-    /// Records the duration of a response.
+    /// Records a response's duration.
     pub(crate) fn answered(&self, key: Key, health: Option<&Health>, took: Duration, now: Timestamp) {
         self.lock().paces.of(pacer(key, health)).answered(took, now);
     }

@@ -40,7 +40,7 @@ const BRIEFLY: Duration = Duration::from_millis(20);
 /// The maximum time that an attempt outside the shared queues waits for a slot. Its invocation waits with it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Makes the attempts of a process.
+/// Makes a process's attempts.
 pub(crate) struct Sender {
     pub(crate) client: Client,
     pub(crate) slots: Slots,
@@ -61,7 +61,7 @@ impl Sender {
         self.receivers.standing(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// Returns the lane of an attempt. All new callback origins of a tenant share one lane, and all its trials another.
+    /// Returns an attempt's lane. All new callback origins of a tenant share one lane, and all its trials another.
     fn lane(&self, outgoing: &Outgoing<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
         let key = self.key(outgoing);
         let is_new = outgoing.endpoint.is_none() && !self.receivers.has_answered(key, now);
@@ -175,8 +175,8 @@ impl Sender {
         self.receivers.silent_since(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// Takes a slot for a hanging receiver. Only one process at a time probes a silent endpoint, for at most the
-    /// duration of an attempt, so the receiver does not occupy all processes.
+    /// Takes a slot for a hanging receiver. Only one process at a time probes a silent endpoint, for at most an
+    /// attempt's duration, so the receiver does not occupy all processes.
     async fn probe(&self, outgoing: &Outgoing<'_>, now: Timestamp, batch: &Batch) -> Result<Slot, NoSlot> {
         let key = self.key(outgoing);
         if let (Some(since), Some(Endpoint { id, health, .. })) =

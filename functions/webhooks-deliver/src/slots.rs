@@ -31,7 +31,7 @@ use crate::standing::{SOON, Standing};
 
 mod shares;
 
-/// The slots of a process. Clones share them.
+/// A process's slots. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Slots {
     state: Arc<Mutex<State<Waiting>>>,

@@ -40,7 +40,7 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// The same time for callbacks, which have no item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
 
-/// The standing of a receiver.
+/// A receiver's standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It answers quickly.
@@ -112,8 +112,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Returns the standing of the receiver, according to the newer of two sources: this process's view and the
-    /// endpoint's item. Callbacks have no `health`.
+    /// Returns the receiver's standing, according to the newer of two sources: this process's view and the endpoint's
+    /// item. Callbacks have no `health`.
     pub(crate) fn standing(&self, health: Option<&Health>, now: Timestamp) -> Standing {
         let remembered = self.slow_at.filter(|at| now.since(*at) < memory(health));
         let slow_at = remembered.max(health.and_then(|health| health.slow_at));

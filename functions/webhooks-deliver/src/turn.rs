@@ -27,7 +27,7 @@ pub(crate) enum Turn {
     Probes,
     /// In another queue's invocation.
     Elsewhere(Queue),
-    /// After the trial of the receiver.
+    /// After the receiver's trial.
     AfterTrial,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn postponed(since: Timestamp, least: Duration, now: Timestamp) -> Ti
 }
 
 /// Returns the time between probes of a receiver that has been silent since `since`: a tenth of the silence, but at
-/// least the duration of an attempt. A receiver that stays silent thus occupies few invocations.
+/// least an attempt's duration. A receiver that stays silent thus occupies few invocations.
 pub(crate) fn rest(since: Timestamp, attempt: Duration, now: Timestamp) -> Duration {
     (now.since(since) / 10).clamp(attempt, LONGEST_REST.max(attempt))
 }

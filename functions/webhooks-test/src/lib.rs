@@ -26,7 +26,7 @@ use common::{
 
 const ROUTE: &str = Test::PATH;
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     calls: Calls,
     endpoints: Endpoints,

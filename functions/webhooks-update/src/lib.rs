@@ -20,7 +20,7 @@ use common::{
     },
 };
 
-/// The dependencies of the route.
+/// The route's dependencies.
 pub struct App {
     endpoints: Endpoints,
     destinations: DestinationPolicy,

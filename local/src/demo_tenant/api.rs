@@ -69,7 +69,7 @@ impl Api {
         answer.get("json").cloned().context("an answer without an envelope")
     }
 
-    /// Submits the form of a page.
+    /// Submits a page's form.
     pub(super) async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Result<()> {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let form = "application/x-www-form-urlencoded";

@@ -57,7 +57,7 @@ impl Job {
     }
 }
 
-/// Returns the workflow of a job, its result and its error.
+/// Returns a job's workflow, its result and its error.
 fn outcome(number: u64) -> (&'static str, Value, Value) {
     let seconds = 4 + number * 17 % 90;
     match number % 4 {

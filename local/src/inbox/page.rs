@@ -1,4 +1,4 @@
-//! The page of the inbox. It has no script and loads nothing. The requests are untrusted content, which `maud` escapes.
+//! The inbox's page. It has no script and loads nothing. The requests are untrusted content, which `maud` escapes.
 
 use std::borrow::Cow;
 

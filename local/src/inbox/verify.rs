@@ -35,7 +35,7 @@ impl Verdict {
     }
 }
 
-/// The verdicts on the signatures of a request.
+/// The verdicts on a request's signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdicts {
     /// The verdict on `webhook-signature`.

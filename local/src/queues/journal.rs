@@ -48,13 +48,13 @@ pub(super) struct Message {
     pub(super) key: i64,
     /// The number of times that the message was received from its queue.
     pub(super) receives: u32,
-    /// The name of the queue.
+    /// The queue's name.
     pub(super) queue: String,
     /// The id that the sender got.
     pub(super) id: String,
     /// The time of sending, in Unix milliseconds.
     pub(super) sent: i64,
-    /// The delay in seconds. `None` means the delay of the queue.
+    /// The delay in seconds. `None` means the queue's delay.
     pub(super) delay: Option<i32>,
     pub(super) group: Option<String>,
     pub(super) attributes: HashMap<String, MessageAttributeValue>,

@@ -1,4 +1,4 @@
-//! The delivery function: the cost of a delivery, the rate of deliveries, and how both scale.
+//! The delivery function: a delivery's cost, the rate of deliveries, and how both scale.
 
 use std::{
     collections::HashMap,

@@ -38,7 +38,7 @@ impl Tls {
         Self { address, roots }
     }
 
-    /// The environment of a function, changed to reach the tables over TLS.
+    /// A function's environment, changed to reach the tables over TLS.
     pub(crate) fn applied_to(&self, environment: &HashMap<String, String>) -> HashMap<String, String> {
         let mut environment = environment.clone();
         environment.insert("AWS_ENDPOINT_URL_DYNAMODB".to_owned(), self.address.clone());

@@ -50,7 +50,7 @@ impl Mode {
         matches!(self, Good | Fail | Flap11 | Flap91 | Refuse | Nameless)
     }
 
-    /// The time before a request is answered, and the status of the response.
+    /// The time before a request is answered, and the response's status.
     pub(crate) fn answer(self, request: usize) -> Option<(Duration, u16)> {
         let (seconds, status) = match self {
             Good => (0.0, 200),

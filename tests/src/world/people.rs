@@ -17,7 +17,7 @@ impl World {
         })
     }
 
-    /// Signs up, and returns the fields of the response.
+    /// Signs up, and returns the response's fields.
     pub async fn sign_up(&self, slug: &str) -> Value {
         self.rpc("", "auth/signupAndCreateOrg", Self::sign_up_fields(slug)).await.ok().clone()
     }

@@ -103,7 +103,7 @@ impl World {
         self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
     }
 
-    /// Stores these attributes in the item with the cursor and the lease of each sweeper.
+    /// Stores these attributes in the item with the cursor and each sweeper's lease.
     pub async fn put_cursors(&self, fields: &Value) {
         for sweeper in 0..SWEEPERS {
             let mut cursor = fields.clone();

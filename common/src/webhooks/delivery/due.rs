@@ -10,7 +10,7 @@ pub const MAX_DELAY: Duration = Duration::from_secs(900);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DueAttempt {
-    /// The owner of the delivery.
+    /// The delivery's owner.
     pub tenant: TenantId,
     /// The delivery that the attempt belongs to.
     pub id: DeliveryId,

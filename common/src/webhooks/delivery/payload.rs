@@ -34,7 +34,7 @@ impl Payload {
 pub enum Destination {
     /// A stored endpoint. Its URL and secret are read again for each attempt.
     Endpoint(EndpointId),
-    /// The callback of a job.
+    /// A job's callback.
     Callback {
         url: EndpointUrl,
         /// The secret that signs the delivery.

@@ -37,7 +37,7 @@ pub struct Failures<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// The body of a notice. It always has all of these members, in this order.
+/// A notice's body. It always has all of these members, in this order.
 #[derive(Serialize)]
 struct Body<'a> {
     event: EventName,

@@ -1,4 +1,4 @@
-//! The custom headers in the item of an endpoint. The names have a separate attribute, so lists do not read the values.
+//! The custom headers in an endpoint's item. The names have a separate attribute, so lists do not read the values.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 

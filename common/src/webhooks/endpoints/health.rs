@@ -1,4 +1,4 @@
-//! The health of an endpoint: whether its receiver responds and accepts deliveries.
+//! An endpoint's health: whether its receiver responds and accepts deliveries.
 //!
 //! The health is part of the endpoint's item, which every delivery reads anyway, and is written only when it changes.
 //! The write that marks an endpoint as failing or inactive also creates a pending notice to its tenant.
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// The health of a receiver, as stored in the item of its endpoint.
+/// The health of a receiver, as stored in its endpoint's item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
     /// The time of the first attempt without a response since the last success. While it is set, the receiver is silent

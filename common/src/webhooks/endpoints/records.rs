@@ -54,7 +54,7 @@ pub struct Endpoint {
     pub workflows: Option<WorkflowFilter>,
     /// The number of shards in the delivery log.
     pub log_shards: u8,
-    /// The health of its receiver.
+    /// Its receiver's health.
     pub health: Health,
     /// When it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,

@@ -34,7 +34,7 @@ pub struct JobEvent {
     /// When the event entered its queue.
     pub at: Timestamp,
     pub audience: Audience,
-    /// The body of each delivery, serialized once, because every signature covers exactly these bytes.
+    /// Each delivery's body, serialized once, because every signature covers exactly these bytes.
     pub body: Bytes,
 }
 
@@ -43,7 +43,7 @@ pub struct JobEvent {
 pub enum Audience {
     /// None, because the job skips its callbacks.
     None,
-    /// Only the callback of the job.
+    /// Only the job's callback.
     Callback {
         url: EndpointUrl,
         /// The secret that signs the delivery.

@@ -105,7 +105,7 @@ fn read_id(text: &str) -> Result<FailureId, Vec<Problem>> {
     text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a failure")])
 }
 
-/// Reads the item of a workflow. Returns `None` if no notice is pending.
+/// Reads a workflow's item. Returns `None` if no notice is pending.
 pub(super) fn read(item: &Item) -> Result<Option<Failing>> {
     let record = Record::new("failing workflow", item);
     if record.optional_text(NOTICE).is_none() {

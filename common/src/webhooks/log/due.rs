@@ -34,7 +34,7 @@ pub const PARTITIONS: u8 = 16;
 pub const SWEEPERS: u8 = 4;
 /// The number of rows per read. In an outage, a minute can have more rows than fit into a function's memory.
 const PAGE: i32 = 1000;
-/// A due row is checked this long after its minute. It exceeds every SQS delay and the duration of every attempt.
+/// A due row is checked this long after its minute. It exceeds every SQS delay and every attempt's duration.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
 /// The time that due rows are kept. A sweep starts at most this long ago.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -51,7 +51,7 @@ const MAX_ATTEMPTS: usize = 200;
 
 /// The first state of a delivery that did not succeed immediately.
 pub struct First<'a> {
-    /// The owner of the delivery.
+    /// The delivery's owner.
     pub tenant: &'a TenantId,
     pub delivery: &'a Delivery,
     /// The payload, if it has no separate item.

@@ -1,4 +1,4 @@
-//! The payload and the headers of a delivery.
+//! The payload and a delivery's headers.
 
 use common::{
     http::page::{Form, pretty, visible},
@@ -7,7 +7,7 @@ use common::{
 use maud::{Markup, html};
 
 /// The maximum number of bytes of a payload that are shown. A Lambda response is limited to 6 MB, and line breaks and
-/// escapes multiply the size of a payload.
+/// escapes multiply a payload's size.
 const SHOWN_BYTES: usize = 64 * 1024;
 /// The limit for a payload with added line breaks and indentation.
 const PRETTY_BYTES: usize = 256 * 1024;
@@ -48,7 +48,7 @@ pub(super) fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }
 }
 
-/// The headers of each attempt. Signatures and the values of the tenant's own headers are not stored.
+/// Each attempt's headers. Signatures and the values of the tenant's own headers are not stored.
 pub(super) fn headers(
     delivery: &Delivery,
     event: EventName,

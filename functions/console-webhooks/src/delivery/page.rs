@@ -1,4 +1,4 @@
-//! The page of a delivery.
+//! A delivery's page.
 
 use std::time::Duration;
 

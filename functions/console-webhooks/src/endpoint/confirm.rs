@@ -38,7 +38,7 @@ pub(super) struct Wanted {
     pub(super) missed: Missed,
 }
 
-/// Reads the fields of a recovery. By default, its period ends now.
+/// Reads a recovery's fields. By default, its period ends now.
 pub(super) fn wanted(form: &Typed, now: Timestamp) -> Result<Wanted> {
     form.clone().without_empty().read(|fields| {
         let since = fields.text("since", moment);

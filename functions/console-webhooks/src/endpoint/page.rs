@@ -1,4 +1,4 @@
-//! The page of an endpoint.
+//! An endpoint's page.
 
 use std::time::Duration;
 

@@ -89,8 +89,7 @@ fn shown(base: &BaseUrl, failure: &JobFailure, is_single: bool) -> Vec<Part> {
     parts
 }
 
-/// Returns the link to the deliveries of a job: by the job's id or, if only the beginning of the id is known, by the
-/// time.
+/// Returns the link to a job's deliveries: by the job's id or, if only the beginning of the id is known, by the time.
 fn link(base: &BaseUrl, failure: &JobFailure) -> String {
     let at = failure.id.at();
     let (since, until) = (at.to_string(), at.after(Duration::from_millis(1)).to_string());

@@ -21,7 +21,7 @@ async fn disable(world: &World, cookie: &str) -> Answer {
     world.cli(cookie, "two-factor/disable", json!({"password": PASSWORD})).await
 }
 
-/// The item of a user.
+/// A user's item.
 async fn stored(world: &World, id: &str) -> tests::world::tables::Item {
     let key = format!("user#{id}");
     let items = world.items("users").await;

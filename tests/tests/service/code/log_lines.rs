@@ -88,7 +88,7 @@ fn find(input: ParseStream<'_>, file: &Path, calls: &mut Vec<Call>) -> syn::Resu
     Ok(())
 }
 
-/// Reads the strings and the fields of a call.
+/// Reads the strings and a call's fields.
 fn arguments(input: ParseStream<'_>, call: &mut Call) -> syn::Result<()> {
     while !input.is_empty() {
         while input.peek(Token![%]) || input.peek(Token![?]) {

@@ -1,4 +1,4 @@
-//! The page of an endpoint.
+//! An endpoint's page.
 
 use serde_json::{Value, json};
 use tests::{Answer, Browser, Receiver, Tenant, World, event};

@@ -43,7 +43,7 @@ async fn fifty_wait(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough)
     (world, tenant, id, receiver)
 }
 
-/// The payload of a delivery, according to the API.
+/// A delivery's payload, according to the API.
 async fn payload(world: &World, tenant: &Tenant, delivery: &Delivery) -> String {
     let got = read(world, tenant, "get", json!({"delivery_id": delivery.id})).await;
     got.ok()["payload"].as_str().expect("a payload").to_owned()

@@ -1,4 +1,4 @@
-//! The reads of the routes: failures are found without reading successes, and a list reads each destination once.
+//! The routes' reads: failures are found without reading successes, and a list reads each destination once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The signatures of a delivery.
+//! A delivery's signatures.
 
 use std::time::Duration;
 

@@ -56,7 +56,7 @@ fn outputs(world: &World) -> Value {
     let outputs = template["Outputs"].as_object().expect("outputs").iter();
     let here = outputs.filter_map(|(name, output)| {
         let value = output["Value"].as_str()?;
-        // The name of a table, or the URL of a queue.
+        // The name of a table, or a queue's URL.
         let queue = world.stack.queues().get(last(value, '/')).filter(|_| value.contains('/'));
         Some((name.clone(), queue.map_or(value, String::as_str).into()))
     });

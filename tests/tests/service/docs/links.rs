@@ -87,7 +87,7 @@ fn every_link_and_every_anchor_exists() {
     assert!(broken.is_empty(), "broken links: {broken:#?}");
 }
 
-/// The target file of a link, relative to the folder of its page.
+/// The target file of a link, relative to its page's folder.
 fn resolve(page: &Path, link: &str) -> PathBuf {
     let mut target = page.parent().unwrap_or(Path::new("")).to_path_buf();
     for part in Path::new(link) {

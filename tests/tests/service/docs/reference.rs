@@ -1,4 +1,4 @@
-//! docs/reference.md lists the routes with their callers, fields and errors, like the description of the API.
+//! docs/reference.md lists the routes with their callers, fields and errors, like the API's description.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ const PAGE: &str = "docs/reference.md";
 /// The statuses that every route can return, which the page lists once.
 const EVERYWHERE: [&str; 6] = ["200", "303", "400", "413", "500", "503"];
 
-/// The description of the API.
+/// The API's description.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| local::openapi().expect("the functions match the template"));
 
 /// Every described route, as `METHOD /path`, with its operation and its responses.
@@ -288,7 +288,7 @@ fn kind(schema: &Value) -> String {
     types.iter().map(of_type).collect::<Vec<_>>().join(", or ")
 }
 
-/// The response of a route.
+/// A route's response.
 fn answer_of(route: &Value) -> &Value {
     let schema = &responses(route)["200"]["content"]["application/json"]["schema"];
     schema.pointer("/properties/json").unwrap_or(schema)
@@ -419,7 +419,7 @@ fn row(name: &str, route: &Value) -> String {
     format!("| `{name}` | {credentials} | {summary} | {fields} | {answers}{redirects} | {refusals} |\n")
 }
 
-/// The members of a response.
+/// A response's members.
 fn members(schema: &Value) -> String {
     let schema = description::resolved(schema, &DOCUMENT);
     if schema["type"] == "null" {

@@ -41,7 +41,7 @@ async fn only_attempts_to_the_endpoint_have_its_headers() {
     let others = other.received().await;
     assert_eq!(others.len(), 2);
     for attempt in &others {
-        // The headers of every delivery.
+        // Every delivery's headers.
         let ours: Vec<_> = attempt.headers.keys().collect();
         assert_eq!(ours.len(), attempt.headers.len());
         assert_eq!(attempt.headers.len() + 2, received[0].headers.len(), "{ours:?}");

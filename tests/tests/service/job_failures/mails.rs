@@ -75,7 +75,7 @@ async fn an_email_names_the_job_the_time_and_the_error() {
     for part in ["import &lt;b&gt;", "out of &lt;i&gt;cogs&lt;/i&gt;", "at main (a.ts:1)\n  at run (b.ts:2)</pre>"] {
         assert!(html.contains(part), "{part} is missing in {html}");
     }
-    // Each link opens the deliveries of its job.
+    // Each link opens its job's deliveries.
     for path in text.lines().filter_map(|line| line.strip_prefix(world.stack.api())) {
         assert_eq!(Browser::new(&world, &tenant.cookie).open(path).await.status, 200, "{path}");
     }

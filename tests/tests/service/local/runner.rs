@@ -37,7 +37,7 @@ async fn the_tables_outlive_a_killed_runner() {
     std::fs::remove_dir_all(directory).expect("the removal succeeds");
 }
 
-/// A folder has the name of the file, because tests may run as a user who can write everywhere.
+/// A folder has the file's name, because tests may run as a user who can write everywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_folder_that_cannot_be_written_is_named() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
@@ -116,7 +116,7 @@ async fn impatient(head: u64, answer: u64) -> Stack {
     Stack::start(options).await.expect("the service starts")
 }
 
-/// The time limit of a test, sufficient on a busy machine and shorter than the default limits.
+/// A test's time limit, sufficient on a busy machine and shorter than the default limits.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: u64 = 3_600_000;
 

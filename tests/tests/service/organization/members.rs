@@ -1,4 +1,4 @@
-//! The members of an organization: list, roles, and removal.
+//! An organization's members: list, roles, and removal.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -49,7 +49,7 @@ async fn members(world: &World, cookie: &str) -> Vec<String> {
     members.iter().map(shown).collect()
 }
 
-/// The joined users in the item of an organization.
+/// The joined users in an organization's item.
 async fn joined(world: &World, organization: &str) -> Vec<String> {
     let items = world.items("organizations").await;
     let key = format!("org#{organization}");

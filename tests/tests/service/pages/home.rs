@@ -1,4 +1,4 @@
-//! `GET /`: the page at the address of the API.
+//! `GET /`: the page at the API's address.
 
 use serde_json::{Value, json};
 use tests::{Answer, World, world::BROWSER};

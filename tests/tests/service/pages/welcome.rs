@@ -184,7 +184,7 @@ async fn replacements_are_limited_for_a_user_and_for_an_address() {
         for _ in 0..3 {
             submit(&world, cookie, PAGE, &[("action".to_owned(), "verify".to_owned())]).await;
         }
-        // The API accepts the address of the account.
+        // The API accepts the account's address.
         world
             .cli("", "send-verification-email", json!({"email": world.session(cookie).await.body["user"]["email"]}))
             .await;
