@@ -110,7 +110,7 @@ impl Config {
         Some(self.folder.as_ref()?.join(FILE))
     }
 
-    /// Whether other users of the machine can read the file.
+    /// Whether the machine's other users can read the file.
     pub(crate) fn is_open_to_others(&self) -> bool {
         #[cfg(unix)]
         if let Some(found) = self.path().and_then(|path| fs::metadata(path).ok()) {

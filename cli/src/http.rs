@@ -26,9 +26,9 @@ pub(crate) fn user_agent() -> String {
     format!("fanfare/{} ({} {})", env!("CARGO_PKG_VERSION"), env::consts::OS, env::consts::ARCH)
 }
 
-/// The maximum number of bytes of a response to a POST that are read.
+/// The maximum number of bytes to read from the response to a POST.
 const LARGEST: usize = 64 << 10;
-/// The maximum number of bytes of a failed response that the service stores, and the time limit for reading them: the
+/// The maximum number of bytes that the service stores from a failed response, and the time limit for reading them: the
 /// status matters more.
 const KEPT: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -174,7 +174,7 @@ impl Http {
     }
 }
 
-/// Reads the first bytes of a body that arrive in time, as text.
+/// Reads the beginning of a body that arrives in time, as text.
 async fn beginning(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {

@@ -127,7 +127,7 @@ pub enum Refusal {
     NotAUser,
     /// The organization requires a second factor that the user has not set up.
     TwoFactorRequired,
-    /// The caller is not a member of the organization that the request names.
+    /// The caller is not a member of the organization in the request.
     NotAMember,
     /// The invitation is for an address other than the caller's.
     NotTheRecipient,

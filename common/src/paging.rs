@@ -25,7 +25,7 @@ impl Paging {
     }
 }
 
-/// The order of a list, by the time at which its entries were created.
+/// The order of a list, by when its entries were created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(inline)]
 pub enum Order {

@@ -16,7 +16,7 @@ struct Page {
     content: String,
 }
 
-/// The guides: the name of the file, which is also that of the page, and a description.
+/// The guides: the file's name, which is also the page's, and a description.
 const GUIDES: [(&str, &str); 2] = [
     ("receiving", "For receivers: requests, signatures, responses, retries and duplicates."),
     ("job-events", "For producers: the message that reports a finished job."),

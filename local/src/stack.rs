@@ -30,7 +30,7 @@ use crate::{
     template::Template,
 };
 
-/// The time that `stop` waits for running work: longer than any delivery takes.
+/// `stop` waits this long for running work: longer than any delivery takes.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The options of a stack.
@@ -280,8 +280,8 @@ impl Stack {
         line
     }
 
-    /// Returns the work so far, as one line for programs: the number of requests of the functions and pollers to
-    /// DynamoDB and SQS, and of invocations of each function.
+    /// Returns the work so far, as one line for programs: the number of requests that the functions and pollers sent to
+    /// DynamoDB and SQS, and each function's number of invocations.
     #[must_use]
     pub fn work_line(&self) -> Value {
         let invocations = self.functions.iter();

@@ -188,7 +188,7 @@ pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
 }
 
 impl Function {
-    /// Returns the time after which Lambda ends an invocation.
+    /// Returns how long Lambda lets an invocation run.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }

@@ -89,7 +89,7 @@ struct Figures {
     slowing: Latencies,
     /// The number of the neighbor's deliveries in the log without an attempt.
     untried: usize,
-    /// The number of attempts of all tenants; that of healthy tenants is small and constant.
+    /// The number of attempts for all tenants; for healthy tenants, it is small and constant.
     attempts: usize,
     invocations: usize,
     billed: Duration,
@@ -257,7 +257,7 @@ impl Figures {
 }
 
 impl Latencies {
-    /// The time that this percentage of the deliveries took to arrive, if they did.
+    /// How soon this percentage of the deliveries arrived, if they did.
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let all = self.arrived.len() + self.missing;
         self.arrived.get((all * percent).div_ceil(100).saturating_sub(1)).copied()
@@ -411,7 +411,7 @@ const LARGE: [Crowd; 8] =
 fn violation(crowd: &Crowd) -> Option<&'static str> {
     let figures = crowd.run();
     println!("{HEADER}\n{crowd}{figures}");
-    // Slow receivers wait for an attempt at others, which is cut off after a second and a half.
+    // Slow receivers wait for at most one attempt at others, because that is cut off after a second and a half.
     let bounds = [(5, 7), (1, 2)].map(|(good, slow)| (Duration::from_secs(good), Duration::from_secs(slow)));
     let is_late = |latencies: &Latencies, bound| latencies.percentile(99).is_none_or(|wait: Duration| wait > bound);
     for ([in_it, after_it, new, slow], (bound, slow_bound)) in figures.bursts.iter().zip(bounds) {

@@ -47,7 +47,7 @@ const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
 /// The maximum delay of an event for a slow receiver.
 const POSTPONED: Duration = Duration::from_secs(5);
-/// The time after which the receivers are good again, so events are not postponed.
+/// The receivers are good again after this long, so events are no longer postponed.
 const PROBATION: Duration = minutes(15);
 const PROMPT: Duration = Duration::from_secs(1);
 /// The maximum lag of the sweep. The metric counts from the beginning of a minute.

@@ -36,7 +36,7 @@ use crate::{
 
 const DELIVER: &str = "webhooks-deliver";
 const WAKE: &str = "deliveries-wake";
-/// The time until a sweep wakes a due delivery, in milliseconds.
+/// A sweep wakes a due delivery after this many milliseconds.
 const OVERDUE_MS: i64 = 10 * 60 * 1000;
 
 /// The kinds of processes: delivery, sweep, and the API for tenants.

@@ -117,7 +117,7 @@ impl World {
         endpoint.map_or(&tenant.callbacks, |endpoint| &tenant.endpoints[endpoint])
     }
 
-    /// The current behavior of a receiver.
+    /// A receiver's current behavior.
     pub(crate) fn manner(&self, to: To) -> Manner {
         let now = self.now();
         let phases = &self.receiver(to).phases;

@@ -65,7 +65,7 @@ pub(crate) struct Within {
 
 pub(crate) struct Endpoint {
     pub(crate) id: String,
-    /// Its secrets, each with the time at which it became current.
+    /// Its secrets, and when each became current.
     pub(crate) secrets: Vec<(String, Within)>,
     /// The times at which it became active or inactive.
     pub(crate) switches: Vec<(bool, Within)>,

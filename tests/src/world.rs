@@ -230,7 +230,7 @@ impl World {
         listed.ok()["webhook_endpoints"].as_array().expect("a list").clone()
     }
 
-    /// The only listed endpoint of a tenant.
+    /// A tenant's only listed endpoint.
     pub async fn only_endpoint(&self, tenant: &Tenant) -> Value {
         let mut listed = self.endpoints(tenant).await;
         assert_eq!(listed.len(), 1, "{listed:?}");

@@ -344,7 +344,7 @@ impl ApiKeys {
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
     }
 
-    /// Deletes a key, which stops working at once in every function, and records `entry`.
+    /// Deletes a key and records `entry`. The key stops working at once in every function.
     ///
     /// # Errors
     /// The key was deleted in the meantime.
@@ -400,8 +400,8 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Changes the number of keys of an organization by `by`. The number has its own item, because a DynamoDB condition
-    /// can check an item but cannot count items.
+    /// Changes an organization's number of keys by `by`. The number has its own item, because a DynamoDB condition can
+    /// check an item but cannot count items.
     fn counter(&self, organization: &TenantId, by: i64) -> Update {
         Update::of(&self.table, key(count_key(organization))).add(KEYS, number(by))
     }

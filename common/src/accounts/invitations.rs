@@ -216,7 +216,7 @@ impl Invitations {
         Err(Error::Busy)
     }
 
-    /// Finds the latest invitation of the same address to the same organization.
+    /// Finds the latest invitation for the same address and organization.
     async fn previous(&self, invitation: &Invitation) -> Result<Option<Previous>> {
         let doing = "looking for an earlier invitation";
         let keys = [
@@ -358,8 +358,7 @@ pub(crate) async fn delete_all(dynamodb: &Client, table: &str, organization: &Te
     for ids in ids.collect::<Result<Vec<_>>>()?.chunks(100) {
         let keys: Vec<Item> = ids.iter().map(key).collect();
         let invitations = batch_get(dynamodb, table, keys.clone(), doing).await?;
-        // Invitations of one address share a pointer, which can only be found through them, so pointers are deleted
-        // first.
+        // An address's invitations share a pointer that can only be found through them, so pointers are deleted first.
         let emails = invitations.iter().map(|found| Record::new("invitation", found).text(EMAIL));
         let emails: BTreeSet<&str> = emails.collect::<Result<_>>()?;
         let pointers = emails.into_iter().map(|email| key(pointer(organization, email)));
@@ -430,7 +429,7 @@ struct Previous {
     pending: bool,
 }
 
-/// The key of the item that points to the latest invitation of an address to an organization.
+/// The key of the item that points to an address's latest invitation to an organization.
 fn pointer(organization: &TenantId, email: impl fmt::Display) -> String {
     format!("last#{organization}#{email}")
 }
@@ -441,7 +440,7 @@ fn mailbox(email: &Email) -> String {
     format!("mailbox#{email}")
 }
 
-/// The Unix time at which the TTL deletes an invitation's items.
+/// When the TTL deletes an invitation's items, in Unix time.
 fn delete_at(expires_at: Timestamp) -> AttributeValue {
     number(expires_at.as_second() + KEPT_SECONDS)
 }

@@ -125,9 +125,9 @@ pub enum Checked {
     Outdated(PasswordHash),
 }
 
-/// The minimum and maximum number of characters of a prepared password.
+/// The minimum and maximum length of a prepared password, in characters.
 const LENGTH: (usize, usize) = (8, 128);
-/// The maximum number of characters of a text to prepare. Preparation joins up to four characters into one.
+/// The maximum length of a text to prepare, in characters. Preparation joins up to four characters into one.
 const LONGEST_TYPED: usize = 4 * LENGTH.1;
 
 const SALT_LENGTH: usize = 16;

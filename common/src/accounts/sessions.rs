@@ -40,7 +40,7 @@ const BY_USER: &str = "by-user";
 const MOST_LISTED: usize = 100;
 /// The maximum number of keys that a list reads from the index, newest first.
 const MOST_READ: usize = 1000;
-/// The maximum number of stored characters of a client's description.
+/// The maximum stored length of a client's description, in characters.
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
 
@@ -264,8 +264,8 @@ impl Sessions {
             .await
     }
 
-    /// Ends all sessions of `user` except `current`. One transaction moves the user and `current` to the next epoch,
-    /// which also ends sessions that the index does not show yet.
+    /// Ends all sessions of `user` except `current`. One transaction moves the user and `current` to the next epoch.
+    /// This also ends sessions that the index does not show yet.
     ///
     /// # Errors
     /// `current` has ended in the meantime ([`Error::Unauthorized`]).

@@ -325,7 +325,7 @@ impl TwoFactor {
         }
     }
 
-    /// Makes `change`, which starts the next session epoch of `user`, and starts a session in it. Records both.
+    /// Makes `change`, starts the next session epoch of `user`, and starts a session in it. Records both.
     async fn restart(
         &self,
         user: &User,

@@ -227,7 +227,7 @@ impl User {
 }
 
 /// The changes of an address that can be undone. For each, the list contains the hash of its token and the Unix time
-/// until which the token works. The user's item stores the list as one string, so an update can require it to be
+/// when the token stops working. The user's item stores the list as one string, so an update can require it to be
 /// unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmailUndos(Vec<(String, i64)>);

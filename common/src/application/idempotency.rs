@@ -64,7 +64,7 @@ pub enum Answer<T> {
 
 /// The sort key prefix of remembered calls. It sorts before every endpoint's id.
 const ONCE: &str = "#once#";
-/// The time that a call is remembered, in seconds.
+/// A call is remembered for this many seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
 attributes! { FIELDS = "fields", ANSWER = "answer", }
 

@@ -70,7 +70,7 @@ pub(crate) async fn within<F: Future>(recorder: Option<Recorder>, future: F) -> 
 }
 
 impl Transaction {
-    /// Adds an entry of the audit log, which is stored with the other writes or not at all.
+    /// Adds an audit log entry, which is stored with the other writes or not at all.
     ///
     /// # Errors
     /// The task has no recorder, or the actor is unknown.

@@ -155,7 +155,7 @@ pub(crate) async fn get(dynamodb: &Client, table: &str, key: Item, doing: &'stat
     Ok(Box::pin(get.send()).await.map_err(failure(doing))?.item)
 }
 
-/// Writes an item, which replaces any item with the same key.
+/// Writes an item, replacing any item with the same key.
 pub(crate) async fn put(dynamodb: &Client, table: &str, item: Item, doing: &'static str) -> Result<()> {
     let put = dynamodb.put_item().table_name(table).set_item(Some(item));
     Box::pin(put.send()).await.map(drop).map_err(failure(doing))

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 
-/// The maximum number of rounds of an update that conflicts with other writes.
+/// The maximum number of rounds for an update that conflicts with other writes.
 const STARTS: u32 = 10;
 
 /// Runs `round`, which reads and then writes conditionally, until it breaks. The first round gets `state`, and each

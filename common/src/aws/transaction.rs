@@ -40,7 +40,7 @@ impl Transaction {
         Self { doing, writes: Vec::new(), refusals: Vec::new() }
     }
 
-    /// Writes an item, which replaces any item with the same key.
+    /// Writes an item, replacing any item with the same key.
     pub(crate) fn put(self, table: &str, item: Item) -> Self {
         self.put_if(table, item, Condition::default())
     }

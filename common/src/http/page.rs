@@ -52,7 +52,7 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
 /// The time between two loads of a live page.
 pub const LIVE_SECONDS: u32 = 5;
 
-/// The time that a public page may be cached. It is short, so a deployment is soon visible.
+/// A public page may be cached for this long. It is short, so deployments are soon visible.
 pub const PUBLIC_SECONDS: u32 = 300;
 
 /// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.

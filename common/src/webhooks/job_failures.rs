@@ -1,7 +1,7 @@
 //! Failed jobs, kept until their organization has been notified by email, at most once an hour per workflow.
 //!
 //! A failing workflow has an item in the table of endpoints, under its tenant. The process that handles a `job.failed`
-//! event writes the item without reading it, which creates a pending notice. The sweep finds the notice in a sparse
+//! event writes the item without reading it. This creates a pending notice. The sweep finds the notice in a sparse
 //! index and sends the email. [`Failing`] is the item as the sweep reads it, and determines when the email is sent.
 //!
 //! The item stores the id of each failure, so duplicates of an event count once. After an email, the ids of the

@@ -102,8 +102,8 @@ impl SharedQueue {
         Ok(Self { sqs: aws.sqs(), url: env.required(SHARED_URL)? })
     }
 
-    /// Sends the message for the next attempt of a delivery, if it is due soon. The due row must have been written: if
-    /// the message cannot be sent, the sweep wakes the delivery.
+    /// Sends the message for a delivery's next attempt, if it is due soon. The due row must have been written: if the
+    /// message cannot be sent, the sweep wakes the delivery.
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
         // A pull delivery is never due soon, and needs no message.
         let due = DueAttempt::soon(tenant, delivery, now);

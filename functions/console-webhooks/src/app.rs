@@ -24,11 +24,11 @@ use tokio::time::{Instant, sleep};
 pub(crate) struct App {
     pub(crate) calls: Calls,
     pub(crate) destinations: DestinationPolicy,
-    /// The time after which a failing endpoint is disabled; zero means never.
+    /// A failing endpoint is disabled after this long; zero means never.
     pub(crate) disable_after: Duration,
     pub(crate) endpoints: Endpoints,
     pub(crate) hold_for: HoldFor,
-    /// The maximum number of endpoints of a tenant.
+    /// The maximum number of endpoints per tenant.
     pub(crate) limit: u32,
     pub(crate) log: Log,
     organizations: Organizations,
@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) rotation_overlap: Duration,
 }
 
-/// The time that a page waits for an attempt before showing it as in progress.
+/// A page waits this long for an attempt before showing it as in progress.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time between two reads of the log.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -76,7 +76,7 @@ impl App {
         let end = Instant::now() + PATIENCE;
         let mut waiting = sent.to_vec();
         loop {
-            // Reads no payloads, which may be large, because this read is repeated.
+            // Does not read payloads, which may be large, because this read is repeated.
             let ids: Vec<_> = waiting.iter().map(|(id, _)| *id).collect();
             let known = self.log.known(tenant, &ids).await?;
             waiting.retain(|(id, attempts)| {

@@ -92,8 +92,8 @@ impl Known {
         [self.endpoint.last_error.clone(), of_pending].into_iter().flatten().max_by_key(|error| error.at)
     }
 
-    /// Returns the number of delivered deliveries of the last 24 hours, and the number of delivered and failed ones. If
-    /// older successes were not read, both are counted from `complete_since`.
+    /// Returns the number of deliveries that were delivered in the last 24 hours, and the number that were delivered or
+    /// failed. If older successes were not read, both are counted from `complete_since`.
     pub(crate) fn successes(&self, now: Timestamp) -> (usize, usize) {
         let since = self.counted.complete_since.unwrap_or_else(|| chart::since(now));
         let failed = self.open.failed.newest.iter().filter(|at| **at >= since).count();

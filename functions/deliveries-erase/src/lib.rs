@@ -35,9 +35,9 @@ pub struct App {
     log: Log,
 }
 
-/// The time after which a call stops searching, well below API Gateway's timeout.
+/// A call stops searching after this long, well below API Gateway's timeout.
 const TIME: Duration = Duration::from_secs(8);
-/// The maximum number of deliveries per page of the search.
+/// The maximum number of deliveries per search page.
 const PAGE: usize = 500;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;

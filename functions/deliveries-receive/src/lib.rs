@@ -34,7 +34,7 @@ const LIMIT: usize = 10;
 /// addition to the reads that authenticate the caller.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
-/// The time that further events are expected after a delivery was received.
+/// Further events are expected for this long after a delivery was received.
 const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
 /// The maximum size of the deliveries in a response. A Lambda response is limited to 6,291,556 bytes, and contains the
 /// API's response as JSON inside a JSON string. The largest delivery fits: a body with 1 MiB of quotes becomes 4 MiB.

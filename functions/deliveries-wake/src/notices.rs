@@ -31,7 +31,7 @@ use crate::mail::{self, FailedDeliveries, Held};
 const NOTICES: usize = 200;
 /// The maximum time that a sweep spends on notices, so a slow email service does not delay its other work.
 const TIME: Duration = Duration::from_secs(15);
-/// The maximum number of deliveries of a status that are counted.
+/// The maximum number of deliveries counted per status.
 const COUNTED: usize = 1000;
 
 pub(crate) struct Notices {
@@ -44,9 +44,9 @@ pub(crate) struct Notices {
     pub(crate) quotas: JobFailures,
     /// The base URL of the pages that the emails link to.
     pub(crate) base: BaseUrl,
-    /// The time after which a failing endpoint is disabled; zero means never.
+    /// A failing endpoint is disabled after this long; zero means never.
     pub(crate) disable_after: Duration,
-    /// The time that events of an inactive endpoint are held.
+    /// Events for an inactive endpoint are held for this long.
     pub(crate) hold_for: HoldFor,
 }
 

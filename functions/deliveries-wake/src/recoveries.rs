@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::App;
 
-/// The number of pages of a recovery per minute. A page has a hundred deliveries, so this is a hundred deliveries per
+/// The number of pages per minute and recovery. A page has a hundred deliveries, so this is a hundred deliveries per
 /// second.
 const PAGES: u32 = 60;
 /// The number of recoveries that run concurrently. Each may have as many calls in progress as the log allows a caller.
@@ -66,7 +66,7 @@ impl App {
         failed
     }
 
-    /// Resends the next page of a recovery. Its attempts are due from `start` on.
+    /// Resends a recovery's next page. Its attempts are due from `start` on.
     ///
     /// # Errors
     /// [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery

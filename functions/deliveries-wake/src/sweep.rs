@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
 
-/// The time after which an attempt is overdue. An attempt takes up to half a minute. A postponed attempt is due again
-/// within seconds, or after three minutes if its record failed.
+/// An attempt is overdue after this long. An attempt takes up to half a minute. A postponed attempt is due again within
+/// seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);

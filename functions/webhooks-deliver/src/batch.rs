@@ -61,7 +61,7 @@ impl Batch {
         self.queue.unwrap_or(Queue::Shared)
     }
 
-    /// Keeps the event of a failed job, which is recorded after the attempts.
+    /// Keeps the event of a failed job, to be recorded after the attempts.
     pub(crate) fn keep_failed(&self, record: &Record, event: &JobEvent) {
         let failed = FailedJob::of(event, record.is_repeated).map(|failed| (record.index, failed));
         if failed.is_some() {
@@ -69,7 +69,7 @@ impl Batch {
         }
     }
 
-    /// Ends the batch, which closes the channel to the ledger. Returns the failed jobs.
+    /// Ends the batch, closing the channel to the ledger. Returns the failed jobs.
     pub(crate) fn end(self) -> Vec<(usize, FailedJob)> {
         self.tally.emit();
         self.failed.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -62,7 +62,7 @@ pub(crate) struct Ledger {
     pub(crate) stores: Stores,
     /// The delays between attempts.
     pub(crate) schedule: Vec<Duration>,
-    /// The time after which a failing endpoint is disabled; zero means never.
+    /// A failing endpoint is disabled after this long; zero means never.
     pub(crate) disable_after: Duration,
 }
 
@@ -254,7 +254,7 @@ impl Ledger {
         }
     }
 
-    /// Stores the next state of a delivery that the log contains, and its consequences. Returns the message to send.
+    /// Stores a logged delivery's next state, and its consequences. Returns the message to send.
     async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
         let Entry { ended, after, plan, written } = entry;
         let Due { tenant, delivery, payload, .. } = &ended.due;

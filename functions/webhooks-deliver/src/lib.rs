@@ -1,9 +1,9 @@
 //! Delivers job events to webhook endpoints.
 //!
 //! A `JobEvent` from the job events queue is sent to its `Audience`, as one `Delivery` for each destination. The
-//! `Client` makes each attempt once it has a slot, and `next_step` decides what follows. All first attempts of a batch
-//! are made at once in the same invocation, so a successful delivery costs one row of the `Log` and no further message.
-//! Only failures cost more. Due attempts arrive from the deliveries queues.
+//! `Client` makes each attempt once it has a slot, and `next_step` decides what follows. All of a batch's first
+//! attempts are made at once in the same invocation, so a successful delivery costs one row in the `Log` and no further
+//! message. Only failures cost more. Due attempts arrive from the deliveries queues.
 //!
 //! An invocation waits for its slowest attempt, so receivers are separated by their response time: quick receivers
 //! share the queue of events and the queue `deliveries`, and slow and hanging receivers have one queue each. An attempt

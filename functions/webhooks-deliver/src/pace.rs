@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_millis(300);
 /// The share of long responses that makes a receiver linger, and the weight of each new response in that share.
 const LINGERING: f64 = 0.4;
 const WEIGHT: f64 = 0.1;
-/// The time that a response counts as recent.
+/// A response counts as recent for this long.
 const LATELY: Duration = Duration::from_secs(10);
 
 /// The recent response times of a receiver.

@@ -33,9 +33,9 @@ use crate::{
     turn::{LATER, SHORTLY, Turn, longest, postponed, rest},
 };
 
-/// The time that an attempt waits for a file descriptor to become free.
+/// An attempt waits this long for a file descriptor to become free.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time that an attempt keeps its slot. By then, nearly every attempt has finished its CPU work.
+/// An attempt keeps its slot for this long. By then, nearly every attempt has finished its CPU work.
 const BRIEFLY: Duration = Duration::from_millis(20);
 /// The maximum time that an attempt outside the shared queues waits for a slot. Its invocation waits with it.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -34,7 +34,7 @@ const SUCCESSES: u32 = 5;
 const PROBATION: Duration = Duration::from_secs(60);
 /// A receiver that answered quickly is considered good for this long.
 const MEMORY_OF_GOOD: Duration = Duration::from_secs(10 * 60);
-/// The time that this process trusts its own view of a slow or silent endpoint. After that, only the endpoint's item
+/// This process trusts its own view of a slow or silent endpoint for this long. After that, only the endpoint's item
 /// counts, which other processes may have updated.
 const MEMORY: Duration = Duration::from_secs(10);
 /// The same time for callbacks, which have no item.

@@ -28,7 +28,7 @@ const WRITES: usize = 4;
 pub(crate) struct Stores {
     pub(crate) endpoints: Endpoints,
     pub(crate) reads: Reads,
-    /// The time that events of an inactive endpoint are held.
+    /// Events for an inactive endpoint are held for this long.
     pub(crate) hold_for: HoldFor,
     pub(crate) log: Log,
     pub(crate) queues: Queues,

@@ -13,7 +13,7 @@ use std::{collections::HashMap, time::Duration};
 
 use common::timestamp::Timestamp;
 
-/// The time that deliveries wait for the result of a trial, whose attempt takes at most `ANSWERS`.
+/// Deliveries wait this long for the result of a trial. Its attempt takes at most `ANSWERS`.
 pub(crate) const TRIAL: Duration = Duration::from_secs(2);
 /// The maximum number of a tenant's deliveries that wait for a trial: two batches.
 const WAITING: u32 = 20;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::api::{Api, Credential};
 use crate::inbox::{Inbox, Manner};
 
-/// An endpoint with the current response of its receiver.
+/// An endpoint with its receiver's current response.
 pub(super) struct Endpoint {
     pub(super) path: &'static str,
     description: &'static str,

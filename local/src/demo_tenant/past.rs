@@ -81,8 +81,7 @@ impl Past {
         left.map(|(at, Waiting { queue, body, .. })| (at, queue, body))
     }
 
-    /// Returns the next batch, and the time at which it is handled. A job event is a batch of its own, so it never
-    /// waits.
+    /// Returns the next batch, and when it is handled. A job event is a batch of its own, so it never waits.
     fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<Waiting>)> {
         let (mut at, mut batch) = (None, Vec::<Waiting>::new());
         while let Some(next) = self.waiting.first_entry() {

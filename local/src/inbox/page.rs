@@ -12,7 +12,7 @@ use super::{
     verify::verdicts,
 };
 
-/// The maximum number of bytes of a body that are shown.
+/// The maximum number of body bytes to show.
 const SHOWN: usize = 64 * 1024;
 
 const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\

@@ -22,7 +22,7 @@ use super::refusal::Refusal;
 /// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
 
-/// The time that `open` waits for another process that is about to end.
+/// `open` waits this long for another process that is about to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of changes that share a transaction.
@@ -44,7 +44,7 @@ const SCHEMA: &str = "
 
 /// A message of a queue.
 pub(super) struct Message {
-    /// The key of the message in the file, which sets the order.
+    /// The message's key in the file, which determines the order.
     pub(super) key: i64,
     /// The number of times that the message was received from its queue.
     pub(super) receives: u32,

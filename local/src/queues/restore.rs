@@ -88,8 +88,8 @@ impl Queues {
         true
     }
 
-    /// Receives the only visible message of the queue this many times, because its receive count cannot be set. The
-    /// message then stays invisible. Returns its last receipt handle.
+    /// Receives the queue's only visible message this many times, because its receive count cannot be set. The message
+    /// then stays invisible. Returns its last receipt handle.
     async fn receive_again(&self, queue_url: &str, receives: u32) -> Result<Option<String>, SqsError> {
         let mut handle = None;
         for left in (0..receives).rev() {

@@ -14,7 +14,7 @@ use crate::{receivers::Receivers, scenario::Mode, service::Service};
 
 const ENDPOINTS: usize = 3;
 const EVENTS: usize = 40;
-/// The time limit for all deliveries, and the time after which counting starts.
+/// The time limit for all deliveries, and when counting starts.
 const PATIENCE: Duration = Duration::from_secs(180);
 const FROM: Duration = Duration::from_secs(10);
 

@@ -66,8 +66,8 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("attempts keep the schedule", wrong));
     }
 
-    /// The number of attempts during or after the last resend of a delivery, which starts the whole schedule over.
-    /// `None` if the number is uncertain, because a copy of the event or a recovery may have intervened.
+    /// The number of attempts during or after a delivery's last resend, which starts the whole schedule over. `None` if
+    /// the number is uncertain, because a copy of the event or a recovery may have intervened.
     fn since_the_last_resend(&self, logged: &Logged) -> Option<usize> {
         let resends = self.known.resends.iter().filter(|resend| resend.delivery == logged.text("delivery_id"));
         let last = resends.filter(|resend| resend.is_done).map(|resend| resend.when.from).max()?;
@@ -182,7 +182,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether this time is within the last hours of a delivery, in which its last attempt is made, or later.
+/// Whether this time is within a delivery's last hours, when its last attempt is made, or later.
 fn is_late(logged: &Logged, at: Duration) -> bool {
     at >= time(&logged.delivery["created_at"]) + MAX_AGE - LAST_HOURS
 }

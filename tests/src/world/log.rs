@@ -48,7 +48,7 @@ impl World {
         self.search(tenant, Filter { status: Some(status), ..Filter::default() }).await
     }
 
-    /// The only delivery of a tenant in the log.
+    /// A tenant's only delivery in the log.
     pub async fn only_logged(&self, tenant: &str) -> Delivery {
         let mut logged = self.log(tenant).await;
         assert_eq!(logged.len(), 1, "{logged:?}");

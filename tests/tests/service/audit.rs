@@ -26,7 +26,7 @@ fn records(call: &Call) -> bool {
     writes.any(|write| write["Put"]["TableName"] == "audit")
 }
 
-/// The number of entries of all organizations.
+/// The number of entries across all organizations.
 async fn count(world: &World) -> usize {
     world.items("audit").await.len()
 }

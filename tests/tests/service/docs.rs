@@ -54,7 +54,7 @@ fn codes(cell: &str) -> Vec<(&str, &str)> {
     parts.chunks(2).map(|pair| (pair[0], *pair.get(1).expect("a code ends"))).collect()
 }
 
-/// The only code span of a cell.
+/// A cell's only code span.
 fn code(cell: &str) -> &str {
     let [(code, "")] = codes(cell)[..] else { unreachable!("{cell} is not one code") };
     code

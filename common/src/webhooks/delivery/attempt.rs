@@ -10,7 +10,7 @@ use super::{
 };
 use crate::timestamp::Timestamp;
 
-/// The maximum number of bytes of a receiver's response in the log.
+/// The maximum length of a receiver's response in the log, in bytes.
 pub const RESPONSE_BYTES: usize = 1024;
 
 /// One POST to the receiver.

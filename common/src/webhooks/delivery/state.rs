@@ -28,7 +28,7 @@ pub struct Delivery {
     pub event: EventName,
     /// The first 1,024 bytes of the id of the job that the event is about.
     pub job_id: String,
-    /// The first 400 bytes of the name of the job's workflow.
+    /// The first 400 bytes of the job's workflow name.
     pub workflow: Option<String>,
     pub status: Status,
     /// The number of attempts so far.
@@ -52,7 +52,7 @@ pub struct Delivery {
     pub erased_at: Option<Timestamp>,
 }
 
-/// The maximum number of bytes of a workflow's name in the log, which is enough for any name in an endpoint's filter.
+/// The maximum length of a workflow's name in the log, in bytes: enough for any name in an endpoint's filter.
 pub(in crate::webhooks) const WORKFLOW_BYTES: usize = 400;
 
 /// Shortens a workflow's name to the form that the log stores.

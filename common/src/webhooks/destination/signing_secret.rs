@@ -20,7 +20,7 @@ use crate::{
 /// Marks a text as a webhook secret. The prefix is not part of the key.
 const PREFIX: &str = "whsec_";
 
-/// The minimum number of visible characters of a secret that a tenant chooses. 16 random letters and digits have 95
+/// The minimum number of visible characters in a secret that a tenant chooses. 16 random letters and digits have 95
 /// bits of entropy.
 const FEWEST_CHOSEN: usize = 16;
 

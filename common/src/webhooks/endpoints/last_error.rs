@@ -59,7 +59,7 @@ impl Endpoints {
 }
 
 impl LastError {
-    /// The last attempt of a delivery, if it failed and was not a test.
+    /// A delivery's last attempt, if it failed and was not a test.
     #[must_use]
     pub fn of(delivery: &Delivery) -> Option<Self> {
         let attempt = delivery.last_attempt.as_ref().filter(|_| delivery.event != EventName::Test)?;

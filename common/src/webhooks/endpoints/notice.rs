@@ -50,7 +50,7 @@ pub struct Notice {
     pub healthy_at: Option<Timestamp>,
     /// The shards of the delivery log that contain the endpoint's deliveries.
     pub shards: Vec<Shard>,
-    /// The last error of the endpoint, if there is one.
+    /// The endpoint's last error, if any.
     pub last_error: Option<LastError>,
     /// When the notice became pending, which is the time of the change.
     pub at: Timestamp,
@@ -81,7 +81,7 @@ const NOTICED: [Attribute; 18] = [
 ];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
-/// The time after which the service stops trying to send a notice.
+/// The service stops trying to send a notice after this long.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first and the second try. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -177,8 +177,8 @@ impl Endpoints {
         Ok(update.send(&self.dynamodb, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
-    /// Removes a notice, unless it has changed. `mailed_at` is the time at which its email was sent, if it was sent. An
-    /// email about a recovery does not delay the next email about a failure.
+    /// Removes a notice, unless it has changed. `mailed_at` is when its email was sent, if it was. An email about a
+    /// recovery does not delay the next email about a failure.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
         let mailed_at = mailed_at.filter(|_| !notice.is_recovery());
         self.if_unchanged(tenant, notice)

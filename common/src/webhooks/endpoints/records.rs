@@ -62,7 +62,7 @@ pub struct Endpoint {
     pub pulled: Pulled,
 }
 
-/// The time that an inactive endpoint still collects held deliveries. Zero turns holding off.
+/// An inactive endpoint still collects held deliveries for this long. Zero disables holding.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldFor(Duration);
 

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The maximum number of tests of an endpoint in any [`WINDOW`].
+/// The maximum number of tests per endpoint in any [`WINDOW`].
 const TESTS: usize = 10;
 /// One minute, in milliseconds.
 const WINDOW: i64 = 60_000;

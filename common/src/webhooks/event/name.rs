@@ -16,7 +16,7 @@ pub fn parse_event(text: &str) -> Result<EventName, Vec<Problem>> {
     text.parse().map_err(|_unknown| vec![Problem::format("Must be the name of an event")])
 }
 
-/// The event that a body names.
+/// The event named in a body.
 #[must_use]
 pub fn named_in(body: &[u8]) -> Option<EventName> {
     #[derive(Deserialize)]

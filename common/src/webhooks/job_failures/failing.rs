@@ -16,7 +16,7 @@ pub const FULL: usize = 100;
 const SHOWN: usize = 3;
 /// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
-/// The time after which the service stops trying to send a notice, which may have to wait for the next day's quota.
+/// The service stops trying to send a notice after this long. A notice may have to wait for the next day's quota.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
 /// A workflow whose failures may have to be reported to its organization.

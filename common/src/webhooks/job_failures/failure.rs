@@ -45,7 +45,7 @@ pub struct FailureId {
     pub(super) is_repeated: bool,
 }
 
-/// The unparsed event of a failed job, which is parsed after the delivery attempts.
+/// A failed job's event, to be parsed after the delivery attempts.
 pub struct FailedJob {
     tenant: TenantId,
     job_id: String,

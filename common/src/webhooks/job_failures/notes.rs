@@ -25,14 +25,14 @@ use crate::{
     webhooks::endpoints::{item::*, notice::has_tries},
 };
 
-/// The time that an item is kept after its last failure. It exceeds the time that a notice may be pending.
+/// An item is kept for this long after its last failure: longer than a notice may be pending.
 const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 /// The maximum number of index pages that a sweep reads. A page has about ten thousand workflows.
 const PAGES: usize = 20;
 
 impl JobFailures {
-    /// Records failures of a workflow (at least one, newest first), which creates a pending notice. Repeating the call
-    /// is safe, because each failure counts once.
+    /// Records failures of a workflow (at least one, newest first), creating a pending notice. Repeating the call is
+    /// safe, because each failure counts once.
     pub async fn note(
         &self,
         tenant: &TenantId,

@@ -2,7 +2,7 @@
 //!
 //! Undelivered deliveries are counted exactly, through their [index](super::open). Delivered ones are counted by
 //! reading them, newest first, up to a bound, because counters would cost writes. If older deliveries were not read,
-//! the counts include the time from which they are complete. Tests are not counted.
+//! the counts include the start of the complete part. Tests are not counted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -40,7 +40,7 @@ pub struct Statistics {
     pub hours: BTreeMap<Timestamp, Counts>,
     /// The failed deliveries read with [`Bound::Pages`], by the outcome of the last attempt.
     pub reasons: BTreeMap<String, u32>,
-    /// The time from which the counts are complete, if older deliveries were not counted.
+    /// The start of the complete part, if older deliveries were not counted.
     pub complete_since: Option<Timestamp>,
     /// Like `complete_since`, but for pending, failed and held deliveries only.
     pub open_since: Option<Timestamp>,
@@ -233,8 +233,8 @@ impl Log {
     }
 }
 
-/// Returns the time from which all deliveries were read. `next` is the key of the newest unread delivery. The time is a
-/// millisecond later, because other deliveries of that millisecond may be unread.
+/// Returns the start of the part that was read completely. `next` is the key of the newest unread delivery. The time is
+/// a millisecond later, because other deliveries of that millisecond may be unread.
 fn created(shard: Shard, next: &str) -> Option<Timestamp> {
     let id: Option<DeliveryId> = format!("{shard}.{next}").parse().ok();
     id.map(|id| Timestamp::from_millisecond(id.at.get()).after(Duration::from_millis(1)))

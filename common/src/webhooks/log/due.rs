@@ -1,9 +1,10 @@
 //! Due rows: the attempts that are due in each minute.
 //!
-//! Every pending delivery has a row in the minute of its next attempt, which is written before its state. The sweep
-//! processes each minute twice. In the minute itself, it wakes the deliveries whose wait exceeds the maximum delay of
-//! SQS. Fifteen minutes later, it checks the states of all deliveries from that minute: a delivery that is still due
-//! has lost its message and is woken again. Rows expire and are not deleted, because a delete costs as much as a write.
+//! Every pending delivery has a row in the minute of its next attempt. The row is written before the delivery's state.
+//! The sweep processes each minute twice. In the minute itself, it wakes the deliveries whose wait exceeds the maximum
+//! delay of SQS. Fifteen minutes later, it checks the states of all deliveries from that minute: a delivery that is
+//! still due has lost its message and is woken again. Rows expire and are not deleted, because a delete costs as much
+//! as a write.
 //!
 //! Several sweepers share the partitions of each minute. Each sweeper has a lease and a cursor.
 
@@ -28,7 +29,7 @@ use crate::{
     webhooks::delivery::{Delivery, DueAttempt, MAX_DELAY, Queue},
 };
 
-/// The number of partitions of a minute. Each accepts a thousand rows per second.
+/// The number of partitions per minute. Each accepts a thousand rows per second.
 pub const PARTITIONS: u8 = 16;
 /// The number of sweepers, which share the partitions. The template has a schedule for each.
 pub const SWEEPERS: u8 = 4;
@@ -36,7 +37,7 @@ pub const SWEEPERS: u8 = 4;
 const PAGE: i32 = 1000;
 /// A due row is checked this long after its minute. It exceeds every SQS delay and every attempt's duration.
 pub const CHECK_AFTER: Duration = MAX_DELAY;
-/// The time that due rows are kept. A sweep starts at most this long ago.
+/// Due rows are kept for this long. A sweep starts at most this long ago.
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 // The attributes of a cursor.
@@ -86,7 +87,7 @@ impl Sweeper {
         (0..SWEEPERS).map(Self)
     }
 
-    /// Whether this is the first sweeper, which also does the work that is not divided.
+    /// Whether this is the first sweeper, which also does the undivided work.
     #[must_use]
     pub fn is_first(self) -> bool {
         self.0 == 0

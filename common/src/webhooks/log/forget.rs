@@ -28,7 +28,7 @@ const PAGE: i32 = 250;
 const DOING: &str = "forgetting deliveries";
 
 impl Log {
-    /// Deletes the oldest deliveries of a shard, with their payloads and attempts. Returns whether there are more.
+    /// Deletes a shard's oldest deliveries, with their payloads and attempts. Returns whether there are more.
     ///
     /// # Errors
     /// The partition was throttled in every round ([`Error::Busy`](crate::error::Error::Busy)).

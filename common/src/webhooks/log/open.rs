@@ -27,8 +27,8 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// The undelivered deliveries of a destination, by status. Failed tests are not included, because the endpoint missed
-/// no event.
+/// The undelivered deliveries of a destination, by status. Failed tests are not included, because the endpoint did not
+/// miss an event.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     /// Deliveries that wait for an attempt.
@@ -53,7 +53,7 @@ pub struct Backlog {
     pub newest_since: Option<Timestamp>,
 }
 
-/// The maximum number of deliveries of a status that are counted in a shard.
+/// The maximum number of deliveries counted per status in a shard.
 pub const MOST: usize = 10_000;
 /// The number of keys that a statement reads.
 const READ: i32 = 1000;

@@ -57,7 +57,7 @@ pub struct Waiting {
 
 /// The index of the deliveries that can be received.
 const INDEX: &str = "by-due";
-/// The maximum number of concurrent leases of a call. Their bodies may be large.
+/// The maximum number of concurrent leases in a call. Their bodies may be large.
 const LEASES: usize = 10;
 /// The maximum number of reads of the index while other clients receive the found deliveries first.
 const LOOKS: usize = 3;

@@ -60,7 +60,7 @@ pub struct Recovery {
     pub done: bool,
     /// The number of the shard that is being read.
     shard: u8,
-    /// The last key of this shard that was read.
+    /// The last key read in this shard.
     after: String,
     /// Whether the first page has been read or is being read.
     begun: bool,
@@ -284,7 +284,7 @@ impl Log {
         Ok((resent, Ok(())))
     }
 
-    /// Begins a recovery, which can then no longer be extended, and reads its final period. A deleted recovery counts
+    /// Begins a recovery, so that it can no longer be extended, and reads its final period. A deleted recovery counts
     /// as done.
     async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
         let key = recovery_key(tenant, recovery.id);

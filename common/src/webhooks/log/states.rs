@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// The maximum number of bytes of a job's id in the log. Producers may send ids of any length.
+/// The maximum length of a job's id in the log, in bytes. Producers may send ids of any length.
 const JOB_ID_BYTES: usize = 1024;
 /// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many such
 /// states.

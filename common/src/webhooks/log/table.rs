@@ -38,7 +38,7 @@ pub struct Log {
     gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
-/// The time that deliveries are visible.
+/// Deliveries are visible for this long.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention(Duration);
 
@@ -56,7 +56,7 @@ impl Retention {
         Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
     }
 
-    /// The time that deliveries are visible.
+    /// Deliveries are visible for this long.
     #[must_use]
     pub fn period(self) -> Duration {
         self.0

@@ -112,7 +112,7 @@ fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
 /// The maximum time for the body of a failed response. It is short, because the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
-/// Reads the first bytes of a body, or as many as arrive in time, as text. Bytes that are not text are only counted.
+/// Reads the beginning of a body, or as much as arrives in time, as text. Bytes that are not text are only counted.
 async fn beginning(response: Response<Incoming>) -> String {
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();

@@ -14,7 +14,7 @@ pub(super) fn cause_of<'a, E: Error + 'static>(error: &'a (dyn Error + 'static))
     successors(Some(error), |error| cause(*error)).find_map(<dyn Error>::downcast_ref)
 }
 
-/// Returns the next cause of an error. `source` of an `io::Error` skips the wrapped error, so this function returns the
+/// Returns an error's next cause. `source` of an `io::Error` skips the wrapped error, so this function returns the
 /// wrapped error first.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ADDRESSES: usize = 8;
 /// The maximum number of addresses that are tried concurrently, and therefore the number of sockets that a dial needs.
 pub(super) const MAX_PARALLEL: usize = 2;
-/// The time that an address is tried alone before the next one is also tried (RFC 8305, section 5).
+/// An address is tried alone for this long before the next one is also tried (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 /// The time limit for one address when there are more than [`MAX_PARALLEL`]. TCP resends a lost packet after a second.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,8 +6,8 @@ use common::{
 };
 use maud::{Markup, html};
 
-/// The maximum number of bytes of a payload that are shown. A Lambda response is limited to 6 MB, and line breaks and
-/// escapes multiply a payload's size.
+/// The maximum number of payload bytes to show. A Lambda response is limited to 6 MB, and line breaks and escapes
+/// multiply a payload's size.
 const SHOWN_BYTES: usize = 64 * 1024;
 /// The limit for a payload with added line breaks and indentation.
 const PRETTY_BYTES: usize = 256 * 1024;

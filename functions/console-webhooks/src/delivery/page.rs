@@ -36,7 +36,7 @@ pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
 pub(super) const CONFIRM: (&str, &str) =
     ("confirm", "`resend` shows the button to resend the delivery, even if the receiver asked to stop deliveries.");
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
-/// The time that a due attempt is shown as in progress.
+/// A due attempt is shown as in progress for this long.
 const SOON: Duration = Duration::from_secs(60);
 /// For this long after a resend, a link may show its confirmation.
 const JUST: Duration = Duration::from_secs(60);

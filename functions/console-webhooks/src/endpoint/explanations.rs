@@ -56,7 +56,7 @@ pub(super) fn explanations(app: &App, base: &BaseUrl, known: &Known, more: &More
                 (kept(app, endpoint, now))
             }
         }
-        // The header names the last error of a healthy endpoint.
+        // The header shows a healthy endpoint's last error.
         @if state != State::Healthy && let Some(LastError { reason, detail, .. }) = known.last_error() {
             (last_error(&error_meaning(&reason, detail.as_ref()), more.erring.as_ref(), now))
         }

@@ -34,7 +34,7 @@ pub(super) struct Elsewhere {
 const SUSPECTS: usize = 30;
 /// An error counts as recent for this long: the maximum time that a delivery is retried.
 const RECENT: Duration = MAX_AGE;
-/// The maximum number of endpoints that a notice names.
+/// The maximum number of endpoints listed in a notice.
 const NAMED: usize = 5;
 
 /// Finds the endpoints on other pages that are failing or disabled, or have failed deliveries.

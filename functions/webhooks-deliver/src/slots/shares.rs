@@ -24,7 +24,7 @@ pub(super) const HANGING: usize = 4;
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 /// The maximum number of a tenant's attempts that may keep their invocations waiting for a slot: two batches.
 const PATIENT: usize = 20;
-/// The maximum number of batches of a queue that a process handles concurrently, in the local runner. Lambda hands a
+/// In the local runner, the maximum number of a queue's batches that a process handles concurrently. Lambda hands a
 /// process one at a time.
 const BATCHES: usize = 32;
 /// A process with more lanes than this forgets idle ones.

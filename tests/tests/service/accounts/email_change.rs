@@ -9,7 +9,7 @@ use tests::{
 };
 
 const NEW: &str = "new@example.com";
-/// The number of repetitions of a race.
+/// A race is repeated this many times.
 const ROUNDS: usize = 5;
 
 async fn request(world: &World, who: &Tenant, email: &str) -> Answer {

@@ -6,7 +6,7 @@ use tests::{Receiver, Tenant, World, event};
 
 use super::{Book, CANARIES, HOUR, ids, read};
 
-/// The only delivery of the log.
+/// The log's only delivery.
 async fn only(world: &World, tenant: &Tenant) -> Value {
     let page = read(world, tenant, "list", json!({})).await;
     let [id] = &ids(page.ok())[..] else { unreachable!("{:?}", page.body) };

@@ -85,7 +85,7 @@ fn requests() -> Vec<(Vec<(&'static str, String)>, bool)> {
     requests
 }
 
-/// The first example of the page in this language.
+/// The page's first example in this language.
 fn example(language: &str) -> String {
     let page = page("docs/receiving.md");
     let (_, rest) = page.split_once(&format!("```{language}\n")).expect("an example");

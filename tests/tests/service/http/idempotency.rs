@@ -36,7 +36,7 @@ impl Setup {
         }
     }
 
-    /// The number of effects of a route, such as its endpoints or messages. Existing messages are handled.
+    /// The number of effects that a route has had, such as endpoints or messages. Existing messages are handled.
     async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
         world.poll_all("deliveries").await;
         match route {

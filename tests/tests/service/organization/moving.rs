@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::{Answer, Tenant, World, world::people::PASSWORD};
 
 const ACCEPT: &str = "organization/accept-invitation";
-/// The number of repetitions of a race.
+/// A race is repeated this many times.
 const ROUNDS: usize = 6;
 
 async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> String {

@@ -525,7 +525,7 @@ async fn endpoints_are_used_in_the_console(world: &World, tenant: &tests::Tenant
     world.poll("deliveries").await;
 }
 
-/// Whether all writes of a batch go to the first partition of a destination.
+/// Whether all of a batch's writes go to a destination's first partition.
 fn is_to_first_partition(call: &Call) -> bool {
     let mut writes = call["RequestItems"]["deliveries"].as_array().into_iter().flatten();
     writes.all(|write| text(&write["PutRequest"]["Item"]["destination"]["S"]).ends_with(".0"))
