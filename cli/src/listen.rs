@@ -40,7 +40,7 @@ const POSTS: usize = 10;
 const LEASED: usize = 20;
 /// More events are received once this few are leased. Calls for single events would be slower than the posts.
 const FEW: usize = POSTS;
-/// The time limit for a call of `receive` in progress at Ctrl-C. If the call were dropped immediately, its events would
+/// The time limit for a `receive` call in progress at Ctrl-C. If the call were dropped immediately, its events would
 /// stay leased needlessly.
 const LAST_CALL: Duration = Duration::from_secs(2);
 

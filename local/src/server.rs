@@ -39,7 +39,7 @@ impl Default for Limits {
     }
 }
 
-/// The maximum number of connections that wait to be accepted.
+/// The maximum number of connections waiting to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Listens on loopback only. Port 0 picks a free port.

@@ -340,7 +340,7 @@ impl Seen {
         violations
     }
 
-    /// The table of docs/performance.md.
+    /// The table in docs/performance.md.
     fn table(&self, hour: &Hour) -> String {
         let mut text = "| minutes after the return | requests, in the usual rate | in its highest minute | \
                         new events, the slowest | of the outage's events, pending at the end | the oldest of them |\n\

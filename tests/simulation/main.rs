@@ -223,7 +223,7 @@ fn digests() {
     }
 }
 
-/// Each promise of docs/reliability.md has a check.
+/// Each promise in docs/reliability.md has a check.
 #[test]
 fn each_promise_of_the_page_has_its_check_by_its_name() {
     let numbered = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit()) && line.contains(". **");

@@ -201,7 +201,7 @@ pub(crate) enum Fault {
     OutageFrom(Which, u64),
     /// A process dies at its n-th wake-up.
     Crash(Who, u32),
-    /// The message with this number is delivered once more, this many seconds later.
+    /// The message with this number is delivered again, this many seconds later.
     Duplicate(usize, u64),
     /// The mapping fails to delete the messages of this invocation.
     Undeleted(usize),

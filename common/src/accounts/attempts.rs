@@ -197,7 +197,7 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts a change of the notification address of `organization` to `address`. A change over the organization's
+    /// Counts a change of the notification address to `address` by `organization`. A change over the organization's
     /// limit does not count against the address. Changes are not counted for the previous address, so an organization
     /// can always move away from an address that is over its limit.
     ///
@@ -208,8 +208,8 @@ impl Attempts {
         self.count(NOTIFIED, address.as_str(), now).await
     }
 
-    /// Counts a replacement of the unverified address of `user` with `address`, before the address is looked up. A
-    /// replacement over the user's limit does not count against the address.
+    /// Counts `user` replacing their unverified address with `address`, before the address is looked up. A replacement
+    /// over the user's limit does not count against the address.
     ///
     /// # Errors
     /// Too many replacements ([`Error::TooMany`]).

@@ -51,7 +51,7 @@ pub struct Invitation {
     pub inviter: UserId,
 }
 
-/// An invitation that can be accepted, with the hash of the secret in its link. Invitations of version 0.1.0 have no
+/// An invitation that can be accepted, with the hash of the secret in its link. Invitations from version 0.1.0 have no
 /// secret.
 pub struct Pending {
     pub invitation: Invitation,

@@ -19,7 +19,7 @@ pub struct Permissions {
 }
 
 attributes! {
-    // Keys of earlier versions have neither attribute: they are personal, with all scopes.
+    // Keys from earlier versions have neither attribute: they are personal, with all scopes.
     KIND = "kind", SCOPES = "scopes",
 }
 

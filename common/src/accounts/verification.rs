@@ -132,7 +132,7 @@ impl Verifications {
         let id: UserId = record.parsed(USER_ID)?;
         let user = get(&self.dynamodb, &self.users, pk(user_key(id)), "reading a user").await?;
         let Some(user) = user.as_ref().map(User::from_item).transpose()? else { return Ok(Link::Invalid) };
-        // Tokens of version 0.1.0 do not name the address.
+        // Tokens from version 0.1.0 do not contain the address.
         let sent_to = record.optional_text(EMAIL).map_or_else(|| user.email.clone(), Email::stored);
         Ok(match kind {
             _ if sent_to != *user.email_to_verify() => Link::Invalid,

@@ -100,7 +100,7 @@ impl Calls {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("WEBHOOK_ENDPOINTS_TABLE")? })
     }
 
-    /// A call of `route` by the organization `tenant`.
+    /// A call to `route` by the organization `tenant`.
     #[must_use]
     pub fn once<'a>(
         &'a self,

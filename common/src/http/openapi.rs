@@ -170,7 +170,7 @@ fn idempotency_key() -> Value {
 }
 
 /// Builds an id from the parts of the path, such as `webhooksCreate`, and from the method if the path is not unique,
-/// such as `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` distinguishes pages from routes of the same
+/// such as `getVerifyEmail` and `getResetPasswordPage`. The suffix `Page` distinguishes pages from routes with the same
 /// name under `/api/auth`.
 fn operation_id(info: &RouteInfo, wire: Wire) -> String {
     let path = info.path.trim_start_matches("/v1/").trim_start_matches("/api/auth/");

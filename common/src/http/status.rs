@@ -87,7 +87,7 @@ impl HttpError {
         }
     }
 
-    /// All issues of an input.
+    /// All issues with an input.
     pub(super) fn issues(&self) -> Option<Vec<Issue>> {
         match self {
             Self::Domain(Error::Invalid(issues)) => Some(issues.clone()),

@@ -10,7 +10,7 @@
 //!   update costs one write unit per kilobyte of the item, so the state is kept small: it contains a payload of at most
 //!   512 bytes, and earlier attempts are moved to other items when it reaches a kilobyte. Bodies over 640 bytes are
 //!   compressed (LZ4 with a dictionary).
-//! - A sparse index of the deliveries that wait to be received from a pull endpoint: [`pull`].
+//! - A sparse index of deliveries waiting to be received from a pull endpoint: [`pull`].
 //! - [Due rows](due): the attempts that are due in each minute, and the progress of the sweep.
 //! - [Recoveries](recovery): `recovery/<tenant>`.
 //!

@@ -228,7 +228,7 @@ fn unread(counted: &Statistics, columns: &[Column]) -> Markup {
     }
 }
 
-/// Whether all deliveries of the hour were read.
+/// Whether all of the hour's deliveries were read.
 fn is_read(complete_since: Option<Timestamp>, hour: Timestamp) -> bool {
     complete_since.is_none_or(|since| hour >= since)
 }

@@ -143,7 +143,7 @@ impl Deliver {
         };
         let (finished, inbox) = mpsc::unbounded_channel();
         let (records, stores) = (&event.payload.records, &app.ledger.stores);
-        // All records of a batch are from the same queue.
+        // All records in a batch are from the same queue.
         let queue = records.first().and_then(|record| stores.queues.with_arn(record.event_source_arn.as_deref()?));
         let is_late = queue.is_none() && records.iter().any(record::has_waited);
         let crowd = queue.and_then(|_| rests::crowd(records));

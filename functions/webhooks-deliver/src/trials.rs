@@ -15,7 +15,7 @@ use common::timestamp::Timestamp;
 
 /// Deliveries wait this long for the result of a trial. Its attempt takes at most `ANSWERS`.
 pub(crate) const TRIAL: Duration = Duration::from_secs(2);
-/// The maximum number of a tenant's deliveries that wait for a trial: two batches.
+/// The maximum number of a tenant's deliveries waiting for a trial: two batches.
 const WAITING: u32 = 20;
 /// The maximum number of tenants whose trials a process remembers.
 const MOST: usize = 10_000;

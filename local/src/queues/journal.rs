@@ -67,7 +67,7 @@ pub(super) enum Change {
     /// Messages were received. For each: the key, and the queue and receive count to restore in the next process.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
-    /// All messages of a queue are deleted.
+    /// All of a queue's messages are deleted.
     Purged(String),
 }
 

@@ -122,7 +122,7 @@ impl Messages {
         }
     }
 
-    /// Deletes all messages of a queue from the journal.
+    /// Deletes all of a queue's messages from the journal.
     pub(super) fn purged(&mut self, queue: &str) -> Written {
         self.earlier.remove(queue);
         self.write(Change::Purged(queue.to_owned()))

@@ -54,7 +54,7 @@ impl Row {
         Self { what: what.to_owned(), group: None, unit, own, judged: Judged::Alone, must, aim, at_least: false }
     }
 
-    /// Adds the figure to the ranges of this group on the page. All figures of a group have the same unit and bounds.
+    /// Adds the figure to the ranges of this group on the page. All figures in a group have the same unit and bounds.
     pub(crate) fn within(self, group: &'static str) -> Self {
         Self { group: Some(group), ..self }
     }

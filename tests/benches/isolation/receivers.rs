@@ -28,7 +28,7 @@ const MUTE: Duration = Duration::from_secs(20);
 pub(crate) const SLOW: &str = "/s";
 const TAKES: Duration = Duration::from_millis(800);
 
-/// All receivers of a run. Dropping them closes their ports.
+/// All receivers in a run. Dropping them closes their ports.
 pub(crate) struct Receivers {
     mode: Mode,
     good: u16,

@@ -11,7 +11,7 @@ use crate::{
 /// at a time may first handle two batches, each with a timeout of 15 seconds.
 const BESIDE_BAD: Duration = Duration::from_secs(60);
 
-/// The tolerated differences between times, and the tolerated consequences of faults. Each one limits promises of
+/// The tolerated differences between times, and the tolerated consequences of faults. Each one limits promises in
 /// docs/reliability.md.
 pub(super) struct Allowance {
     /// The maximum offset of a process's clock. Limits "Valid signatures" and "Stable ids".

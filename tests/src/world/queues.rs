@@ -134,7 +134,7 @@ impl World {
         Worker::new(self.stack.dynamodb(), self.stack.sqs(), &settings.collect()).expect("a worker")
     }
 
-    /// Removes and returns all messages of a queue that are visible now.
+    /// Removes and returns all of a queue's visible messages.
     pub async fn drain(&self, queue: &str) -> Vec<Value> {
         let (sqs, url) = (self.stack.sqs_client(), self.stack.queues().get(queue).expect("a queue with that name"));
         let mut messages = Vec::new();

@@ -28,7 +28,7 @@ fn attribute(value: &Value) -> AttributeValue {
 }
 
 impl World {
-    /// All items of a table.
+    /// All items in a table.
     pub async fn items(&self, table: &str) -> Vec<Item> {
         let pages = self.stack.dynamodb_client().scan().table_name(table).into_paginator().items().send();
         pages.collect::<Result<_, _>>().await.expect("the table is read")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{id::DeliveryId, state::Delivery};
 use crate::{id::TenantId, timestamp::Timestamp};
 
-/// The maximum delay of an SQS message. The sweep of the log wakes deliveries that wait longer.
+/// The maximum delay of an SQS message. The log's sweep wakes deliveries that wait longer.
 pub const MAX_DELAY: Duration = Duration::from_secs(900);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Deletes all deliveries of a tenant from the log.
+//! Deletes all of a tenant's deliveries from the log.
 //!
 //! An interrupted call can be repeated. Due rows, which contain only ids and times, cannot be found by tenant; they
 //! expire.

@@ -31,7 +31,7 @@ use crate::{
 /// miss an event.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
-    /// Deliveries that wait for an attempt.
+    /// Deliveries waiting for an attempt.
     pub pending: Backlog,
     /// Deliveries that failed permanently.
     pub failed: Backlog,
@@ -192,7 +192,7 @@ impl Log {
 }
 
 impl Backlog {
-    /// All deliveries of a status in a shard.
+    /// All of a shard's deliveries with a given status.
     fn whole(ids: impl Iterator<Item = DeliveryId>) -> Self {
         let mut ids: Vec<DeliveryId> = ids.collect();
         ids.sort_by_key(|id| Reverse(id.at));

@@ -46,7 +46,7 @@ pub struct Taken {
     pub trace: Option<TraceParent>,
 }
 
-/// The numbers of deliveries that wait to be received, up to [`MOST_COUNTED`] each.
+/// The numbers of deliveries waiting to be received, up to [`MOST_COUNTED`] each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Deliveries that can be received now.
@@ -211,7 +211,7 @@ impl Log {
         Ok(is_settled)
     }
 
-    /// Counts the deliveries that wait to be received, up to [`MOST_COUNTED`].
+    /// Counts the deliveries waiting to be received, up to [`MOST_COUNTED`].
     pub async fn waiting(&self, tenant: &TenantId, shards: &[Shard], now: Timestamp) -> Result<Waiting> {
         let next = Timestamp::from_millisecond(now.as_millisecond().saturating_add(1));
         let (due, leased) = tokio::try_join!(

@@ -1,4 +1,4 @@
-//! Finds deliveries to one or all destinations of a tenant, newest first, with filters.
+//! Finds deliveries to one or all of a tenant's destinations, newest first, with filters.
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};

@@ -1,7 +1,7 @@
 //! A minimal function with the AWS calls of `webhooks-deliver`: for each batch, one query of the endpoints and batched
 //! writes of the log's rows; for each event, a signed post to each endpoint.
 //!
-//! All events of a batch belong to one tenant. A failure of any kind fails the batch: nothing is retried, checked,
+//! All events in a batch belong to one tenant. A failure of any kind fails the batch: nothing is retried, checked,
 //! measured or logged.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -11,7 +11,7 @@ async fn sign_up_with(world: &World, slug: &str, field: &str, value: &str) -> te
     world.rpc("", SIGN_UP, fields).await
 }
 
-/// Overwrites an attribute in all items of a table with this attribute.
+/// Overwrites an attribute in all of a table's items that have it.
 async fn overwrite(world: &World, table: &str, attribute: &str, value: &str) {
     world.set_where(table, |item| item.contains_key(attribute), &json!({attribute: value})).await;
 }

@@ -137,7 +137,7 @@ async fn a_link_scanner_does_not_verify_the_address() {
     assert_eq!(world.confirm(&older).await.status, 200, "and the link still works");
 }
 
-/// Emails of earlier versions link to the older path.
+/// Emails from earlier versions link to the older path.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_older_path_verifies_as_well() {
     let world = World::start().await;

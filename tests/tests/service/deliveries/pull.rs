@@ -606,7 +606,7 @@ async fn a_spread_log_is_received_oldest_first() {
     assert_eq!(jobs(&taken), expected);
 }
 
-/// The figures of docs/performance.md on polls and events.
+/// The figures in docs/performance.md about polls and events.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_poll_reads_four_small_items_and_writes_nothing() {
     let world = World::metered().await;

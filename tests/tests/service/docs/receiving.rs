@@ -1,4 +1,4 @@
-//! The examples of docs/receiving.md for verifying a request, with headers that a stranger can send.
+//! The examples in docs/receiving.md for verifying a request, with headers that a stranger can send.
 
 #[allow(unreachable_pub, reason = "the example is part of a receiver")]
 mod verify;

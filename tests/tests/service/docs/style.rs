@@ -268,7 +268,7 @@ fn texts_and_test_names_keep_to_the_style() {
     assert!(found.is_empty(), "{} texts are not in the style of docs/style.md:\n{}", found.len(), found.join("\n"));
 }
 
-/// Lines of earlier versions, each with its file and the refused word.
+/// Lines from earlier versions, each with its file and the refused word.
 const REFUSED: [(&str, &str, &str); 20] = [
     ("README.md", "Receivers that hang, fail or take long hold up nobody else, however many", "nobody"),
     (
