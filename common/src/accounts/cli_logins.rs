@@ -1,5 +1,5 @@
 //! Browser logins: a command-line client creates a request, a signed-in user approves it in the browser, and the client
-//! gets a session of that user.
+//! gets a session for that user.
 
 use aws_sdk_dynamodb::Client;
 

@@ -188,7 +188,7 @@ impl Members {
         self.check_owner(self.writes(user, user, change)?, &other).try_commit(&self.dynamodb).await
     }
 
-    /// Finds another owner of the organization of `user`. It may miss an owner who has just joined.
+    /// Finds another owner in the organization of `user`. It may miss an owner who has just joined.
     async fn other_owner(&self, user: &User) -> Result<Option<User>> {
         let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
         let mut users = members.into_iter().map(|member| member.user);
