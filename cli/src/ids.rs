@@ -108,7 +108,7 @@ pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> R
     }
 }
 
-/// Finds the id of an endpoint by its beginning.
+/// Finds an endpoint's id by its beginning.
 pub(crate) async fn endpoint(api: &Api, typed: &str) -> Result<EndpointId, Failure> {
     if is_uuid(typed) {
         return Ok(typed.to_ascii_lowercase().into());
@@ -132,7 +132,7 @@ fn with_list(failure: Failure) -> Failure {
     }
 }
 
-/// Finds the id of an endpoint if the command names one.
+/// Finds an endpoint's id if the command names one.
 pub(crate) async fn optional_endpoint(api: &Api, typed: Option<&str>) -> Result<Option<EndpointId>, Failure> {
     match typed {
         Some(typed) => endpoint(api, typed).await.map(Some),

@@ -27,7 +27,7 @@ pub enum Error {
     WrongPassword,
     /// A signed-in user confirmed an action with a wrong password.
     InvalidPassword,
-    /// The token of a link is malformed, unknown, used or expired.
+    /// A link's token is malformed, unknown, used or expired.
     InvalidToken,
     /// A problem with a user's second factor.
     TwoFactor(FactorProblem),
@@ -77,7 +77,7 @@ pub enum Conflict {
     EndpointLimit(u32),
     /// The organization has the maximum number of API keys.
     KeyLimit(u32),
-    /// The payload of the delivery was erased or not kept, so the delivery cannot be resent.
+    /// The delivery's payload was erased or not kept, so the delivery cannot be resent.
     PayloadNotKept,
     /// The payload cannot be erased, because a pending attempt needs it.
     DeliveryPending,

@@ -216,7 +216,7 @@ impl Story {
         Ok(serde_json::from_str(&self.ask(request).await?)?)
     }
 
-    /// Sends `request`. Returns the body of the response if its status is 200.
+    /// Sends `request`. Returns the response's body if its status is 200.
     async fn ask(&self, request: Request<String>) -> Result<String> {
         let response = self.http.request(request.map(|body| Full::new(body.into()))).await?;
         let status = response.status();

@@ -98,8 +98,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Starts DynamoDB, SQS and SES. The messages of the queues are kept in the file `queues` or, without one, in
-    /// memory.
+    /// Starts DynamoDB, SQS and SES. The queues' messages are kept in the file `queues` or, without one, in memory.
     pub(crate) fn start(
         region: &str,
         account: &str,

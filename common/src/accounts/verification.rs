@@ -143,8 +143,8 @@ impl Verifications {
 
     /// Marks the email of the token's user as verified and invalidates the token, in one transaction, so only one of
     /// two concurrent calls succeeds. A pending address replaces the old one. The transaction then also moves the guard
-    /// and, if the old address received them, the organization's notifications. Returns the state of the link before
-    /// the call.
+    /// and, if the old address received them, the organization's notifications. Returns the link's state before the
+    /// call.
     ///
     /// # Errors
     /// Another account now has the pending address.

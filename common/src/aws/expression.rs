@@ -271,7 +271,7 @@ impl Update {
         Self { condition: self.condition.joined("", " AND ", condition.operand()), ..self }
     }
 
-    /// The update as a write of a transaction.
+    /// The update, as a write in a transaction.
     pub(crate) fn into_write(self) -> types::Update {
         let clauses =
             [self.set, self.remove, self.add, self.delete].into_iter().filter(|clause| !clause.text.is_empty());

@@ -102,7 +102,7 @@ pub enum Fault {
     WrongPassword,
     /// 400: the password of the signed-in user is wrong.
     InvalidPassword,
-    /// 400: the token of a link is malformed, unknown, used or expired.
+    /// 400: a link's token is malformed, unknown, used or expired.
     InvalidToken,
     /// 400 or 401: this problem with the second factor.
     TwoFactor(FactorProblem),

@@ -20,6 +20,6 @@ pub struct Target<'a> {
     pub url: &'a EndpointUrl,
     /// The keys that sign the attempt.
     pub keys: SigningKeys<'a>,
-    /// The endpoint's custom headers. The callback of a job has none.
+    /// The endpoint's custom headers. A job's callback has none.
     pub headers: Option<&'a Headers>,
 }

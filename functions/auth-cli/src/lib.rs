@@ -1,4 +1,4 @@
-//! The command-line authentication flow: the calls of a client after sign-up, from verifying the email to issuing keys.
+//! The command-line authentication flow: a client's calls after sign-up, from verifying the email to issuing keys.
 //! Requests and responses are plain JSON, with a session cookie.
 
 use crate::app::App;

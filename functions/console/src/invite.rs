@@ -239,7 +239,7 @@ fn sign_up_form(link: &Typed, slug: &Slug, id: InvitationId, error: Option<&Erro
     html! { (form) }
 }
 
-/// Returns the address of this page without the token, which a signed-in user does not need.
+/// Returns this page's address without the token, which a signed-in user does not need.
 fn address(slug: &Slug, id: InvitationId) -> String {
     format!("/invite?tenantSlug={slug}&invitationId={id}")
 }

@@ -1,8 +1,8 @@
 //! The page for signing in, signing up and approving browser logins by command-line clients.
 //!
-//! The id and the secret of a request are kept in the address and in hidden fields, so they survive the sign-in. All
-//! forms post to this path, with their name in `action`, so a form with an error is shown at an address that a `GET`
-//! can open.
+//! The id and a request's secret are kept in the address and in hidden fields, so they survive the sign-in. All forms
+//! post to this path, with their name in `action`, so a form with an error is shown at an address that a `GET` can
+//! open.
 
 mod kept;
 mod link;

@@ -39,7 +39,7 @@ const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
 /// The maximum size of the deliveries in a response. A Lambda response is limited to 6,291,556 bytes, and contains the
 /// API's response as JSON inside a JSON string. The largest delivery fits: a body with 1 MiB of quotes becomes 4 MiB.
 const ROOM: usize = 5_500_000;
-/// The size of a delivery without its body and the values of its headers.
+/// A delivery's size without its body and the values of its headers.
 const FRAME: usize = 2_000;
 
 /// Builds the function with the settings in `env`.

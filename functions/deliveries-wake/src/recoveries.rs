@@ -22,7 +22,7 @@ use crate::App;
 const PAGES: u32 = 60;
 /// The number of recoveries that run concurrently. Each may have as many calls in progress as the log allows a caller.
 const SIDE_BY_SIDE: usize = 8;
-/// The attempts of a page are spread over this much time. The pages themselves are handled without pauses, so a small
+/// A page's attempts are spread over this much time. The pages themselves are handled without pauses, so a small
 /// recovery is not as slow as a large one.
 const SPREAD: Duration = Duration::from_secs(1);
 /// The number of consecutive pages that may be throttled before the recovery waits for the next sweep. Each throttled

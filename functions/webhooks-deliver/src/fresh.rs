@@ -119,8 +119,8 @@ async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>,
     Ok(ids.collect())
 }
 
-/// Returns the possible ids of a delivery in the log: the log of its endpoint may have been spread over more shards
-/// since. A deleted endpoint's number of shards is unknown.
+/// Returns the possible ids of a delivery in the log: its endpoint's log may have been spread over more shards since. A
+/// deleted endpoint's number of shards is unknown.
 fn places(first: &Outgoing<'_>) -> impl Iterator<Item = DeliveryId> + use<> {
     let id = first.due.delivery.id;
     let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.is_none_or(|it| it.log_shards > 1));

@@ -1,8 +1,8 @@
 //! Records failed jobs for the emails to their organizations, whether or not their events are delivered.
 //!
-//! The failures of a batch are written after its attempts have ended, while the ledger stores the results, with one
-//! write per workflow and organization. If a write fails, its records stay in their queue. When SQS redelivers them,
-//! the log is read first, so the events are not delivered twice.
+//! A batch's failures are written after its attempts have ended, while the ledger stores the results, with one write
+//! per workflow and organization. If a write fails, its records stay in their queue. When SQS redelivers them, the log
+//! is read first, so the events are not delivered twice.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -105,7 +105,7 @@ impl Notes {
     }
 }
 
-/// Groups the failures of a batch by workflow.
+/// Groups a batch's failures by workflow.
 fn groups(failed: Vec<(usize, FailedJob)>) -> Vec<Group> {
     let mut groups: BTreeMap<(TenantId, WorkflowKey), Group> = BTreeMap::new();
     for (index, failed) in failed {

@@ -35,7 +35,7 @@ pub(crate) struct Due {
 pub(crate) struct Ended {
     pub(crate) due: Due,
     pub(crate) result: AttemptResult,
-    /// The health of the endpoint before the attempt.
+    /// The endpoint's health before the attempt.
     pub(crate) health: Option<Health>,
     /// The behavior that the receiver showed, if the attempt was made.
     pub(crate) shown: Option<Shown>,

@@ -8,7 +8,7 @@
 //!   sooner. During its trial, which may show that it is merely slow, it is suspect.
 //!
 //! Only `SUCCESSES` quick successes in a row over `PROBATION` make a slow receiver good again, so one that alternates
-//! between answering and hanging stays slow. The standing of an endpoint is written to its item when it changes; the
+//! between answering and hanging stays slow. An endpoint's standing is written to its item when it changes; the
 //! standing of callback origins is known only within a process. This module consists of pure functions of values.
 
 use std::time::Duration;

@@ -271,7 +271,7 @@ pub(crate) struct Point {
     pub(crate) cpu: (f64, f64),
 }
 
-/// Throughput, and the cost of a delivery by the number of events in flight.
+/// Throughput, and a delivery's cost by the number of events in flight.
 pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) -> Vec<Point> {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "in-flight", &counter.url, 1).await;

@@ -24,7 +24,7 @@ pub(crate) fn failed(tenant: &str, workflow: &str, job: impl ToString) -> Value 
     event
 }
 
-/// The emails to the address for failures, oldest first.
+/// The emails to the notification address, oldest first.
 async fn mails(world: &World) -> Vec<Value> {
     let mut mails = world.mails().await;
     mails.retain(|mail| mail["to"] == json!(["ops@example.com"]));

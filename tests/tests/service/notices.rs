@@ -26,7 +26,7 @@ async fn pass_over_all_minutes(world: &World, at: Timestamp) {
     world.put_cursors(&json!({"woken": minute, "checked": minute})).await;
 }
 
-/// The emails to the address for failures, oldest first.
+/// The emails to the notification address, oldest first.
 async fn mails(world: &World) -> Vec<Value> {
     let mut mails = world.mails().await;
     mails.retain(|mail| mail["to"] == json!(["ops@example.com"]));

@@ -245,8 +245,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Records that `delivery` has failed. `health` is the health of its endpoint when the last attempt began. Returns
-    /// and logs the consequence that this write caused. Repeated calls and tests change nothing.
+    /// Records that `delivery` has failed. `health` is its endpoint's health when the last attempt began. Returns and
+    /// logs the consequence that this write caused. Repeated calls and tests change nothing.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,

@@ -25,7 +25,7 @@ pub struct Storm {
     counted: u64,
 }
 
-/// How the failures of a batch are written.
+/// How a batch's failures are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Record the failures with their ids.

@@ -27,7 +27,7 @@ pub struct JobFailures {
     pub(super) table: String,
 }
 
-/// The state of a notice after a process has recorded failures.
+/// A notice's state after a process has recorded failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
     /// Whether further failures are only counted.

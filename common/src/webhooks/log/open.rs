@@ -27,8 +27,8 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// The undelivered deliveries of a destination, by status. Failed tests are not included, because the endpoint did not
-/// miss an event.
+/// A destination's undelivered deliveries, by status. Failed tests are not included, because the endpoint did not miss
+/// an event.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     /// Deliveries waiting for an attempt.

@@ -272,8 +272,7 @@ impl Log {
         found.ok_or(NOT_FOUND)
     }
 
-    /// Reads the attempts of a delivery before the last one, oldest first. If there are too many, returns only the
-    /// newest.
+    /// Reads a delivery's attempts before the last one, oldest first. If there are too many, returns only the newest.
     ///
     /// # Errors
     /// An attempt cannot be parsed.

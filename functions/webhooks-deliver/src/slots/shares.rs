@@ -15,7 +15,7 @@ use crate::{
     standing::{SOON, Standing},
 };
 
-/// The width of a lane after its first response, and of a slow receiver's new lane: the number of records in a batch.
+/// A lane's width after its first response, and of a slow receiver's new lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
 /// The number of concurrent attempts at a hanging receiver. A higher number would save little invocation time; with a
 /// lower one, deliveries would pile up.
@@ -258,14 +258,14 @@ impl<W> State<W> {
         self.line_up(lane);
     }
 
-    /// Halves a lane after a quick error, down to the width of a lane after its first response.
+    /// Halves a lane after a quick error, down to a lane's width after its first response.
     pub(super) fn halve(&mut self, lane: Lane) {
         let (first, known) = self.answered(lane);
         known.width = (known.width / 2).max(first);
         self.line_up(lane);
     }
 
-    /// Records a quick response. Returns the width of the lane after its first response, and its state.
+    /// Records a quick response. Returns the lane's width after its first response, and its state.
     fn answered(&mut self, lane: Lane) -> (usize, &mut LaneState<W>) {
         let first = if lane.queue == Queue::Shared { NEW.min(self.total) } else { lane.first_width(self.total) };
         let known = self.lane(lane);

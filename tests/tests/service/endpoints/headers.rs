@@ -1,4 +1,4 @@
-//! Custom headers of an endpoint, sent with each attempt.
+//! An endpoint's custom headers, sent with each attempt.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -104,7 +104,7 @@ async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     assert!(world.is_signed_in(&tenant.cookie).await);
 }
 
-/// The name of a client is untrusted.
+/// A client's name is untrusted.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_are_shown_and_ended() {
     let world = World::start().await;

@@ -1,4 +1,4 @@
-//! The page `/signin`, with the requests of a browser without scripts.
+//! The page `/signin`, with a browser's requests without scripts.
 
 use serde_json::{Value, json};
 use tests::{

@@ -295,8 +295,8 @@ async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &
     world.rpc(&owner.key, "audit/list", json!({})).await.ok();
 }
 
-/// The receiver has not answered for so long that the wait of the delivery exceeds the longest delay of a message, and
-/// the next sweep wakes the delivery.
+/// The receiver has not answered for so long that the delivery's wait exceeds a message's longest delay, so the next
+/// sweep wakes the delivery.
 async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     let tenant = world.tenant("hangs").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
