@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// The maximum number of elements of a list or members of an object: each can have an issue in the response.
 pub const MAX_ELEMENTS: usize = 100;
 
-/// A call of a route, with its fields.
+/// A call to a route, with its fields.
 pub trait Call: Serialize {
     /// The path of the route. Routes under `/v1` accept and return their values in the envelope.
     const PATH: &'static str;

@@ -68,7 +68,7 @@ names! {
     /// The kind of problem. `invalid_type` means that the field is missing or has the wrong JSON type.
     #[schemars(inline)]
     IssueCode {
-        // The names of zod, which every oRPC client uses.
+        // These are zod's names, which oRPC clients use.
         InvalidType = "invalid_type",
         InvalidFormat = "invalid_format",
         TooSmall = "too_small",

@@ -1,4 +1,4 @@
-//! Opens pages of the service in the user's browser.
+//! Opens the service's pages in the user's browser.
 
 use std::{
     io::{self, IsTerminal},

@@ -1,4 +1,4 @@
-//! Calls of the service's API, with the credentials of the signed-in user.
+//! Calls to the service's API, with the signed-in user's credentials.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::{
     terminal::shown,
 };
 
-/// A call's time limit, above the 30 seconds of API Gateway.
+/// A call's time limit, above API Gateway's 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(35);
-/// The maximum size of a response, in bytes: above the limit of Lambda.
+/// The maximum size of a response, in bytes: above Lambda's limit.
 const LARGEST: usize = 8 << 20;
 
 /// The caller's credentials, which cannot be printed.
@@ -158,7 +158,7 @@ pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure
     })
 }
 
-/// An error response, in either format of the API or from API Gateway itself.
+/// An error response, in either of the API's formats or from API Gateway itself.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Refused {

@@ -1,4 +1,4 @@
-//! Times, in the format of the API and in human-readable formats.
+//! Times, in the API's format and in human-readable formats.
 
 use std::time::{Duration, SystemTime};
 

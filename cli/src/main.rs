@@ -104,7 +104,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let api = Api::new(base, caller, http);
     let needs_no_key = match &command {
         Command::Login(_) | Command::Logout | Command::Doctor => true,
-        // Operators have the address of the queue and AWS credentials, but may have no account.
+        // Operators have the queue's address and AWS credentials, but may have no account.
         Command::Send(send) => send.tenant.is_some(),
         Command::Trigger(trigger) => trigger.to.is_some(),
         Command::Open { what, .. } => what.as_deref().is_none_or(browser::is_page),

@@ -141,7 +141,7 @@ fn region_of(queue: &Url) -> Option<String> {
     Some(region.to_owned())
 }
 
-/// Builds a call of SQS in its JSON protocol.
+/// Builds an SQS call in its JSON protocol.
 fn request(queue: &Url, message: String, signer: Option<&Signer>, now: SystemTime) -> Result<Request<String>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::local(format!("The message could not be signed: {error}."));
     let address = format!("{}/", queue.origin().ascii_serialization());

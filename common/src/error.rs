@@ -67,7 +67,7 @@ pub enum Conflict {
     InvitationUsed,
     /// The organization would have no owner.
     LastOwner,
-    /// The user is the last member of their organization, which would be deleted without their consent.
+    /// The user is the last member of their organization, so it would be deleted without their consent.
     LastMember,
     /// The user is already a member of the organization.
     AlreadyAMember,

@@ -1,5 +1,5 @@
-//! The parts of routes and pages that several functions share: fields and responses of the API, the frame of the console,
-//! and the address of the documentation.
+//! The parts of routes and pages that several functions share: API fields and responses, the console's frame, and the
+//! documentation's address.
 
 pub mod console;
 pub mod docs;

@@ -1,5 +1,5 @@
-//! API Gateway's HTTP API: converts HTTP requests to events of payload version 2.0, invokes the function of the route,
-//! and converts its response to HTTP.
+//! API Gateway's HTTP API: converts HTTP requests to version 2.0 events, invokes the route's function, and converts its
+//! response to HTTP.
 
 mod cors;
 

@@ -1,4 +1,4 @@
-//! The contents of the template, for programs that run the functions without a [`Stack`](crate::Stack).
+//! The template's contents, for programs that run the functions without a [`Stack`](crate::Stack).
 
 use std::{
     collections::{BTreeMap, HashMap},

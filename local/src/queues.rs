@@ -240,7 +240,7 @@ impl Queues {
         Ok(output)
     }
 
-    /// Returns the redrive policy of a queue, if messages are kept.
+    /// Returns a queue's redrive policy, if messages are kept.
     async fn redrive(&self, queue_url: &str) -> Option<Redrive> {
         if !self.messages.read().await.are_kept() {
             return None;

@@ -46,7 +46,7 @@ pub struct Options {
     /// Whether to poll the queues and run the schedules. If not, messages stay in their queue until [`Stack::poll`] is
     /// called, and scheduled functions run only when invoked.
     pub poll: bool,
-    /// The time limits for clients, except those of DynamoDB.
+    /// The time limits for clients, except DynamoDB's.
     pub limits: Limits,
     /// Whether to create a demo tenant and serve the link that signs in to it.
     pub demo_data: bool,
@@ -317,7 +317,7 @@ struct Listeners {
     inbox: TcpListener,
 }
 
-/// The addresses for users. Only the functions need the address of SES.
+/// The addresses for users. Only the functions need the SES address.
 struct Addresses {
     api: String,
     dynamodb: String,

@@ -19,7 +19,7 @@ pub(crate) use place::{Place, local_name};
 /// test run starts hundreds of stacks.
 static SOURCE: LazyLock<Result<Value>> = LazyLock::new(|| yaml::parse(include_str!("../../template.yaml")));
 
-/// The contents of the template, with all references resolved.
+/// The template's contents, with all references resolved.
 pub(crate) struct Template {
     /// The functions, by name.
     pub(crate) functions: BTreeMap<String, Function>,

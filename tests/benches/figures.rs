@@ -1,4 +1,4 @@
-//! Performance figures of the service, each as a ratio to a baseline that is built and run in the same invocation.
+//! The service's performance figures, each as a ratio to a baseline that is built and run in the same invocation.
 //!
 //! `cargo bench -p tests` measures all figures, prints a table, and writes `target/bench.json` and the generated parts
 //! of `docs/performance.md`: the table, the plot and the costs. With `--quick`, as in CI, it makes a tenth of the runs,

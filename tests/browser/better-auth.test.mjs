@@ -18,7 +18,7 @@ after(async () => {
   await world?.stop();
 });
 
-// A client that keeps cookies and sends an origin, like a browser on a page of the service.
+// A client that keeps cookies and sends an origin, like a browser on one of the service's pages.
 function client() {
   const cookies = new Map();
   const customFetchImpl = async (url, options) => {

@@ -1,6 +1,6 @@
 // An endpoint whose receiver answered 410: from the link in the email until everything has been recovered.
 //
-// A recovery begins with the next full minute of the service and takes another minute, so this test mostly waits.
+// A recovery begins at the service's next full minute and takes another minute, so this test mostly waits.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

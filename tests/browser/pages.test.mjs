@@ -1,4 +1,4 @@
-// The pages and states of the console that the other tests do not cover.
+// The console's pages and states that the other tests do not cover.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// The main story of the console, on a desktop and on a phone.
+// The console's main story, on a desktop and on a phone.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

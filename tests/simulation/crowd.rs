@@ -392,8 +392,8 @@ const CALLBACKS: Crowd = Crowd { audience: Audience::OwnCallback, ..SMALL };
 const MANY_CALLBACKS: Crowd = Crowd { bad: 1, events: 300, ..CALLBACKS };
 const MANY_ENDPOINTS: Crowd = Crowd { bad: 1, endpoints: 10, events: 100, ..SMALL };
 const JUST_IN_TIME: Crowd = Crowd { manner: Manner::Answers(200, 450, None), ..SMALL };
-/// Crowds that are large enough to occupy all invocations of a queue: hanging receivers, slow receivers that begin to
-/// hang, and new callback origins of one organization.
+/// Crowds large enough to occupy all of a queue's invocations: hanging receivers, slow receivers that begin to hang,
+/// and new callback origins of one organization.
 const MANY: Crowd = Crowd { endpoints: 10, events: 600, ..SMALL };
 const SLOW_THEN_HANGING: Crowd = Crowd { manner: Manner::Answers(200, 800, None), then: Some(Manner::Hangs), ..MANY };
 const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };

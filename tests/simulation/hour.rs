@@ -34,7 +34,7 @@ const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
 /// The end of the run. The longest wait in progress at the return takes two hours, plus up to a fifth.
 const END: Time = BACK.saturating_add(minutes(150));
-/// The periods of the table, in minutes after the return.
+/// The table's periods, in minutes after the return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
 /// Until this many minutes after the return, a receiver gets at most this multiple of its usual rate.
 const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];

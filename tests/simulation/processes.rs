@@ -1,5 +1,5 @@
 //! Lambda: processes that run the functions, the mappings that pass messages to the functions, the schedule, and the
-//! clients of the API.
+//! API's clients.
 
 use std::{
     collections::HashMap,
@@ -264,7 +264,7 @@ impl Fleet {
         self.world.changed.notify_waiters();
     }
 
-    /// Passes the messages of a queue to processes, until the run ends.
+    /// Passes a queue's messages to processes, until the run ends.
     pub(crate) async fn poll(self: Arc<Self>, queue: String) {
         let world = &self.world;
         let Polled { batch_size, maximum_concurrency } = world.plan.functions[DELIVER].queues[&queue];
@@ -483,7 +483,7 @@ fn humantime(time: SystemTime) -> String {
     common::timestamp::Timestamp::from_millisecond(i64::try_from(ms).expect("soon")).to_string()
 }
 
-/// A client of the API, acting for a tenant.
+/// An API client, acting for a tenant.
 pub(crate) struct Client {
     pub(crate) world: Arc<World>,
     pub(crate) key: String,

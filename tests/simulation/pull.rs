@@ -20,7 +20,7 @@ use crate::{
 
 /// The number of seeds in `cargo test`.
 const SEEDS: u64 = 30;
-/// The duration of a lease: `LeaseTime` of the template.
+/// The duration of a lease: the template's `LeaseTime`.
 const LEASE: Time = Duration::from_secs(60);
 
 /// The state of the clients.

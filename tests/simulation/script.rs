@@ -55,7 +55,7 @@ pub(crate) enum Processes {
 pub(crate) enum Order {
     /// No order, which is all that standard queues promise.
     Any,
-    /// Roughly the oldest first, the usual order of SQS.
+    /// Roughly the oldest first, SQS's usual order.
     Oldest,
     /// The same, but tenants with few messages in flight have priority, as in fair queues.
     Fair,

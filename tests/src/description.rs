@@ -8,7 +8,7 @@ use jsonschema::Validator;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// The described responses of a route, by status.
+/// A route's described responses, by status.
 struct Operation(HashMap<u16, Response>);
 
 enum Response {

@@ -1,5 +1,5 @@
-//! The environment of the tests: the whole service on loopback ports, clients for its interfaces, and a receiver for
-//! its deliveries.
+//! The tests' environment: the whole service on loopback ports, clients for its interfaces, and a receiver for its
+//! deliveries.
 
 #![expect(clippy::indexing_slicing, reason = "in tests, a missing element fails the test")]
 

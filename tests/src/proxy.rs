@@ -132,8 +132,8 @@ pub struct Units {
 }
 
 struct Shared {
-    /// The address of the service behind the proxy. The address of tables is set later: it exists only after the
-    /// functions have started, and they need the proxy's address.
+    /// The service's address behind the proxy. The address of tables is set later: it exists only after the functions
+    /// have started, and they need the proxy's address.
     behind: OnceLock<String>,
     manner: Manner,
     http: reqwest::Client,

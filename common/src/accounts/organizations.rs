@@ -1,4 +1,4 @@
-//! Organizations: the customers of the service, each with its members and settings.
+//! Organizations: the service's customers, each with its members and settings.
 
 pub mod settings;
 

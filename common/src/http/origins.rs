@@ -7,7 +7,7 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// The address of the API, and other trusted origins, such as that of a separate frontend.
+/// The API's address, and other trusted origins, such as a separate frontend's.
 pub struct Origins {
     pub(super) base: Option<BaseUrl>,
     trusted: Vec<BaseUrl>,

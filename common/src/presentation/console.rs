@@ -1,4 +1,4 @@
-//! The frame around the pages of the console, which two functions serve: the name of the organization, and links.
+//! The frame around console pages, shared by two functions: the organization's name, and links.
 
 use maud::{Markup, Render, html};
 
@@ -11,7 +11,7 @@ pub struct Console {
     pub here: &'static str,
 }
 
-/// The pages of the console, as its navigation names them.
+/// The console's pages, as its navigation names them.
 const PAGES: [(&str, &str); 6] = [
     ("/console", "Endpoints"),
     ("/console/deliveries", "Deliveries"),

@@ -158,7 +158,7 @@ impl Client {
                 Ok(Posted { outcome: Outcome::Failed(failure), response: None, detail })
             }
             Err(NoResponse::NoDescriptor) => {
-                // Frees the descriptors of idle connections, which other calls need, such as those to AWS.
+                // Closes idle connections, because other calls, such as those to AWS, need their descriptors.
                 self.pool.clear();
                 Err(NoDescriptor)
             }

@@ -97,7 +97,7 @@ impl Queues {
 }
 
 impl SharedQueue {
-    /// Reads the URL of the queue from `env`.
+    /// Reads the queue's URL from `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { sqs: aws.sqs(), url: env.required(SHARED_URL)? })
     }

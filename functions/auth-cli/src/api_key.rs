@@ -65,7 +65,7 @@ pub(crate) fn delete() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// Fields of Better Auth that restrict a key or change its owner. A key issued without the restriction would have more
+/// Better Auth's fields that restrict a key or change its owner. A key issued without the restriction would have more
 /// rights than its issuer intended, so these fields are refused.
 const UNSUPPORTED: [&str; 11] = [
     "configId",

@@ -59,7 +59,7 @@ impl Input {
     }
 }
 
-/// The result, in the format of Better Auth.
+/// The result, in Better Auth's format.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {

@@ -53,7 +53,7 @@ pub(crate) fn accept() -> Route<App> {
         .description(
             "A user belongs to exactly one organization, so accepting means leaving the current one. Its endpoints \
              remain, and its only owner must first make another member an owner. If the caller is its last member, the \
-             current organization is deleted with all its data, which requires `deleteOrganization`. Accepting an \
+             current organization is deleted with all its data; this requires `deleteOrganization`. Accepting an \
              invitation again succeeds and has no further effect. People without an account accept with \
              `/v1/auth/acceptInviteAndSignup`.",
         )

@@ -92,8 +92,8 @@ pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
     }
 }
 
-/// Draws a chart with a scale, hours and a legend. Each bar links to the deliveries of its hour, as each row of the
-/// table does.
+/// Draws a chart with a scale, hours and a legend. Each bar links to the deliveries of its hour, as each table row
+/// does.
 pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) -> Markup {
     if is_empty(counted) {
         return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are not counted." } } };

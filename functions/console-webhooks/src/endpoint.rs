@@ -50,7 +50,7 @@ pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
         .records(&[Action::WebhookUpdated, Action::WebhookDeleted])
         .summary(
-            "Handles the forms on the endpoint page, which test, change, rotate, recover or delete as the API does.",
+            "Handles the forms on the endpoint page, like the API's calls: test, change, rotate, recover and delete.",
         )
         .faults(&[
             Fault::EmailNotVerified,

@@ -1,4 +1,4 @@
-//! The first page of the console: the endpoints, those with problems first.
+//! The console's first page: the endpoints, those with problems first.
 
 mod banner;
 mod elsewhere;
@@ -46,8 +46,8 @@ pub(crate) fn show() -> Route<App, People> {
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
-    // Among the endpoints without a problem in their items, those with recent errors come first, because all their
-    // attempts may fail.
+    // If no problem is recorded in their items, endpoints with recent errors come first, because all their attempts may
+    // be failing.
     endpoints.sort_by_key(|endpoint| (urgency(endpoint), Reverse(erred_at(endpoint, now))));
     let pages = endpoints.len().div_ceil(SHOWN).max(1);
     let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);

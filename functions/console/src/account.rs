@@ -75,8 +75,8 @@ pub(crate) fn submit() -> Route<App> {
             Action::OrganizationDeleted,
         ])
         .summary(
-            "Handles the forms on the account page, which resend the verification email, change the name, the address \
-             or the password, end sessions, leave the organization or delete the account as the API does.",
+            "Handles the forms on the account page, like the API's calls: resend the verification email, change the \
+             name, address or password, end sessions, leave the organization, and delete the account.",
         )
         .faults(&[
             Fault::InvalidPassword,

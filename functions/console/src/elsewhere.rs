@@ -25,10 +25,10 @@ static ICON: LazyLock<String> = LazyLock::new(|| {
 const MEANT: [(&str, &str); 3] =
     [("/signup", "/signin?mode=signup"), ("/login", "/signin"), ("/console/endpoints", "/console")];
 
-/// The message for a `GET` of a path that looks like a call of the API.
+/// The message for a `GET` of a path that looks like an API call.
 const OF_API: &str = "Not found. Calls under /v1 use POST";
 
-/// Handles every `GET` without another route. Programs get JSON like that of API Gateway, with a code.
+/// Handles every `GET` without another route. Programs get JSON like API Gateway's, with a code.
 pub(crate) fn show() -> Route<App> {
     Route::get("/{proxy+}", Public, |_, _| Ok(()), open)
 }

@@ -1,4 +1,4 @@
-//! The root of the API: redirects browsers to the console, and returns links to programs.
+//! The API's root: redirects browsers to the console, and returns links to programs.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -80,7 +80,7 @@ pub(crate) fn submit() -> Route<App> {
             Action::SessionCreated,
         ])
         .summary(
-            "Handles the forms on the invitation page, which create the account, move it, or decline, as \
+            "Handles the forms on the invitation page: creates the account, moves it, or declines, as \
              `acceptInviteAndSignup`, `accept-invitation` and `reject-invitation` do.",
         )
         .faults(&[

@@ -84,8 +84,8 @@ pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .records(&[Action::KeyCreated, Action::KeyDeleted])
         .summary(
-            "Handles the forms on the API keys page, which create a key and show it once, or delete a key, as the API \
-             does.",
+            "Handles the forms on the API keys page, like the API's calls: create a key and show it once, or delete a \
+             key.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
         .redirects()

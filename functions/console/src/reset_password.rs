@@ -37,7 +37,8 @@ pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
         .records(&[Action::PasswordReset])
         .summary(
-            "Handles the forms on the password reset page, which set a new password or send the email as the API does.",
+            "Handles the forms on the password reset page, like the API's calls: send the email, and set a new \
+             password.",
         )
         .faults(&[Fault::TooMany])
 }

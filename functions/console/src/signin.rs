@@ -89,8 +89,8 @@ pub(crate) fn submit() -> Route<App> {
         .before_two_factor()
         .records(&[Action::SessionCreated, Action::SessionEnded, Action::OrganizationCreated])
         .summary(
-            "Handles the forms on the sign-in page, which sign the user in (with a second factor, if they have one), \
-             up or out, approve a client, or resend the verification email, as the API does.",
+            "Handles the forms on the sign-in page, like the API's calls: sign in (with a second factor, if the user \
+             has one), sign up, sign out, approve a client, and resend the verification email.",
         )
         .faults(&[
             Fault::WrongPassword,

@@ -67,8 +67,8 @@ pub(crate) fn submit() -> Route<App> {
             Action::InvitationCanceled,
         ])
         .summary(
-            "Handles the forms on the team page, which change a role, remove a member, invite an email address or \
-             cancel an invitation as the API does. Owners only.",
+            "Handles the forms on the team page, like the API's calls: change a role, remove a member, invite an email \
+             address, and cancel an invitation. Owners only.",
         )
         .faults(&[
             Fault::EmailNotVerified,

@@ -1,5 +1,5 @@
-//! The page that sets up the signed-in user's second factor. It is the only page of the console for members who still need
-//! one, because their organization requires it.
+//! The page that sets up the signed-in user's second factor. It is the only console page for members who still need one
+//! because their organization requires it.
 
 mod qr;
 

@@ -55,9 +55,9 @@ pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .records(&[Action::EmailRequested])
         .summary(
-            "Handles the forms on the welcome page, which send the confirmation email again, or to another address. \
-             The other address replaces the original one once it is confirmed. The response does not reveal whether it \
-             has an account.",
+            "Handles the forms on the welcome page: sends the confirmation email again, or to another address. The \
+             other address replaces the original one once it is confirmed. The response does not reveal whether it has \
+             an account.",
         )
         .faults(&[Fault::NotFound, Fault::TooMany])
         .redirects()

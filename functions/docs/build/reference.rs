@@ -1,4 +1,4 @@
-//! Makes the index of the documentation and the pages of the API's calls from `docs/openapi.json`.
+//! Makes the documentation's index and the pages about API calls from `docs/openapi.json`.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("docs/openapi.json is JSON")
 });
 
-/// The groups of calls: tag and title. The routes of the console need no documentation.
+/// The groups of calls: tag and title. The console's routes need no documentation.
 const GROUPS: [(&str, &str); 6] = [
     ("webhooks", "Webhook endpoints"),
     ("deliveries", "Deliveries"),
@@ -69,7 +69,7 @@ pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str, Marku
     calls().map(|call| (call.id(), call.name(), call.page()))
 }
 
-/// A call of the API in the description.
+/// An API call in the description.
 struct Operation {
     method: String,
     path: &'static str,

@@ -1,5 +1,5 @@
-//! The documentation: an index, a page for each call of the API, and guides. The build script makes their content, so
-//! the function reads no table and parses nothing. The pages need neither scripts nor a session.
+//! The documentation: an index, a page for each API call, and guides. The build script makes their content, so the
+//! function reads no table and parses nothing. The pages need neither scripts nor a session.
 
 use std::sync::Arc;
 

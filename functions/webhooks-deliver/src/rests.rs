@@ -1,4 +1,4 @@
-//! Rests: breaks for an organization whose due attempts fill the batches of a queue.
+//! Rests: breaks for an organization whose due attempts fill a queue's batches.
 //!
 //! The invocations for slow receivers are shared, and a process on Lambda cannot see how many of them an organization
 //! occupies. An organization with at least half of a batch is a **crowd**. While due attempts wait for an invocation, a

@@ -45,7 +45,7 @@ impl Refusal {
         response
     }
 
-    /// Returns the response to the entry `id` of a batch.
+    /// Returns the response to a batch's entry `id`.
     pub(super) fn of_entry(self, id: &str) -> BatchResultErrorEntry {
         BatchResultErrorEntry {
             id: id.to_owned(),

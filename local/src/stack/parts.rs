@@ -96,7 +96,7 @@ pub(super) fn clients(
     Ok((aws.dynamodb(), aws.sqs()))
 }
 
-/// Returns the routes of the API and its description.
+/// Returns the API's routes and description.
 pub(super) fn api_router(template: &Template, functions: &BTreeMap<String, Arc<Function>>) -> Result<Router> {
     let cors = template.cors.as_ref().map(Cors::new).transpose()?;
     let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(template, functions), cors };
@@ -107,7 +107,7 @@ pub(super) fn api_router(template: &Template, functions: &BTreeMap<String, Arc<F
     Ok(gateway.router().route(DESCRIPTION, describe))
 }
 
-/// Returns the description of the API in OpenAPI 3.1, as in `docs/openapi.json`. No service has to be running.
+/// Returns the API's OpenAPI 3.1 description, as in `docs/openapi.json`. No service has to be running.
 ///
 /// # Errors
 /// The template and the functions do not match.

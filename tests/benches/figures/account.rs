@@ -94,8 +94,8 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(1.5, 1.3));
 }
 
-/// The number of endpoints of the console's tenant, the number of endpoints on a page, and the number of deliveries of
-/// each endpoint on the page within the day. A tenant with a million endpoints would cause no more reads.
+/// The endpoints of the console's tenant, the endpoints shown on a page, and the deliveries of each shown endpoint within
+/// the day. A tenant with a million endpoints would cause no more reads.
 const ENDPOINTS: usize = 100;
 const SHOWN: usize = 10;
 const DELIVERIES: usize = 1000;

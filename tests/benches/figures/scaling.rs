@@ -1,5 +1,5 @@
-//! Capacity planning for `docs/performance.md`: the requirements of event rates, computed from the cost of one event
-//! and compared with the limits of AWS and the template.
+//! Capacity planning for `docs/performance.md`: what each event rate requires, computed from the cost of one event and
+//! compared with AWS's and the template's limits.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The result of a run, as a row of a table, and whether it is within the bounds.
+//! A run's result, as a table row, and whether it is within the bounds.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -29,7 +29,7 @@ pub(crate) struct Outcome {
 /// The delays in seconds from sending to arrival, in ascending order; infinite for events that have not arrived.
 pub(crate) struct Latencies(Vec<f64>);
 
-/// The cost of a run. Requests and invocations are counted from the start of the service, and CPU time from the burst.
+/// The cost of a run. Requests and invocations are counted from the service's start, and CPU time from the burst.
 pub(crate) struct Cost {
     posts: usize,
     done: usize,
@@ -77,7 +77,7 @@ impl Latencies {
 }
 
 impl Cost {
-    /// Computes the cost from the counts of the bad receivers, the final report of the service, and its CPU seconds.
+    /// Computes the cost from the bad receivers' counts, the service's final report, and its CPU seconds.
     pub(crate) fn new(bad: &HashMap<String, Endpoint>, work: &Value, cpu: f64) -> Self {
         let number = |pointer: &str| work.pointer(pointer).and_then(Value::as_u64).expect("a number");
         let sum = |count: fn(&Endpoint) -> usize| bad.values().map(count).sum();

@@ -114,7 +114,7 @@ impl Scenario {
         Self { mode: Good, past: Past::Cold, ..self }
     }
 
-    /// The number of events that the bad tenants send in the burst, in total.
+    /// The total number of events that the bad tenants send in the burst.
     pub(crate) fn events(self) -> usize {
         match self.shape {
             Shape { tenants: 0, .. } => 0,

@@ -126,7 +126,7 @@ impl Service {
     }
 }
 
-/// The JSON of a response, which must be a 200.
+/// The JSON of a 200 response; panics for any other status.
 async fn answer(request: reqwest::RequestBuilder) -> Value {
     let answer = request.send().await.expect("an answer");
     assert!(answer.status().is_success(), "{answer:?}");

@@ -62,7 +62,7 @@ impl World {
             .expect("the send succeeds");
     }
 
-    /// Handles a batch of a queue, and returns the number of its records.
+    /// Handles a batch from a queue, and returns the number of records in it.
     pub async fn poll(&self, queue: &str) -> usize {
         self.stack.poll(queue).await.expect("a step")
     }

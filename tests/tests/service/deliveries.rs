@@ -164,7 +164,7 @@ fn id(tenant: &Tenant) -> TenantId {
     tenant.id.parse().expect("an id")
 }
 
-/// Calls `POST /v1/deliveries/{route}` with a key and with a session, which must get the same response, without a
+/// Calls `POST /v1/deliveries/{route}` with a key and with a session: both must get the same response, without a
 /// secret.
 async fn read(world: &World, tenant: &Tenant, route: &str, fields: Value) -> Answer {
     let route = format!("deliveries/{route}");

@@ -155,8 +155,8 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         }
         Reason::LastOwner => "This would leave the organization without an owner. Make another member an owner first.",
         Reason::LastMember => {
-            "The caller is the last member of their organization, which would be deleted. Send `deleteOrganization` `true` \
-             to delete it, or invite another owner first."
+            "The caller is the last member of their organization, so it would be deleted. Send `deleteOrganization` \
+             `true` to delete it, or invite another owner first."
         }
         Reason::AlreadyAMember => "The user is already a member of the organization. No action is needed.",
         Reason::OrganizationChanged => {

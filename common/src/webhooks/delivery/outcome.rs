@@ -7,7 +7,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The outcome of an attempt. A failure of the receiver is data, not an error of the service.
+/// The outcome of an attempt. A receiver's failure is data, not an error of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The receiver responded with this 2xx status.

@@ -85,7 +85,7 @@ const INDEX: &str = "by-notice";
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first and the second try. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The minimum time between two emails about failures of an endpoint, which may repeatedly fail and recover.
+/// The minimum time between two emails about an endpoint's failures, because it may repeatedly fail and recover.
 const APART: Duration = Duration::from_secs(60 * 60);
 
 /// The time from the creation of a notice to its next try, after `tries` tries.

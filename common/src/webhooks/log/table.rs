@@ -135,8 +135,8 @@ impl Log {
         Self { gathered: Some(Arc::default()), ..self }
     }
 
-    /// Writes rows, in any order. Each has a label that identifies it to the caller. A row with a body that is too large
-    /// for an item fails alone, because DynamoDB would reject the whole batch, which may belong to several tenants.
+    /// Writes rows, in any order. Each has a label that identifies it to the caller. A row with a body too large for an
+    /// item fails alone: DynamoDB would reject the whole batch, and it may belong to several tenants.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
         let is_too_large = |(_, Row(item)): &(T, Row)| stored_bytes(item) > MOST_STORED_BYTES;
         let (too_large, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_too_large);

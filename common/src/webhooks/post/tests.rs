@@ -73,8 +73,8 @@ async fn post(client: &Client, url: &str) -> Outcome {
     try_to_post(client, url).await.expect("there are descriptors").outcome
 }
 
-/// The behavior of a server on a connection. It responds to each request with the next response, in pieces, and
-/// then closes.
+/// How a server behaves on a connection. It responds to each request with the next response, in pieces, and then
+/// closes.
 type Script = Vec<Vec<&'static [u8]>>;
 
 async fn play(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: Script) {

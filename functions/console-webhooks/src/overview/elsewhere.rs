@@ -30,7 +30,7 @@ pub(super) struct Elsewhere {
     pub(super) is_erring: bool,
 }
 
-/// The maximum number of endpoints with recent errors on other pages that are checked, which reads their deliveries.
+/// At most this many endpoints with recent errors on other pages are checked, because each check reads deliveries.
 const SUSPECTS: usize = 30;
 /// An error counts as recent for this long: the maximum time that a delivery is retried.
 const RECENT: Duration = MAX_AGE;

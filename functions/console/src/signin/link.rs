@@ -20,14 +20,14 @@ pub(super) fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
     Some(id.and_then(|id| Ok((id, secret?))).map_err(|_problems| NO_REQUEST))
 }
 
-/// The page that the visitor opened before signing in. A link can contain any text, so only paths of the console and
-/// invitations are accepted. This prevents redirects to other sites and to prefilled forms.
+/// The page that the visitor opened before signing in. A link can contain any text, so only console and invitation
+/// paths are accepted. This prevents redirects to other sites and to prefilled forms.
 pub(super) fn next(form: &Typed) -> Option<&str> {
     let next = form.get("next");
     if next.starts_with("/invite?") && is_plain(next) { Some(next) } else { console(next) }
 }
 
-/// Returns `next` if it is an address of the console.
+/// Returns `next` if it is a console address.
 pub(super) fn console(next: &str) -> Option<&str> {
     let rest = next.strip_prefix("/console")?;
     let path = rest.split('?').next().unwrap_or_default();

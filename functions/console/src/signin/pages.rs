@@ -112,7 +112,7 @@ pub(super) fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
     Page::new("Sign up", content).refused(error)
 }
 
-/// The purpose of the service, for new visitors.
+/// A short introduction to the service, for new visitors.
 fn purpose() -> Markup {
     html! {
         p {

@@ -1,4 +1,4 @@
-//! Polls of a client, which gets the session once.
+//! Polls by a client, which gets the session once.
 
 use std::sync::{Arc, OnceLock};
 

@@ -184,8 +184,8 @@ async fn a_page_names_failures_on_other_pages() {
     assert!(!text(&own).contains("other pages"));
 }
 
-/// A hundred endpoints with the longest URLs and descriptions, which random characters keep from being compressed. Each of
-/// the first page has a banner, and bars of every kind in every hour.
+/// A hundred endpoints with the longest URLs and descriptions, of random characters, so they cannot be compressed. Each
+/// of the first page has a banner, and bars of every kind in every hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_page_of_a_hundred_endpoints_is_small() {
     let world = World::start().await;

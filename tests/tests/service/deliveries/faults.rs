@@ -193,7 +193,7 @@ async fn proxy_settings_of_the_environment_change_nothing() {
     assert!(proxy.received().await.is_empty());
 }
 
-/// Creates an endpoint of each of `tenants` on each of `hosts` hosts, which one receiver represents.
+/// Creates an endpoint for each of `tenants` on each of `hosts` hosts, all represented by one receiver.
 async fn on_many_hosts(world: &World, receiver: &Receiver, tenants: u8, hosts: u8) -> Vec<Tenant> {
     let mut all = Vec::new();
     for number in 1..=tenants {

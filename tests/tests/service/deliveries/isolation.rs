@@ -76,7 +76,7 @@ pub(super) async fn waiting(world: &World) -> [usize; 4] {
     waiting
 }
 
-/// Handles this many messages of a queue, once they are due.
+/// Handles this many of a queue's messages, once they are due.
 pub(super) async fn poll(world: &World, queue: &str, messages: usize) {
     let (mut handled, deadline) = (0, Instant::now() + Duration::from_secs(20));
     while handled < messages && Instant::now() < deadline {
@@ -85,7 +85,7 @@ pub(super) async fn poll(world: &World, queue: &str, messages: usize) {
     assert_eq!(handled, messages, "{queue}");
 }
 
-/// Handles this many messages of the queue for receivers that answer late or with errors.
+/// Handles this many messages from the queue for receivers that answer late or with errors.
 pub(super) async fn poll_slow(world: &World, messages: usize) {
     poll(world, "slow-deliveries", messages).await;
 }

@@ -484,7 +484,7 @@ fn responses(route: &Value) -> &Map<String, Value> {
     route["responses"].as_object().expect("responses")
 }
 
-/// The fields of a route, and whether each is required.
+/// A route's fields, and whether each is required.
 fn fields(route: &Value) -> BTreeMap<&str, bool> {
     let parameters = route["parameters"].as_array().into_iter().flatten();
     let in_query = parameters

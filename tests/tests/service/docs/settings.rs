@@ -1,4 +1,4 @@
-//! docs/settings.md lists every variable and parameter, with the defaults and ranges of the template and the functions.
+//! docs/settings.md lists every variable and parameter, with the template's and the functions' defaults and ranges.
 
 use std::collections::{BTreeMap, BTreeSet};
 

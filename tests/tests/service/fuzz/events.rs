@@ -1,4 +1,4 @@
-//! Events of API Gateway for the functions in the local runner and for their binaries.
+//! API Gateway events for the functions in the local runner and for their binaries.
 
 use std::{collections::BTreeSet, fs};
 

@@ -1,4 +1,4 @@
-//! Events of SQS for the delivery function in the local runner and for its binary.
+//! SQS events for the delivery function in the local runner and for its binary.
 
 use fastrand::Rng;
 use serde_json::{Value, json};

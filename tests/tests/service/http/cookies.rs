@@ -1,4 +1,4 @@
-//! The places of a request's cookies: a separate list in events of API Gateway, and the headers in other events.
+//! Where a request's cookies are: in a separate list in API Gateway events, and in the headers of other events.
 
 use serde_json::{Value, json};
 use tests::{Tenant, World, sample_event};

@@ -1,4 +1,4 @@
-//! Calls of Better Auth's clients at startup: the active organization, which is the user's only organization.
+//! Calls by Better Auth's clients at startup: the active organization, which is the user's only organization.
 
 use serde_json::{Value, json};
 use tests::{Answer, Tenant, World};

@@ -91,7 +91,7 @@ async fn wrong_and_short_passwords_are_refused_and_tries_counted() {
     for typed in ["wrong horse", NEW, PASSWORD] {
         assert!(!wrong.page().contains(typed) && !short.page().contains(typed));
     }
-    // The tries share the limit with calls of the API and other forms.
+    // The tries share the limit with API calls and other forms.
     for round in 0..9 {
         let status = match round % 3 {
             0 => change("wrong horse", NEW).await.status,

@@ -249,7 +249,7 @@ async fn a_form_of_another_site_does_nothing() {
     assert_eq!(names(&keys(&world, &tenant).await), ["test"]);
 }
 
-/// Each page of the console has the same header.
+/// Each console page has the same header.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_frame_names_the_organization_and_signs_out() {
     let world = World::start().await;

@@ -31,7 +31,7 @@ async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Ans
     post(world, "", &filled(&page, "Sign in", &[("email", email), ("password", password)])).await
 }
 
-/// Creates a login request of a client with this name. Returns the query of the page, and the fields of the poll.
+/// Creates a login request by a client with this name. Returns the query of the page, and the fields of the poll.
 async fn ask(world: &World, agent: &str) -> (String, Value) {
     let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
     let made = world.send(request.json(&json!({"json": {}}))).await.ok().clone();
@@ -143,8 +143,7 @@ async fn an_unknown_mode_is_dropped_from_the_address() {
     assert_eq!(location(&out), "?");
 }
 
-/// A visitor opens a page of the console without a session, signs in, perhaps with a mistake, and is redirected to the
-/// page.
+/// A visitor opens a console page without a session, signs in, perhaps with a mistake, and is redirected to the page.
 #[tokio::test(flavor = "multi_thread")]
 async fn signing_in_returns_to_the_requested_page() {
     let world = World::start().await;

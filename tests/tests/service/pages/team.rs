@@ -210,7 +210,7 @@ async fn names_stay_text_and_forms_of_other_sites_do_nothing() {
     assert!(world.is_signed_in(&member.cookie).await);
 }
 
-/// The number of members in a response of the API.
+/// The number of members in an API response.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_team_is_shown_in_parts() {
     let world = World::start().await;

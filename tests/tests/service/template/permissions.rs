@@ -49,7 +49,7 @@ fn nothing_is_permitted_by_a_wildcard() {
         let holders = ["AWS::IAM::Role", "AWS::IAM::ManagedPolicy"].map(|kind| resources(&template, kind));
         for (name, holder) in holders.into_iter().flatten() {
             let properties = &holder["Properties"];
-            // Here, a policy of the template is a name; an AWS-managed policy would be an ARN.
+            // Here, a template's policy is a name; an AWS-managed policy would be an ARN.
             let shared = properties["ManagedPolicyArns"].as_array().into_iter().flatten().map(text);
             for policy in shared {
                 assert!(!policy.starts_with("arn:"), "{name} has permissions that are not in the template: {policy}");
