@@ -49,9 +49,9 @@ names! {
         DeliveriesRead = "deliveries:read",
         /// Resend, recover, receive and settle deliveries.
         DeliveriesWrite = "deliveries:write",
-        /// Read the settings of the organization.
+        /// Read the organization's settings.
         SettingsRead = "settings:read",
-        /// Change the settings of the organization, in addition to reading them.
+        /// Change the organization's settings; this also needs `settings:read`.
         SettingsWrite = "settings:write",
         /// List members and API keys.
         MembersRead = "members:read",
@@ -147,7 +147,7 @@ pub struct Member {
     pub organization_id: TenantId,
     /// The id of the user.
     pub user_id: UserId,
-    /// The role of the member, which determines their permissions.
+    /// The member's role, which determines their permissions.
     pub role: Open<Role>,
     /// When the member joined.
     pub created_at: Timestamp,

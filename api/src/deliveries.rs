@@ -448,7 +448,7 @@ pub struct LeasedDelivery {
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Results {
-    /// The result of each settlement, in the order of the request.
+    /// The result of each settlement, in the order they were sent.
     pub settlements: Vec<Settled>,
 }
 

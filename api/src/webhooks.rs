@@ -228,7 +228,7 @@ pub struct Endpoint {
     #[schemars(with = "String")]
     #[schemars(extend("examples" = ["https://example.com/hook"]))]
     pub url: Option<String>,
-    /// The description of the endpoint; absent if it has none.
+    /// The endpoint's description; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Description")]
     pub description: Option<Description>,

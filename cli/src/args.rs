@@ -118,7 +118,7 @@ Examples:
     /// List, invite and remove members
     #[command(subcommand)]
     Team(Team),
-    /// Show and change the settings of the organization
+    /// Show and change the organization's settings
     #[command(after_help = "Examples:\n  fanfare settings\n  fanfare settings --email ops@example.com")]
     Settings(Settings),
     /// List the stored logins
@@ -347,7 +347,7 @@ Examples:
     /// Resend a delivery
     #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
     Resend(Named),
-    /// Erase the payload and the responses of a delivery, or of all deliveries of a job
+    /// Erase the payload and the responses of a delivery, or of all a job's deliveries
     #[command(after_help = "Examples:\n  fanfare deliveries erase ID\n  fanfare deliveries erase --job job-1 --yes")]
     Erase {
         /// Id of the delivery, the first characters of its short id, or its `webhook-id`
@@ -360,7 +360,7 @@ Examples:
         #[arg(long)]
         yes: bool,
     },
-    /// Resend the missed or pending deliveries of an endpoint, and show the progress
+    /// Resend an endpoint's missed or pending deliveries, and show the progress
     #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
     Recover {
         /// Id of the endpoint, or its first characters

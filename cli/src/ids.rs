@@ -1,4 +1,4 @@
-//! Short ids: the shortest unique beginning of an id. All commands accept them, like git for commits.
+//! Short ids: the shortest unique beginning of an id. All commands accept them, as git does for commits.
 //!
 //! The id of a delivery begins with its endpoint and time, so its short id is the beginning of the last part, which is
 //! also part of the `webhook-id`.

@@ -126,7 +126,7 @@ impl Signer {
         };
         let (key, secret) = (needed("AWS_ACCESS_KEY_ID")?, needed("AWS_SECRET_ACCESS_KEY")?);
         let region = region_of(queue).or_else(|| set("AWS_REGION")).map_or_else(|| needed("AWS_REGION"), Ok)?;
-        // The message contains the result of the job, so it must be encrypted.
+        // The message contains the job's result, so it must be encrypted.
         if queue.scheme() != "https" {
             return Err(Failure::local("--queue-url must be an https URL, unless the queue is on this machine."));
         }

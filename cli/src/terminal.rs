@@ -16,12 +16,12 @@ pub(crate) fn shown(text: &str) -> String {
     Untrusted::new(text).terminal().into_owned()
 }
 
-/// Formats a value of a response as a cell.
+/// Formats a value from a response as a cell.
 pub(crate) fn cell(value: &impl Display) -> String {
     shown(&value.to_string())
 }
 
-/// Formats an optional value of a response as a cell.
+/// Formats an optional value from a response as a cell.
 pub(crate) fn cell_of(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| cell(&value))
 }

@@ -33,7 +33,7 @@ pub(crate) struct Gateway {
     pub(crate) cors: Option<Cors>,
 }
 
-/// The route of a request, its function, and the values of the path's variables.
+/// A request's route, its function, and the values of the path's variables.
 type Found<'a> = (&'a Route, &'a Function, BTreeMap<&'a str, &'a str>);
 
 /// A request to convert to an event.

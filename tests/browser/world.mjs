@@ -13,7 +13,7 @@ import { chromium } from "playwright-core";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const CHROMIUM = process.env.CHROMIUM || "/usr/bin/chromium";
-// Background requests of the browser must not reach the network or be mistaken for requests of a page.
+// The browser's background requests must not reach the network or be mistaken for a page's requests.
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",

@@ -44,8 +44,7 @@ struct Source {
 type Found = (usize, Range<usize>);
 
 impl Mutation {
-    /// Reads an item of the list: `- Name: ``code «old» code`` becomes ``new``.` Without the marks, the whole quote
-    /// changes.
+    /// Reads a list item: `- Name: ``code «old» code`` becomes ``new``.` Without the marks, the whole quote changes.
     fn parse(item: &str) -> Self {
         let mut parts = item.split('`');
         let (name, quote) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -74,7 +73,7 @@ impl Mutation {
     }
 }
 
-/// The mutations of the list, and the place of each.
+/// The listed mutations, and where each is.
 fn listed(sources: &[Source]) -> Vec<(Mutation, Result<Found, String>)> {
     let list = fs::read_to_string(Path::new(ROOT).join(LIST)).expect("the list");
     let items = list.split("\n- ").skip(1).map(|item| item.split("\n\n").next().unwrap_or_default());

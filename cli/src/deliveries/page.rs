@@ -78,7 +78,7 @@ impl Labels {
         Self(listed.webhook_endpoints.iter().map(label).collect())
     }
 
-    /// Whether the label of the delivery's endpoint is missing, for instance because the endpoint is new.
+    /// Whether the delivery's endpoint has no label, for instance because it is new.
     pub(super) fn lack(&self, delivery: &Delivery) -> bool {
         delivery.webhook_endpoint_id.as_ref().is_some_and(|id| !self.0.contains_key(id))
     }

@@ -106,7 +106,7 @@ async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failu
 struct Seen(HashMap<DeliveryId, (Open<Status>, u32)>);
 
 impl Seen {
-    /// Returns the new and changed deliveries of a page, oldest first.
+    /// Returns a page's new and changed deliveries, oldest first.
     fn news<'a>(&mut self, page: &'a [Delivery]) -> Vec<&'a Delivery> {
         let mut now = HashMap::new();
         let mut news = Vec::new();

@@ -110,7 +110,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     Ok(Source { id, origin: api.origin(), secret })
 }
 
-/// Returns the description of an endpoint, or an empty text.
+/// Returns an endpoint's description, or an empty text.
 fn text(endpoint: &Endpoint) -> &str {
     endpoint.description.as_ref().map_or("", Description::as_str)
 }

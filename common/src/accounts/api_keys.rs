@@ -231,8 +231,8 @@ impl ApiKeys {
         (&self.table, key(hash.as_str()))
     }
 
-    /// The table and the item key of the key counter of `organization`. An organization with a key has a counter until
-    /// it is deleted.
+    /// The table and the item key of `organization`'s key counter. An organization with a key has a counter until it is
+    /// deleted.
     pub(super) fn organization_item(&self, organization: &TenantId) -> (&String, Item) {
         (&self.table, key(count_key(organization)))
     }
@@ -425,7 +425,7 @@ fn pointer(id: KeyId) -> String {
     format!("id#{id}")
 }
 
-/// The table key of the key counter of `organization`.
+/// The table key of `organization`'s key counter.
 fn count_key(organization: &TenantId) -> String {
     format!("count#{organization}")
 }

@@ -74,13 +74,13 @@ impl DeletedOrganizations {
         read.collect()
     }
 
-    /// Deletes the invitations and keys of an organization. An interrupted call can be repeated.
+    /// Deletes an organization's invitations and keys. An interrupted call can be repeated.
     pub async fn delete_invitations_and_keys(&self, id: &TenantId) -> Result<()> {
         invitations::delete_all(&self.dynamodb, &self.invitations, id).await?;
         self.keys.delete_all(id).await
     }
 
-    /// Deletes the item of an organization permanently, after all its other data.
+    /// Deletes an organization's item permanently, after all its other data.
     pub async fn forget(&self, id: &TenantId) -> Result<()> {
         Transaction::new("forgetting an organization")
             .delete(&self.organizations, pk(organization_key(id)))

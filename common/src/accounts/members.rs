@@ -61,7 +61,7 @@ enum Change {
     Removal,
 }
 
-/// The table of users with its index, and the table of organizations, which lists the users who have joined.
+/// The users table with its index, and the organizations table, which lists the users who have joined.
 #[derive(Clone)]
 pub struct Members {
     dynamodb: Client,
@@ -223,7 +223,7 @@ impl Members {
         }
     }
 
-    /// Adds the deletion of the account of `user`, on condition that it still exists with the same role and address.
+    /// Adds the deletion of `user`'s account, on condition that it still exists with the same role and address.
     fn delete(&self, writes: Transaction, user: &User) -> Transaction {
         writes
             .delete_if(

@@ -64,7 +64,7 @@ pub(crate) fn exists() -> Condition {
     PK.exists().and(DELETED_AT.is_absent())
 }
 
-/// Records that `user` joins an organization, if it [`exists`]. The index of users lags, so the deletion of an
+/// Records that `user` joins an organization, if it [`exists`]. The users index lags, so the deletion of an
 /// organization uses this record to rule out other members.
 ///
 /// `requires_two_factor` is the setting copied to the user's item. The write is refused if the setting has changed
@@ -74,13 +74,13 @@ pub(crate) fn join(table: &str, organization: &TenantId, user: UserId, requires_
     joins.only_if(is_required(requires_two_factor))
 }
 
-/// The condition that the members of an organization need a second factor, or that they do not.
+/// The condition that an organization's members need a second factor, or that they do not.
 fn is_required(requires_two_factor: bool) -> Condition {
     let is_required = REQUIRE_TWO_FACTOR.equals(boolean(requires_two_factor));
     if requires_two_factor { is_required } else { REQUIRE_TWO_FACTOR.is_absent().or(is_required) }
 }
 
-/// Whether the members of an organization need a second factor. `None` if it was deleted.
+/// Whether an organization's members need a second factor. `None` if it was deleted.
 pub(super) async fn requires_two_factor(dynamodb: &Client, table: &str, id: &TenantId) -> Result<Option<bool>> {
     let found = existing(dynamodb, table, id).await?;
     let read = |item| Record::new("organization", item).optional_boolean(REQUIRE_TWO_FACTOR).unwrap_or_default();
@@ -136,7 +136,7 @@ impl Organization {
     }
 }
 
-/// Reads the item of an organization, unless the organization was deleted.
+/// Reads an organization's item, unless the organization was deleted.
 pub(crate) async fn existing(dynamodb: &Client, table: &str, id: &TenantId) -> Result<Option<Item>> {
     let found = get(dynamodb, table, pk(organization_key(id)), "reading an organization").await?;
     Ok(found.filter(|item| !item.contains_key(DELETED_AT.name())))

@@ -1,4 +1,4 @@
-//! Changes the settings of an organization, and notifies the affected addresses.
+//! Changes an organization's settings, and notifies the affected addresses.
 
 use crate::{
     accounts::{

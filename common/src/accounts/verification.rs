@@ -47,7 +47,7 @@ pub(crate) fn verification_item(token: &Token, user: &User, now: Timestamp) -> I
     ])
 }
 
-/// The store of verification tokens, and the table of users.
+/// The store of verification tokens, and the users table.
 #[derive(Clone)]
 pub struct Verifications {
     dynamodb: Client,

@@ -1,4 +1,4 @@
-//! Reads the entries of an organization, newest first.
+//! Reads an organization's entries, newest first.
 
 use api::audit::Action;
 use aws_sdk_dynamodb::Client;

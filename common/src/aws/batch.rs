@@ -30,7 +30,7 @@ pub(crate) const ROUNDS: u32 = 4;
 pub(crate) struct Left<T> {
     /// The labels of writes, or the keys of reads.
     pub(crate) items: Vec<T>,
-    /// The failure of the call; `None` if DynamoDB left these items out in every round.
+    /// The call's failure; `None` if DynamoDB left these items out in every round.
     pub(crate) error: Option<Error>,
 }
 

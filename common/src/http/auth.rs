@@ -73,7 +73,7 @@ impl AsRef<Self> for People {
 }
 
 impl People {
-    /// Finds the session in the cookie of a call. Returns `None` if there is none or it has ended.
+    /// Finds the session in a call's cookie. Returns `None` if there is none or it has ended.
     async fn session(&self, call: &Call<()>) -> Result<Option<Stored>> {
         match call.session() {
             Some(token) => self.sessions.find(&token, Timestamp::now()).await,
@@ -227,13 +227,13 @@ impl Access<Callers> for Tenant {
     }
 }
 
-/// The caller's organization, and the credential of the call.
+/// The caller's organization, and the call's credential.
 pub struct Caller {
     pub organization: TenantId,
     pub by: By,
 }
 
-/// The credential of a call, with the user that it acts for.
+/// A call's credential, with the user that it acts for.
 pub enum By {
     /// A session cookie.
     Session { user: User, session: Stored },
@@ -298,7 +298,7 @@ impl Caller {
         self.any_user().map_or(Ok(()), User::check_owner)
     }
 
-    /// The caller as the author of changes: the key of the call, or else the user.
+    /// The caller as the author of changes: the call's key, or else the user.
     #[must_use]
     pub fn actor(&self) -> Actor {
         match &self.by {
@@ -433,7 +433,7 @@ impl<W: AsRef<People> + Sync> Access<W> for VerifiedPerson {
     }
 }
 
-/// A visitor of a page, signed in or not. Keys are ignored.
+/// A visitor to a page, signed in or not. Keys are ignored.
 pub struct Visitor;
 
 impl Access<Callers> for Visitor {

@@ -30,7 +30,7 @@ pub struct Call<C> {
     pub client: ClientAddress,
     pub(super) request: Request,
     origins: Arc<Origins>,
-    /// The scope that the route requires of a key.
+    /// The scope that a key needs for the route.
     pub(super) needed: Needed,
     /// Whether the route can be called before setting up a second factor that the organization requires.
     pub(super) before_two_factor: bool,

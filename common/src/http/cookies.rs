@@ -54,7 +54,7 @@ pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
     format!("{}={}", SESSION.at(base), token.reveal())
 }
 
-/// Finds a token among the cookies of a request, given the values of its `cookie` headers.
+/// Finds a token among a request's cookies, given the values of its `cookie` headers.
 pub fn token_in_cookies<'a>(
     base: &BaseUrl,
     name: CookieName,

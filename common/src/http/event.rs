@@ -107,8 +107,8 @@ impl Request {
         }
     }
 
-    /// The configured base URL, or else the domain of the request, which API Gateway sets to a domain of this API
-    /// regardless of the `Host` header.
+    /// The configured base URL, or else the request's domain, which API Gateway sets to a domain of this API regardless
+    /// of the `Host` header.
     pub(super) fn base(&self, configured: Option<&BaseUrl>) -> BaseUrl {
         configured.cloned().unwrap_or_else(|| BaseUrl::of_domain(self.domain.as_deref().unwrap_or("localhost")))
     }

@@ -20,7 +20,7 @@ use crate::{
 mod describe;
 pub(super) mod typed;
 
-/// The header with the idempotency key of a call.
+/// The header with a call's idempotency key.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Values of `is_required`.
@@ -60,12 +60,12 @@ impl Fields {
         }
     }
 
-    /// Sets the idempotency key of the call, which covers the current values. Must be called before any field is read.
+    /// Sets the call's idempotency key, which covers the current values. Must be called before any field is read.
     pub(super) fn set_key(&mut self, header: Option<&HeaderValue>) {
         self.key = header.map(|header| (header.clone(), hash(&self.values)));
     }
 
-    /// Reads the header `idempotency-key`, if present. The key covers all fields of the call, in any order.
+    /// Reads the header `idempotency-key`, if present. The key covers all the call's fields, in any order.
     ///
     /// # Errors
     /// The header is not valid.

@@ -21,7 +21,7 @@ pub struct RouteInfo {
     pub path: &'static str,
     /// The accepted credentials, in order of precedence.
     pub credentials: &'static [Credential],
-    /// The scope that the route requires of a key.
+    /// The scope that a key needs for the route.
     pub scope: Needed,
     /// The purpose of the route in one sentence, for the OpenAPI description. A route without a summary is not part of
     /// the API.

@@ -162,7 +162,7 @@ pub const LINES: &[Line] = &[
         "deliveries.wake_failed",
         ERROR,
         &["tenant", "error"],
-        "Overdue deliveries of a tenant could not be woken. The sweep checks them again.",
+        "A tenant's overdue deliveries could not be woken. The sweep checks them again.",
     ),
     line(
         "wake.incomplete",
@@ -297,13 +297,13 @@ pub const LINES: &[Line] = &[
         "endpoint.health_unnoted",
         WARN,
         &["tenant", "endpoint", "error"],
-        "The result of an attempt could not be recorded on its endpoint. The next attempt will record its result.",
+        "An attempt's result could not be recorded on its endpoint. The next attempt will record its result.",
     ),
     line(
         "endpoints.unread",
         ERROR,
         &["tenant", "error"],
-        "The endpoints of a tenant could not be read. SQS redelivers the records of its events.",
+        "A tenant's endpoints could not be read. SQS redelivers the records of its events.",
     ),
     line(
         "recovery.failed",
@@ -424,7 +424,7 @@ pub const LINES: &[Line] = &[
         "job_failures.failed",
         ERROR,
         &["tenant", "workflow", "error"],
-        "The failures of a workflow could not be read or written. The next sweep tries again.",
+        "A workflow's failures could not be read or written. The next sweep tries again.",
     ),
     line(
         "job_failures.abandoned",

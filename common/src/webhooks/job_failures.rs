@@ -1,6 +1,6 @@
 //! Failed jobs, kept until their organization has been notified by email, at most once an hour per workflow.
 //!
-//! A failing workflow has an item in the table of endpoints, under its tenant. The process that handles a `job.failed`
+//! A failing workflow has an item in the endpoints table, under its tenant. The process that handles a `job.failed`
 //! event writes the item without reading it. This creates a pending notice. The sweep finds the notice in a sparse
 //! index and sends the email. [`Failing`] is the item as the sweep reads it, and determines when the email is sent.
 //!

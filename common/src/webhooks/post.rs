@@ -75,7 +75,7 @@ pub struct NoDescriptor;
 pub struct Post<'a> {
     /// The organization that the delivery belongs to.
     pub tenant: &'a TenantId,
-    /// The URL, keys and headers of the attempt.
+    /// The attempt's URL, keys and headers.
     pub target: Target<'a>,
     /// The id of the delivery for its receiver.
     pub id: WebhookId,
@@ -311,7 +311,7 @@ fn request(post: Post<'_>, now: Timestamp) -> Result<Request<Full<Bytes>>, hyper
 }
 
 impl Content<'_> {
-    /// Builds the signed headers of an attempt made at `now`.
+    /// Builds the signed headers for an attempt made at `now`.
     ///
     /// # Errors
     /// A stored header is not valid.

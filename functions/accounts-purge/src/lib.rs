@@ -2,8 +2,8 @@
 //!
 //! Each step can be interrupted and repeated, so there is no lease and no saved progress. Calls and attempts in
 //! progress may still store data, so an organization stays listed until a pass at least two minutes after its deletion
-//! finds no endpoints and empties the log. The payload and attempts of a delivery are deleted before the state that
-//! refers to them, and the ids of endpoints are kept until the log is empty.
+//! finds no endpoints and empties the log. A delivery's payload and attempts are deleted before the state that refers
+//! to them, and endpoint ids are kept until the log is empty.
 
 use std::{sync::Arc, time::Duration};
 

@@ -37,7 +37,7 @@ fn route() -> Route<AuditLog> {
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
 }
 
-/// The filters and the page of the list.
+/// The list's filters and page.
 pub struct Input {
     filter: Filter,
     limit: usize,

@@ -1,4 +1,4 @@
-//! API keys. Owners manage all keys of the organization, and members only their own.
+//! API keys. Owners manage all the organization's keys, and members only their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +50,7 @@ pub(crate) fn list() -> Route<App> {
         .scope(Scope::MembersRead)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
         .description(
-            "Owners and organization keys see all keys of the organization; members see only their personal ones. \
+            "Owners and organization keys see all the organization's keys; members see only their personal ones. \
              Expired keys are listed until they are deleted. Requests with `configId` are refused with a 400.",
         )
         .faults(&[Fault::NotFound])
@@ -112,7 +112,7 @@ impl New {
             )
             .nullable_list::<_, BTreeSet<Scope>>(CreateKey::NAMES.scopes, Scope::ALL.len(), parse_name::<Scope>);
         let organization = fields
-            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
             .optional_text(CreateKey::NAMES.organization_id, TenantId::parse);
         let refused = fields.refuse(&UNSUPPORTED);
         let (kind, scopes) = (kind?.unwrap_or(KeyKind::Personal), scopes?.into_option());
@@ -133,7 +133,7 @@ struct Listing {
 impl Listing {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
-            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
             .optional_text("organizationId", TenantId::parse);
         let paging = Paging::read(fields);
         let order = Order::read(fields);
@@ -151,8 +151,8 @@ impl Which {
         let refused = fields.refuse(&["configId"]);
         let key = fields
             .about(
-                "The id of the key to delete, as returned by `api-key/list`. Owners can delete all keys of the organization; \
-                 members can delete only their personal ones.",
+                "The id of the key to delete, as returned by `api-key/list`. Owners can delete all the organization's \
+                 keys; members can delete only their personal ones.",
             )
             .text(DeleteKey::NAMES.key_id, KeyId::parse);
         refused?;

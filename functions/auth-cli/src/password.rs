@@ -40,8 +40,8 @@ pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
         .records(&[Action::PasswordReset])
         .summary(
-            "Sets a new password with the token from a reset email. The token works once. All sessions of the user \
-             end, and their personal keys stop working.",
+            "Sets a new password with the token from a reset email. The token works once. All the user's sessions end, \
+             and their personal keys stop working.",
         )
         .description("This also verifies the user's email. The user has to sign in afterwards.")
         .faults(&[Fault::InvalidToken])
@@ -107,7 +107,7 @@ struct Requested {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Changed {
-    /// The secret of the new session, which the cookie also contains.
+    /// The new session's secret, which the cookie also contains.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
     /// The user.

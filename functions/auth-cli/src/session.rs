@@ -96,7 +96,7 @@ impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             session: fields
-                .about("The session to end: the `token` that `list-sessions` returned, or the secret of a session.")
+                .about("The session to end: the `token` that `list-sessions` returned, or a session's secret.")
                 .text("token", IdOrToken::parse)?,
         })
     }
@@ -133,7 +133,7 @@ enum SignedInOrNot {
 struct NeedsCode {
     /// Always `true`: no session has started yet.
     two_factor_redirect: bool,
-    /// The second factors of the user, always `totp`. Backup codes work, too.
+    /// The user's second factors, always `totp`. Backup codes work, too.
     #[schemars(extend("examples" = [["totp"]]))]
     two_factor_methods: [&'static str; 1],
 }
@@ -142,7 +142,7 @@ struct NeedsCode {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Started {
-    /// The secret of the session, which the cookie also contains.
+    /// The session's secret, which the cookie also contains.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
     /// The user who signed in.
@@ -152,7 +152,7 @@ struct Started {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Current {
-    /// The session or API key of the call.
+    /// The call's session or API key.
     session: SessionView,
     /// The user.
     user: UserView,
@@ -192,7 +192,7 @@ pub(crate) struct UserView {
 struct Listed {
     /// The id of the session.
     id: SessionId,
-    /// The id of the session again, as the `token` for `revoke-session`. The secret of a session is not stored.
+    /// The id of the session again, as the `token` for `revoke-session`. A session's secret is not stored.
     token: SessionId,
     /// The id of the session's user.
     user_id: UserId,

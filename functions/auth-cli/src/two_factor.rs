@@ -182,7 +182,7 @@ struct Renewed {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Verified {
-    /// The secret of the session, which the cookie also contains.
+    /// The session's secret, which the cookie also contains.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     token: String,
     /// The user.

@@ -35,8 +35,8 @@ fn route() -> Route<Deletions> {
         .description(
             "The deletion cannot be undone. The endpoints of a deleted organization get no more events, the email \
              address and the slug can be used again immediately, and the other data is deleted within minutes. If \
-             other members remain, an only owner must first make one of them an owner. Stop the jobs of an \
-             organization before you delete it: their events no longer reach endpoints, but still call the jobs' own \
+             other members remain, an only owner must first make one of them an owner. Stop an organization's jobs \
+             before you delete it: their events no longer reach endpoints, but are still sent to the jobs' own \
              callbacks. `callbackURL` and `token` are ignored. A client that gets no response can retry: a 401 then \
              means that the account was deleted.",
         )

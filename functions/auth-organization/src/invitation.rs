@@ -83,7 +83,7 @@ impl New {
             )
             .text_or_list_of_one(Invite::NAMES.role, parse_role);
         let organization = fields
-            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
             .optional_text(Invite::NAMES.organization_id, TenantId::parse);
         fields.refuse(&["teamId"])?;
         Ok(Self { email: email?, role: role?, organization: organization? })

@@ -132,7 +132,7 @@ struct NewRole {
 impl NewRole {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
-            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
             .optional_text("organizationId", TenantId::parse);
         let member = fields
             .about("The id of the member to change, as returned by `list-members`.")
@@ -152,7 +152,7 @@ struct Which {
 impl Which {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let organization = fields
-            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
             .optional_text("organizationId", TenantId::parse);
         let member = fields
             .about("The member to remove, by id or email address.")
@@ -169,10 +169,7 @@ impl Own {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         Ok(Self {
             organization: fields
-                .about(
-                    "The id of the organization, which must be the caller's. The default is the caller's \
-                     organization.",
-                )
+                .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
                 .optional_text("organizationId", TenantId::parse)?,
         })
     }

@@ -75,7 +75,7 @@ impl NewName {
             data.about("The new name of the organization.").text("name", Name::parse)
         });
         let organization = fields
-            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
             .optional_text("organizationId", TenantId::parse);
         Ok(Self { organization: organization?, name: name? })
     }

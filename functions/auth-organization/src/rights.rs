@@ -22,12 +22,10 @@ pub(crate) struct Named {
 impl Named {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields
-            .about("The id of the organization, which must be the caller's. The default is the caller's organization.")
+            .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
             .optional_text("organizationId", TenantId::parse);
         let slug = fields
-            .about(
-                "The slug of the organization, which must be the caller's. The default is the caller's organization.",
-            )
+            .about("The organization's slug. Only the caller's organization is accepted, and it is the default.")
             .optional_text("organizationSlug", Slug::parse);
         Ok(Self { id: id?, slug: slug? })
     }

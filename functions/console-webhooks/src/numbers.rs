@@ -119,7 +119,7 @@ pub(crate) fn in_doubt_since(endpoint: &EndpointView, oldest_pending: Option<&De
     failing.or(endpoint.enabled_at).filter(|since| !is_healed(*since))
 }
 
-/// Returns the failed attempts of a delivery since the endpoint was enabled, oldest first. Only those in its state are
+/// Returns a delivery's failed attempts since the endpoint was enabled, oldest first. Only those in its state are
 /// known.
 pub(crate) fn failures<'a>(endpoint: &EndpointView, delivery: Option<&'a Delivery>) -> Vec<&'a Attempt> {
     let attempts =

@@ -123,7 +123,7 @@ pub(crate) fn of_delivery(status: Status) -> Markup {
     }
 }
 
-/// The badge of an attempt: delivered, or its error.
+/// An attempt's badge: delivered, or its error.
 pub(crate) fn of_attempt(attempt: &Attempt) -> Markup {
     match &*attempt.outcome {
         "delivered" => badge("good", DISC, "Delivered"),

@@ -1,4 +1,4 @@
-//! The page with the audit log of the organization, for owners.
+//! The page with the organization's audit log, for owners.
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ use crate::{
 };
 
 const LINK: [(&str, &str); 3] = [
-    ("tenantSlug", "The slug of the organization, from the link in the email."),
+    ("tenantSlug", "The organization's slug, from the link in the email."),
     ("invitationId", "The id of the invitation, from the link in the email."),
     ("token", "The token from the link in the email, which proves access to the mailbox."),
 ];
@@ -39,7 +39,7 @@ const LINK: [(&str, &str); 3] = [
 /// The fields of all the page's forms.
 const FIELDS: [(&str, &str); 10] = [
     ("action", "The submitted form: `sign-up` (the default), `join` or `decline`."),
-    ("tenantSlug", "The slug of the organization, from the link in the email."),
+    ("tenantSlug", "The organization's slug, from the link in the email."),
     ("invitationId", "The id of the invitation, from the link in the email."),
     ("token", "The token from the link in the email, which proves access to the mailbox."),
     ("name", "`sign-up`: the name of the user."),
@@ -163,7 +163,7 @@ async fn decline(app: &App, user: &User, form: &Typed) -> Result<Reply> {
     Ok(Page::new("Invitation declined", content).done().into())
 }
 
-/// Finds the invitation of a link or form, with its organization, if it can be accepted.
+/// Finds the invitation that a link or form names, with its organization, if it can be accepted.
 async fn find(app: &App, link: &Typed) -> Result<Option<(Pending, Organization)>> {
     let (slug, id) = (Slug::parse(link.get("tenantSlug")), InvitationId::parse(link.get("invitationId")));
     let (Ok(slug), Ok(id)) = (slug, id) else { return Ok(None) };

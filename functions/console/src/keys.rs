@@ -1,4 +1,4 @@
-//! The page of API keys. Owners see and delete all keys of the organization, and members only their own.
+//! The page of API keys. Owners see and delete all the organization's keys, and members only their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,7 +71,7 @@ const KINDS: [(&str, &str); 2] = [
     ("organization", "The organization: the key works after I leave"),
 ];
 
-/// The selectable lifetimes of a key: a number of days, or no expiry.
+/// The lifetimes to choose from for a key: a number of days, or no expiry.
 const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
 

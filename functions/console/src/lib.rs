@@ -1,5 +1,5 @@
-//! The pages for accounts and organizations, one module each. The API has a route for each action of a page, and both
-//! call the same functions of `common`.
+//! The pages for accounts and organizations, one module each. The API has a route for each action on a page, and both
+//! call the same functions in `common`.
 
 use common::{
     aws::clients::Aws,

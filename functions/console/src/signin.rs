@@ -61,7 +61,7 @@ const FIELDS: [(&str, &str); 16] = [
     ),
     ("sure", "`approve`: `yes` from the checkbox that confirms the approval."),
     ("name", "`sign-up`: the name of the user."),
-    ("email", "`sign-in` and `sign-up`: the email address of the user."),
+    ("email", "`sign-in` and `sign-up`: the user's email address."),
     ("password", "`sign-in` and `sign-up`: the password."),
     ("code", "`code`: the code from the authenticator app, after a sign-in with the password."),
     ("backupCode", "`backup-code`: a backup code, instead of a code from the app."),

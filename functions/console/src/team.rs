@@ -54,7 +54,7 @@ const ROLES: [Choice<'_>; 2] = [
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID, PART])), open)
-        .summary("Shows the members of the organization and, for owners, its pending invitations.")
+        .summary("Shows the organization's members and, for owners, its pending invitations.")
 }
 
 pub(crate) fn submit() -> Route<App> {

@@ -54,12 +54,12 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(Erase::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
-        .summary("Erases the payload and the responses of a delivery, or of all deliveries of a job.")
+        .summary("Erases the payload and the responses of a delivery, or of all a job's deliveries.")
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
-             or recovered. If any delivery of the job is pending, nothing is erased. Repeating a call is safe. If the \
-             queue delivers a job event twice within a minute of its arrival, the second copy can restore a payload \
-             that was erased in that minute.",
+             or recovered. If any of the job's deliveries is pending, nothing is erased. Repeating a call is safe. If \
+             the queue delivers a job event twice within a minute of its arrival, the second copy can restore a \
+             payload that was erased in that minute.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::DeliveryPending)])
 }
@@ -92,7 +92,7 @@ impl Input {
             });
         let cursor = fields
             .about(
-                "The `next_cursor` of the previous call with the same `job_id`. To erase all deliveries of a job, \
+                "The `next_cursor` of the previous call with the same `job_id`. To erase all of a job's deliveries, \
                  repeat the call until the response has no `next_cursor`.",
             )
             .optional_text(Erase::NAMES.cursor, Cursor::parse);

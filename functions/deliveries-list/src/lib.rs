@@ -47,7 +47,7 @@ fn route() -> Route<App> {
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
-/// The filters and the page of the list.
+/// The list's filters and page.
 pub struct Input {
     endpoint: Option<EndpointId>,
     filter: Filter,

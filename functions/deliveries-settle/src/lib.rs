@@ -114,8 +114,8 @@ impl Settlement {
             .text(Sent::NAMES.delivery_id, DeliveryId::parse);
         let lease = fields
             .about(
-                "The lease of the delivery, as returned by `receive`. If two settlements have the same lease, the \
-                 first counts.",
+                "The delivery's lease, as returned by `receive`. If two settlements have the same lease, the first \
+                 counts.",
             )
             .text(Sent::NAMES.lease, LeaseId::parse);
         let status = fields

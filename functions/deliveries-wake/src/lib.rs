@@ -135,8 +135,8 @@ impl App {
         swept.and(told).and(recovered).and(saved)
     }
 
-    /// Sends the notices about endpoints and the emails about failed jobs. They are few, so only the first sweeper
-    /// sends them.
+    /// Sends the notices about endpoints and the emails about failed jobs. There are only a few, so the first sweeper
+    /// sends them all.
     async fn tell(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         if !sweeper.is_first() {
             return Ok(());

@@ -28,7 +28,7 @@ const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
 /// The maximum number of times that states are read while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
-/// reads. A partition has 3,000 read units per second, and may contain all states of an endpoint.
+/// reads. A partition has 3,000 read units per second, and may contain all of an endpoint's states.
 const READS: u32 = 10;
 /// The maximum number of times that rows are written while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
 /// writes.

@@ -45,7 +45,7 @@ fn page() -> Route<App, NoCallers> {
         .redirects()
 }
 
-/// The path parameter of a page: its name and description.
+/// A page's path parameter: its name and description.
 const PAGE: (&str, &str) =
     ("page", "The `operationId` of a call; `receiving` for the guide for receivers, `job-events` for producers.");
 

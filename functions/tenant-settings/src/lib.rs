@@ -29,7 +29,7 @@ fn route() -> Route<Settings> {
         .records(&[Action::SettingsChanged])
         .scope(Scope::SettingsRead)
         .also_scope(Scope::SettingsWrite, "to send a field")
-        .summary("Changes the given settings of the organization (owners only) and returns all settings.")
+        .summary("Changes the given organization settings (owners only) and returns all settings.")
         .description(
             "Any member can read the settings with a call that has no fields. Only owners, their API keys and \
              organization keys can send a field, even with its current value.",

@@ -19,7 +19,7 @@ pub(crate) struct Batch {
     pub(crate) queue: Option<Queue>,
     /// The organization with at least half of its due attempts.
     pub(crate) crowd: Option<TenantId>,
-    /// The batch's number among the batches of the process.
+    /// The batch's number among the process's batches.
     pub(crate) number: u64,
     /// The latest time when an attempt may start and still end before the function's timeout.
     pub(crate) last_start: Instant,

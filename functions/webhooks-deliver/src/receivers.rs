@@ -24,12 +24,12 @@ use crate::{
     trials::{TRIAL, Trials},
 };
 
-/// New callback origins of a tenant count as hanging once its slow origins outnumber its good ones by this number.
+/// A tenant's new callback origins count as hanging once its slow origins outnumber its good ones by this number.
 const DOUBTS: u32 = 3;
 /// The maximum number of doubts, so new good origins can outweigh any number of slow ones.
 const MOST_DOUBTS: u32 = 20;
 
-/// A receiver of a tenant: an endpoint or a callback origin. Receivers with colliding hashes share state.
+/// A tenant's receiver: an endpoint or a callback origin. Receivers with colliding hashes share state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) tenant: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The key shared by all new callback origins of the tenant.
+    /// The key shared by all the tenant's new callback origins.
     pub(crate) fn crowd(self) -> Self {
         Self { receiver: self.tenant, ..self }
     }
@@ -46,7 +46,7 @@ impl Key {
         self.receiver == self.tenant
     }
 
-    /// The key shared by all trials of the tenant.
+    /// The key shared by all the tenant's trials.
     pub(crate) fn trial(self) -> Self {
         Self { receiver: !self.tenant, ..self }
     }
@@ -184,7 +184,7 @@ impl Receivers {
     }
 }
 
-/// Returns the key of a receiver's pace. All callback origins of a tenant share one, because each event may have a
+/// Returns the key of a receiver's pace. All of a tenant's callback origins share one, because each event may have a
 /// different origin.
 fn pacer(key: Key, health: Option<&Health>) -> u64 {
     if health.is_some() { key.receiver } else { key.tenant }

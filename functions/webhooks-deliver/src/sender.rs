@@ -61,7 +61,7 @@ impl Sender {
         self.receivers.standing(self.key(outgoing), outgoing.health(), now)
     }
 
-    /// Returns an attempt's lane. All new callback origins of a tenant share one lane, and all its trials another.
+    /// Returns an attempt's lane. All of a tenant's new callback origins share one lane, and all its trials another.
     fn lane(&self, outgoing: &Outgoing<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
         let key = self.key(outgoing);
         let is_new = outgoing.endpoint.is_none() && !self.receivers.has_answered(key, now);

@@ -12,7 +12,7 @@
 //! Each receiver has a lane. Its width is the number of concurrent attempts that the receiver has proved it can handle:
 //! initially one for an unknown receiver, ten for a slow one and four for a hanging one. Each success widens the lane
 //! by one, like slow start with a congestion window (RFC 5681, section 3.1), and a quick error halves it, down to ten,
-//! so a recovering receiver is not flooded. New callback origins of a tenant share one lane, the crowd.
+//! so a recovering receiver is not flooded. A tenant's new callback origins share one lane, the crowd.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -77,8 +77,8 @@ impl Slots {
         Self { state: Arc::new(Mutex::new(State::new(total))) }
     }
 
-    /// Waits for a slot until `last_start`. Only a few attempts of a tenant may wait, because each keeps its invocation
-    /// waiting.
+    /// Waits for a slot until `last_start`. Only a few of a tenant's attempts may wait, because each keeps its
+    /// invocation waiting.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
         let Some(_patient) = self.wait_for(lane) else { return Err(NoSlot::Full) };
         match self.queue(lane, standing) {

@@ -2,9 +2,9 @@
 //!
 //! An attempt that was cut off after half a second does not show whether its receiver is slow or hangs. An endpoint, or
 //! a callback origin that has answered before, is then suspect for two seconds (`TRIAL`). The attempt is repeated
-//! immediately through `slow-deliveries`. Up to `WAITING` other deliveries of the tenant
-//! wait for the result instead of joining the queue for hanging receivers. If the receiver answers within that time, it
-//! is slow; otherwise it hangs.
+//! immediately through `slow-deliveries`. Up to `WAITING` of the tenant's other deliveries wait for the result instead
+//! of joining the queue for hanging receivers. If the receiver answers within that time, it is slow; otherwise it
+//! hangs.
 //!
 //! The write that records the cut-off decides which process makes the trial. A process makes only one trial per tenant
 //! at a time, because trials take capacity from slow receivers.
@@ -42,7 +42,7 @@ impl Trials {
         true
     }
 
-    /// Whether another delivery of the tenant may wait until `until` for a trial, which another process may have begun.
+    /// Whether another of the tenant's deliveries may wait until `until` for a trial, perhaps begun by another process.
     pub(crate) fn wait(&mut self, tenant: u64, until: Timestamp, now: Timestamp) -> bool {
         self.begin(tenant, now);
         let Some(trial) = self.0.get_mut(&tenant).filter(|trial| trial.waiting < WAITING) else { return false };

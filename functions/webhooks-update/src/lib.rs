@@ -77,7 +77,7 @@ impl Input {
             )
             .optional_text(Update::NAMES.signing_secret, SigningSecret::parse_chosen);
         let headers = fields
-            .about("Headers that replace all headers of the endpoint. `null` or an empty object removes them.")
+            .about("Headers that replace all the endpoint's headers. `null` or an empty object removes them.")
             .nullable_object(Update::NAMES.headers, Headers::parse);
         let description = fields
             .about("A new text to tell the endpoint apart from others. `null` removes it.")

@@ -124,8 +124,8 @@ impl Past {
         Ok(())
     }
 
-    /// Wakes a delivery that waits longer than the maximum delay of a message. Replaces `deliveries-wake`, whose sweeps
-    /// over several days would take minutes.
+    /// Wakes a delivery that waits longer than a message's maximum delay. Replaces `deliveries-wake`, whose sweeps over
+    /// several days would take minutes.
     async fn wake(&mut self, waiting: Waiting) -> Result<()> {
         let Ok(DueAttempt { tenant, id, .. }) = parse_message(&waiting.body) else { return Ok(()) };
         let known = self.log.known(&tenant, &[id]).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;

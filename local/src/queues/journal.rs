@@ -116,7 +116,7 @@ impl Written {
         Self(Some(oneshot::channel().1))
     }
 
-    /// Waits until the change is written, so it survives the death of the process.
+    /// Waits until the change is written, so it survives if the process dies.
     ///
     /// # Errors
     /// The change could not be written.
@@ -137,7 +137,7 @@ fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Written data still survives the death of the process. A power failure may lose the last moments.
+    // Written data still survives if the process dies. A power failure may lose the last moments.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.execute_batch(SCHEMA)?;
     connection.execute("DELETE FROM messages WHERE sent < ?1", [now() - RETENTION])?;

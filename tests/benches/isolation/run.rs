@@ -29,7 +29,7 @@ const HEALTHY: usize = 100;
 const SLOW_EVENTS: usize = 20;
 /// The maximum number of a tenant's deliveries that are counted, because counting is slow.
 const COUNTED: usize = 20_000;
-/// The time between two events of a tenant after the burst.
+/// The time between two of a tenant's events after the burst.
 const PACE: Duration = Duration::from_millis(50);
 /// The time between the end of the burst and the phase after it.
 const PAUSE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Fuzzing: no input causes a panic, a 5xx response or the death of a process.
+//! Fuzzing: no input causes a panic or a 5xx response, or kills a process.
 //!
 //! `cargo test` always sends the same few thousand inputs. `FUZZ_CASES=100000` sends 100,000 inputs of each kind, and
 //! `FUZZ_SEED=123` starts from another seed. The seeds of the cases are consecutive, and a failure prints its seed.

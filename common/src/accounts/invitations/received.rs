@@ -57,7 +57,7 @@ impl Invitations {
     /// Reads the invitation `id` for `user`.
     ///
     /// # Errors
-    /// The address of the user is not verified, there is no such invitation, or it is for another address
+    /// The user's address is not verified, there is no such invitation, or it is for another address
     /// ([`Refusal::NotTheRecipient`]).
     pub async fn received(&self, user: &User, id: InvitationId) -> Result<Received> {
         user.check_verified()?;

@@ -1,4 +1,4 @@
-//! The settings of an organization, which its owners change.
+//! An organization's settings, which its owners change.
 
 use super::{
     DEBUG_NOTIFICATION_EMAIL, DISABLE_JOB_FAILURE_NOTIFICATIONS, JOINED, Organization, Organizations,
@@ -169,9 +169,9 @@ impl Organizations {
     }
 }
 
-/// Builds the emails to the old and the new notification address of an organization. The new address may be a
-/// stranger's: the email explains why they get notifications, but does not reveal the old address. The subject omits
-/// the name of the organization, which its founder chose.
+/// Builds the emails to an organization's old and new notification addresses. The new address may be a stranger's: the
+/// email explains why they get notifications, but does not reveal the old address. The subject omits the name of the
+/// organization, which its founder chose.
 #[must_use]
 pub fn address_mails(base: &BaseUrl, organization: &Organization) -> [Mail; 2] {
     let (name, new) = (organization.name.as_str(), &organization.debug_notification_email);

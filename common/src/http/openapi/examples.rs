@@ -19,7 +19,7 @@ const MESSAGES: [(&str, &str); 3] = [
     ("/v1/webhooks/update", "Webhook endpoint updated"),
 ];
 
-/// Optional fields that are omitted in the example of a request, by route: the response shows a generated secret.
+/// Optional fields that are omitted in a request's example, by route: the response shows a generated secret.
 const OMITTED: [(&str, &str); 1] = [("/v1/webhooks/create", "signing_secret")];
 
 /// Adds an example to every JSON body, composed of its parts' examples. Forms get no example, because people submit

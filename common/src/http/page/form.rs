@@ -8,7 +8,7 @@ use crate::error::Error;
 /// A form, which posts its visible and hidden fields.
 #[derive(Default)]
 pub struct Form<'a> {
-    /// The prefix of the field ids, unique per page; empty for the only form of a page.
+    /// The prefix of the field ids, unique per page; empty for a page's only form.
     pub id: &'static str,
     /// The path that the form posts to; empty for its page's path.
     pub to: &'a str,

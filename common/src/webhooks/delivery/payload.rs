@@ -1,4 +1,4 @@
-//! The body of a delivery, and its destination.
+//! A delivery's body, and its destination.
 
 use bytes::Bytes;
 
@@ -43,7 +43,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The URL and secret of a callback. The URL and secret of an endpoint are in its item.
+    /// The URL and secret of a callback. An endpoint's URL and secret are in its item.
     #[must_use]
     pub fn callback(&self) -> Option<(&EndpointUrl, &SigningSecret)> {
         match self {

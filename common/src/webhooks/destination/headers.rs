@@ -1,4 +1,4 @@
-//! The custom headers of an endpoint, which the receiver gets with each attempt. Usually, they are credentials that the
+//! An endpoint's custom headers, sent to the receiver with each attempt. Usually, they are credentials that the
 //! receiver requires.
 
 use std::{collections::BTreeMap, fmt};

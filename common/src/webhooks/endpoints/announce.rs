@@ -142,7 +142,7 @@ impl Endpoints {
         let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
         for error in queues.send(Queue::Shared, &due.collect::<Vec<_>>(), now).await.into_iter().filter_map(Result::err)
         {
-            // The sweep finds the due row of the delivery and wakes it.
+            // The sweep finds the delivery's due row and wakes the delivery.
             crate::log!("attempt.delayed", %tenant, delivery_id = %notice.endpoint, ?error);
         }
         Ok(())

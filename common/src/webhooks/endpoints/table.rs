@@ -1,4 +1,4 @@
-//! The table of endpoints: its keys, and reads of its items.
+//! The endpoints table: its keys, and reads of its items.
 
 use aws_sdk_dynamodb::Client;
 

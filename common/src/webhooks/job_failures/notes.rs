@@ -31,7 +31,7 @@ const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 const PAGES: usize = 20;
 
 impl JobFailures {
-    /// Records failures of a workflow (at least one, newest first), creating a pending notice. Repeating the call is
+    /// Records a workflow's failures (at least one, newest first), creating a pending notice. Repeating the call is
     /// safe, because each failure counts once.
     pub async fn note(
         &self,

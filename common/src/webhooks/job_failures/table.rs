@@ -1,4 +1,4 @@
-//! The items of failing workflows, in the table of endpoints.
+//! The items of failing workflows, in the endpoints table.
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
@@ -20,7 +20,7 @@ use crate::{
     webhooks::endpoints::item::{MAILED_AT, NOTICE, NOTICE_AT, NOTICE_TRIES, TENANT_ID, WEBHOOK_ENDPOINT_ID},
 };
 
-/// The table of endpoints, which also stores failing workflows.
+/// The endpoints table, which also stores failing workflows.
 #[derive(Clone)]
 pub struct JobFailures {
     pub(super) dynamodb: Client,

@@ -87,7 +87,7 @@ impl Sweeper {
         (0..SWEEPERS).map(Self)
     }
 
-    /// Whether this is the first sweeper, which also does the undivided work.
+    /// Whether this is the first sweeper, which also does the work that is not divided.
     #[must_use]
     pub fn is_first(self) -> bool {
         self.0 == 0

@@ -71,7 +71,7 @@ pub const PAGE: usize = 100;
 /// The maximum number of recoveries in a list, and the number of a tenant's recoveries that are searched for the list.
 const LISTED: usize = 10;
 const LOOKED_AT: i32 = 200;
-/// The maximum number of unfinished recoveries of a tenant. Concurrent calls may exceed it.
+/// The maximum number of a tenant's unfinished recoveries. Concurrent calls may exceed it.
 const UNFINISHED: usize = 100;
 /// The partition of the index with the unfinished recoveries.
 const UNFINISHED_PARTITION: &str = "recovery";

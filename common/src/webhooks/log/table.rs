@@ -1,4 +1,4 @@
-//! The table of the delivery log: its keys, and the reads and writes of its items.
+//! The delivery log's table: its keys, and the reads and writes of its items.
 
 use std::{
     collections::{BTreeMap, HashMap},

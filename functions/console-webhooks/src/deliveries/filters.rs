@@ -1,4 +1,4 @@
-//! The filters of the list: a search, statuses with their counts, time ranges, and more.
+//! The list's filters: a search, statuses with their counts, time ranges, and more.
 
 use common::{
     error::Error,

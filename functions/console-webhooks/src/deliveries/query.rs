@@ -1,4 +1,4 @@
-//! The query of the list: its filters and its page.
+//! The list's query: its filters and its page.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ pub(super) fn id(typed: &Typed) -> Result<DeliveryId> {
     DeliveryId::parse(typed.get("id")).map_err(|_not_an_id| NOT_FOUND)
 }
 
-/// The endpoint of a delivery, unless it has been deleted, or the delivery is a job's callback.
+/// A delivery's endpoint, unless it has been deleted, or the delivery is a job's callback.
 pub(super) async fn endpoint(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Option<EndpointView>> {
     match id.destination.endpoint() {
         Some(endpoint) => app.endpoints.view(tenant, endpoint).await.map(Some).or_else(|error| match error {
@@ -191,7 +191,7 @@ fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is
     }
 }
 
-/// Whether the endpoint of the delivery was deleted.
+/// Whether the delivery's endpoint was deleted.
 fn is_deleted(delivery: &Delivery, endpoint: Option<&EndpointView>) -> bool {
     endpoint.is_none() && delivery.webhook_endpoint_id.is_some()
 }

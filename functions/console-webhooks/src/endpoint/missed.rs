@@ -1,5 +1,4 @@
-//! The missed and pending deliveries of an endpoint, the buttons that send them, and the progress of the latest
-//! recovery.
+//! An endpoint's missed and pending deliveries, the buttons that send them, and the latest recovery's progress.
 
 use common::{
     http::page::Form,

@@ -57,7 +57,7 @@ pub(super) enum Probe {
     Full,
 }
 
-/// The slots and places of a process, and their holders. `W` is an attempt that waits for its turn.
+/// A process's slots and places, and their holders. `W` is an attempt that waits for its turn.
 pub(super) struct State<W> {
     total: usize,
     /// The numbers of free slots and places.
@@ -138,7 +138,7 @@ struct LaneState<W> {
     waiting: VecDeque<W>,
     /// The value of `waits` when the lane began to wait.
     waits_since: u64,
-    /// The position among the ready lanes of the tenant.
+    /// The position among the tenant's ready lanes.
     ready: Option<(Share, Place)>,
 }
 
@@ -355,7 +355,7 @@ impl<W> State<W> {
         most.saturating_sub(self.apart.of(queue))
     }
 
-    /// Gives an attempt of the tenant permission to wait, unless too many others have it.
+    /// Gives one of the tenant's attempts permission to wait, unless too many others have it.
     pub(super) fn begin_wait(&mut self, tenant: u64) -> bool {
         let tenant = self.tenants.entry(tenant).or_default();
         let may_wait = tenant.patient < PATIENT;

@@ -28,7 +28,7 @@ async fn a_list_has_pages_and_refuses_unsupported_parameters() {
     ] {
         assert_eq!(names(&tenant.cookie, query).await, expected, "{query}");
     }
-    // The pages of a member contain only keys that the member manages.
+    // A member's pages contain only keys that the member manages.
     assert_eq!(names(&al.cookie, "limit=2").await, ["a member's", "one"]);
     for (query, field) in
         [("limit=0", "limit"), ("offset=-1", "offset"), ("sortBy=name", "sortBy"), ("configId=x", "configId")]

@@ -178,14 +178,14 @@ async fn a_page_names_failures_on_other_pages() {
         &["11 endpoints, none failing", "1 endpoint on other pages", "/last", "1 failed delivery", "Page 2 of 2"],
     );
     assert!(page.page().contains(&format!("href=\"/console/endpoints/{last}\"")));
-    // The page of the endpoint itself has only its own banner.
+    // The endpoint's own page has only its own banner.
     let own = browser.open("/console").await;
     says(&own, &["/last", "1 failed delivery , created 0 s ago", "Page 1 of 2"]);
     assert!(!text(&own).contains("other pages"));
 }
 
 /// A hundred endpoints with the longest URLs and descriptions, of random characters, so they cannot be compressed. Each
-/// of the first page has a banner, and bars of every kind in every hour.
+/// endpoint on the first page has a banner, and bars of every kind in every hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_page_of_a_hundred_endpoints_is_small() {
     let world = World::start().await;

@@ -62,7 +62,7 @@ async fn an_endpoint_whose_attempts_all_fail_is_failing() {
     for job in ["a", "b"] {
         world.deliver(event(&tenant.id, job)).await;
     }
-    // One failed attempt of a delivery is not sufficient.
+    // One failed attempt is not enough.
     says(&browser.open("/console").await, &["1 endpoint, none failing", "Retrying"]);
     retry(&world, &tenant).await;
     assert_eq!(receiver.count().await, 5);
@@ -173,7 +173,7 @@ async fn deleting_names_the_deliveries_that_cannot_be_resent() {
             "30 days",
         ],
     );
-    // The response of the receiver explains the failure.
+    // The receiver's response explains the failure.
     let (_, responded) = page.page().split_once("The receiver responded:").expect("the response");
     assert!(readable(responded).contains("x-webhook-signature"), "{responded}");
     browser.press(&path, &page, "Disable endpoint", &[]).await;

@@ -22,7 +22,7 @@ async fn erase(world: &World, tenant: &Tenant, fields: Value) -> tests::Answer {
     world.rpc(&tenant.key, "deliveries/erase", fields).await
 }
 
-/// Whether the table still contains the payload or a response of a receiver.
+/// Whether the table still contains the payload or a receiver's response.
 async fn is_anything_left(world: &World) -> bool {
     let items = format!("{:?}", world.items("deliveries").await);
     // A compressed payload is not readable.

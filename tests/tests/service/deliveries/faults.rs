@@ -31,7 +31,7 @@ fn worker_with(descriptors: usize, world: &World, settings: &[(&str, &str)]) -> 
     command.stdout(Stdio::null()).kill_on_drop(true).spawn().expect("a worker starts")
 }
 
-/// Fills the queue with this many events of the tenant.
+/// Fills the queue with this many of the tenant's events.
 async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     for job in 0..events {
         let mut event = event(&tenant.id, job);

@@ -197,7 +197,7 @@ async fn a_throttled_tenant_does_not_block_another_recovery() {
     assert_eq!((good[0].resent, good[0].done), (500, true));
 }
 
-/// The unfinished recoveries of a tenant, oldest first.
+/// A tenant's unfinished recoveries, oldest first.
 async fn unfinished(book: &Book, tenant: &Tenant) -> Vec<Recovery> {
     let mut recoveries = book.log.recoveries(&id(tenant), None).await.expect("the recoveries");
     recoveries.retain(|recovery| !recovery.done);

@@ -222,7 +222,7 @@ async fn a_call_is_remembered_for_a_day() {
     assert_eq!(setup.effects(&world, &tenant, "webhooks/create").await, 2);
 }
 
-/// The transaction of the call, and the read after it, fail at every try.
+/// The call's transaction, and the read after it, fail at every try.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_the_write_leaves_all_effects_or_none() {
     // The calls before the write: the reads of the key and its user (one call in the first two processes, which have

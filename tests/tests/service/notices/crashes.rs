@@ -1,4 +1,4 @@
-//! After the death of a process, the email is still sent, nearly always once.
+//! After a process dies, the email is still sent, nearly always once.
 
 use serde_json::json;
 use tests::{Doomed, at_each_call, context, event};

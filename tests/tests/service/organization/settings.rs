@@ -1,4 +1,4 @@
-//! The settings of the organization: access, changes, and the emails about changes.
+//! The organization's settings: access, changes, and the emails about changes.
 
 use std::sync::{Arc, Mutex};
 
