@@ -141,7 +141,7 @@ pub struct Delivery {
     pub delivery_id: DeliveryId,
     /// The value of the `webhook-id` header, which receivers use to recognize duplicates.
     pub webhook_id: WebhookId,
-    /// The id of the endpoint; absent for the callback of a job.
+    /// The endpoint's id; absent for a job's callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EndpointId")]
     pub webhook_endpoint_id: Option<EndpointId>,

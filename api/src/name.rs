@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 /// A closed set of names.
 pub trait ClosedSet: Copy + 'static {
-    /// All names, in the order of their declaration.
+    /// All names, in declaration order.
     const ALL: &'static [Self];
 
     /// The name in the API and the tables.

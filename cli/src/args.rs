@@ -347,7 +347,7 @@ Examples:
     /// Resend a delivery
     #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
     Resend(Named),
-    /// Erase the payload and the responses of a delivery, or of all a job's deliveries
+    /// Erase the payload and responses of one delivery or of all of a job's deliveries
     #[command(after_help = "Examples:\n  fanfare deliveries erase ID\n  fanfare deliveries erase --job job-1 --yes")]
     Erase {
         /// Id of the delivery, the first characters of its short id, or its `webhook-id`

@@ -97,7 +97,7 @@ pub(crate) fn is_delivery_id(text: &str) -> bool {
 pub(crate) fn only<T>(typed: &str, kind: &str, mut found: Vec<(T, String)>) -> Result<T, Failure> {
     let typed = shown(typed);
     match (found.pop(), found.is_empty()) {
-        (None, _) => Err(Failure::not_found(format!("No {kind} has an id that begins with {typed}."))),
+        (None, _) => Err(Failure::not_found(format!("No {kind} has an id beginning with {typed}."))),
         (Some((id, _)), true) => Ok(id),
         (Some(last), false) => {
             let all: Vec<_> =

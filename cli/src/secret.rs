@@ -18,7 +18,7 @@ pub(crate) fn generate() -> Result<Secret, Failure> {
     Ok(secret.into())
 }
 
-/// Returns the `x-webhook-signature` and the `webhook-signature` of a body. Like the service, computes the second with
+/// Returns the `x-webhook-signature` and the `webhook-signature` for a body. Like the service, computes the second with
 /// the text of the secret and, if the secret is base64, also with the decoded bytes, which Standard Webhooks libraries
 /// use.
 pub(crate) fn signatures(secret: &Secret, id: &str, timestamp: &str, body: &str) -> (String, String) {

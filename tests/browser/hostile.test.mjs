@@ -1,4 +1,4 @@
-// Untrusted text: all text of tenants, jobs and receivers is shown as text, and does not break the layout.
+// Untrusted text: all text from tenants, jobs and receivers is shown as text, and does not break the layout.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -76,7 +76,7 @@ async fn each_failure_has_an_exit_code_and_a_message() {
     let unknown = "01a1fd8f-10a2-77d3-8ec2-62101bd7f1e0";
     for (arguments, code, says) in [
         (&["endpoints", "test", unknown][..], 4, "Webhook endpoint not found."),
-        (&["endpoints", "delete", unknown], 4, "No endpoint has an id that begins with"),
+        (&["endpoints", "delete", unknown], 4, "No endpoint has an id beginning with"),
         (&["endpoints", "create", "nonsense"], 1, "url: "),
         (&["endpoints", "create"], 2, "Usage"),
         (&["deliveries", "list", "--since", "soon"], 2, "15m"),

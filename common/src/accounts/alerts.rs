@@ -91,8 +91,8 @@ impl Alerts {
         self.tell(&verified, mail, now).await;
     }
 
-    /// Notifies `user` that they created an API key on `device`. The email shows the first characters of the key, as
-    /// lists of keys do.
+    /// Notifies `user` that they created an API key on `device`. The email shows the key's first characters, as key
+    /// lists do.
     pub async fn key_created(&self, user: &User, key: &IssuedKey, device: &Device, base: &BaseUrl) {
         let (new, now) = (&key.new, key.created_at);
         let expires = key.expires_at().map_or_else(|| "never".to_owned(), Timestamp::readable);

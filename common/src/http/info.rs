@@ -23,8 +23,8 @@ pub struct RouteInfo {
     pub credentials: &'static [Credential],
     /// The scope that a key needs for the route.
     pub scope: Needed,
-    /// The purpose of the route in one sentence, for the OpenAPI description. A route without a summary is not part of
-    /// the API.
+    /// The route's purpose in one sentence, for the OpenAPI description. A route without a summary is not part of the
+    /// API.
     pub summary: &'static str,
     /// Further details for callers, in Markdown; may be empty.
     pub description: &'static str,

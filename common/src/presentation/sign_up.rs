@@ -93,7 +93,7 @@ pub struct SignedUp {
     /// The `Set-Cookie` values of the session, which are also sent as response headers.
     #[schemars(extend("examples" = [["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure"]]))]
     set_cookie: Vec<String>,
-    /// Whether the email address is verified. It is verified after a sign-up with the `token` of an invitation.
+    /// Whether the email address is verified. It is verified after a sign-up with an invitation's `token`.
     email_verified: bool,
 }
 

@@ -7,7 +7,7 @@ use tracing::Level;
 /// A kind of log line.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// The subject and the event, such as `delivery.failed`. The name is the `message` of the JSON line.
+    /// The subject and the event, such as `delivery.failed`. The name is the JSON line's `message`.
     pub name: &'static str,
     /// The level of all lines with this name.
     pub level: Level,

@@ -1,4 +1,4 @@
-//! The allowed destinations of deliveries, their signatures, and custom headers.
+//! Where deliveries may be sent, their signatures, and custom headers.
 
 mod destination_policy;
 mod endpoint_url;

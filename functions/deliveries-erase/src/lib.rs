@@ -54,7 +54,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(Erase::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
-        .summary("Erases the payload and the responses of a delivery, or of all a job's deliveries.")
+        .summary("Erases the payload and responses of one delivery or of all of a job's deliveries.")
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
              or recovered. If any of the job's deliveries is pending, nothing is erased. Repeating a call is safe. If \
@@ -82,7 +82,7 @@ impl Input {
             .optional_text(Erase::NAMES.delivery_id, DeliveryId::parse);
         let job = fields
             .about(
-                "The id of the job whose deliveries are erased, as sent by its producer, of up to 1,024 bytes. If the \
+                "The id of the job whose deliveries are erased, as sent by its producer: at most 1,024 bytes. If the \
                  job has no deliveries, the call succeeds.",
             )
             .example("job_4821")

@@ -60,7 +60,7 @@ impl Input {
         let endpoint = fields
             .about(
                 "Only deliveries to this endpoint. By default, deliveries to all endpoints, including deleted ones, \
-                 and to the callbacks of jobs.",
+                 and to job callbacks.",
             )
             .optional_text(List::NAMES.webhook_endpoint_id, EndpointId::parse);
         let status = fields

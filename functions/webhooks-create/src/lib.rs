@@ -132,7 +132,7 @@ impl Input {
             .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(
-                "The names of the workflows whose events the endpoint gets. They must match the `workflow` of a job \
+                "The names of the workflows whose events the endpoint gets. They must match a job's `workflow` \
                  exactly. Events of other jobs are not sent. By default, or with `null`, the endpoint gets the events \
                  of all workflows. Test events are always sent.",
             )

@@ -28,8 +28,8 @@ fn route() -> Route<Endpoints> {
         .scope(Scope::WebhooksRead)
         .summary("Lists the webhook endpoints, oldest first.")
         .description(
-            "Secrets and the values of headers are never returned. The `debugNotificationEmail` of the organization \
-             gets an email when an endpoint starts to fail, when the service disables it, and when it works again.",
+            "Secrets and the values of headers are never returned. The organization's `debugNotificationEmail` gets an \
+             email when an endpoint starts to fail, when the service disables it, and when it works again.",
         )
         .faults(&[Fault::EmailNotVerified])
 }

@@ -96,8 +96,8 @@ impl Input {
             .nullable_list(Update::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(
-                "The names of the workflows whose events the endpoint gets from now on. They must match the `workflow` \
-                 of a job exactly. `null` selects all workflows.",
+                "The names of the workflows whose events the endpoint gets from now on. They must match a job's \
+                 `workflow` exactly. `null` selects all workflows.",
             )
             .nullable_list(Update::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);
         let change = Change {

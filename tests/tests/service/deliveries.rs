@@ -1,4 +1,4 @@
-//! Deliveries and the delivery log. The tests of the log's routes write the rows that they read with the store.
+//! Deliveries and the delivery log. These tests write rows through the store, and the log's routes read them.
 
 mod attempts;
 mod batches;

@@ -23,7 +23,7 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// The value of the `webhook-id` header, which lets receivers detect duplicates.
     pub webhook_id: WebhookId,
-    /// The id of the endpoint; `None` for the callback of a job.
+    /// The endpoint's id; `None` for a job's callback.
     pub webhook_endpoint_id: Option<EndpointId>,
     pub event: EventName,
     /// The first 1,024 bytes of the id of the job that the event is about.

@@ -18,8 +18,8 @@ use url::form_urlencoded;
 const WORKFLOW: usize = 200;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Builds the email about failed jobs of a workflow, which quotes untrusted text. `last_of` is set for the last email
-/// of a day.
+/// Builds the email about a workflow's failed jobs. It quotes untrusted text. `last_of` is set for the last email of a
+/// day.
 pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last_of: Option<Timestamp>) -> Mail {
     let (count, newest) = (failing.count(), failing.newest());
     let about = if count.is_exact { "" } else { "about " };

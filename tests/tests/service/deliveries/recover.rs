@@ -114,7 +114,7 @@ async fn a_recovery_survives_a_crash_and_resends_each_delivery_once() {
     let tenant = world.tenant("acme").await;
     let endpoint = world.endpoint(&tenant, "https://example.com/1", "s").await;
     let book = Book::of(&world);
-    // Several deliveries at each time, so pages end between deliveries of the same time.
+    // Several deliveries at each time, so some pages end between deliveries with the same time.
     let drafts = (0..PAGE * 2).map(|job| {
         let at = book.ago(SECOND * (u32::try_from(job / 7).expect("it fits") + 1));
         Draft::to(&endpoint, at, job).status(Status::Failed)
