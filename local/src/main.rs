@@ -100,8 +100,8 @@ async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    // The AWS variables of the environment are dropped, because a developer's credentials and endpoints must never
-    // reach the functions.
+    // AWS environment variables are dropped, because a developer's credentials and endpoints must never reach the
+    // functions.
     let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
     // Installed before the service starts, so an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

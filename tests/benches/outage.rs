@@ -39,7 +39,7 @@ use tests::World;
 const ROWS: usize = 180_000;
 /// The number of recovered deliveries, less than the 600,000 that a hundred recoveries resend in a minute.
 const RECOVERED: usize = 60_000;
-/// The maximum memory of a process, in MiB. Reading all rows of a minute at once would exceed it.
+/// The maximum memory of a process, in MiB. Reading all of a minute's rows at once would exceed it.
 const MOST_MEMORY: f64 = 64.0;
 /// The memory, in MiB, that gives a process one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).

@@ -37,7 +37,7 @@ export function launch() {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
-// A browser and a service for all tests of a file. `skip` is why they cannot run.
+// A browser and a service for all tests in a file. `skip` is why they cannot run.
 export function scene(env = {}) {
   const scene = { skip: skip() };
   before(async () => {

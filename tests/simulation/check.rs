@@ -108,7 +108,7 @@ impl Check<'_> {
         self.violations.push(Violation::new(invariant, detail));
     }
 
-    /// The times at which a delivery was resent.
+    /// When a delivery was resent.
     fn resent<'b>(&'b self, logged: &'b Logged) -> impl Iterator<Item = Within> {
         let id = logged.text("delivery_id");
         let one = self.known.resends.iter().filter(move |resend| resend.delivery == id).map(|resend| resend.when);

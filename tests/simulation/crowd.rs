@@ -411,7 +411,7 @@ const LARGE: [Crowd; 8] =
 fn violation(crowd: &Crowd) -> Option<&'static str> {
     let figures = crowd.run();
     println!("{HEADER}\n{crowd}{figures}");
-    // Slow receivers wait for at most one attempt at others, because that is cut off after a second and a half.
+    // Slow receivers wait for at most one attempt at another receiver, which is cut off after a second and a half.
     let bounds = [(5, 7), (1, 2)].map(|(good, slow)| (Duration::from_secs(good), Duration::from_secs(slow)));
     let is_late = |latencies: &Latencies, bound| latencies.percentile(99).is_none_or(|wait: Duration| wait > bound);
     for ([in_it, after_it, new, slow], (bound, slow_bound)) in figures.bursts.iter().zip(bounds) {

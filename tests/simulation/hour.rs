@@ -29,7 +29,7 @@ const fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(minutes * 60)
 }
 
-/// The times at which the receivers fail and return.
+/// When the receivers fail and return.
 const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
 /// The end of the run. The longest wait in progress at the return takes two hours, plus up to a fifth.
@@ -99,7 +99,7 @@ struct Metrics(Arc<Mutex<BTreeMap<Period, (f64, f64)>>>);
 type Period = (String, u128);
 
 impl io::Write for Metrics {
-    /// Reads a line of the log, which is written with a single call.
+    /// Reads a log line, which is written with a single call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if str::from_utf8(line).is_ok_and(|line| line.contains("\"_aws\":")) {
             self.add(&serde_json::from_slice(line)?);
@@ -267,7 +267,7 @@ impl Sent {
         self.at <= then && self.taken.first().is_none_or(|taken| *taken > then)
     }
 
-    /// The time by which the event has to be accepted, according to the schedule after each failed attempt.
+    /// When the event has to be accepted at the latest, according to the schedule after each failed attempt.
     fn due(&self) -> Time {
         let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + POSTPONED };
         self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK

@@ -67,7 +67,7 @@ pub(crate) struct Endpoint {
     pub(crate) id: String,
     /// Its secrets, and when each became current.
     pub(crate) secrets: Vec<(String, Within)>,
-    /// The times at which it became active or inactive.
+    /// When it became active or inactive.
     pub(crate) switches: Vec<(bool, Within)>,
     pub(crate) deleted: Option<Within>,
 }

@@ -94,7 +94,7 @@ pub(crate) enum Manner {
     Prompt,
     /// Alternately leaves this many requests unanswered and answers this many like `Prompt`.
     Alternates(usize, usize),
-    /// Answers 200, but every second request with 500.
+    /// Answers alternately with 200 and 500.
     Flaps,
     /// Answers 200, and then closes the connection.
     Closes,

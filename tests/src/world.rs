@@ -56,7 +56,7 @@ impl Answer {
         (self.status, error["code"].as_str().unwrap_or_default(), error["data"]["reason"].as_str().unwrap_or_default())
     }
 
-    /// Status and code of an error of `/api/auth`.
+    /// Status and code of an error from `/api/auth`.
     #[must_use]
     pub fn refused(&self) -> (u16, &str) {
         (self.status, self.body["code"].as_str().unwrap_or_default())

@@ -36,7 +36,7 @@ pub struct NewCliLogin {
     pub id: CliLoginId,
     /// The secret that gets the client its session after the approval.
     pub secret: Token,
-    /// The time after which the request can be neither approved nor exchanged.
+    /// When the request expires: after this, it can be neither approved nor exchanged.
     pub expires_at: Timestamp,
 }
 
@@ -45,7 +45,7 @@ pub struct NewCliLogin {
 pub struct CliLogin {
     pub id: CliLoginId,
     pub created_at: Timestamp,
-    /// The time after which the request can be neither approved nor exchanged.
+    /// When the request expires: after this, it can be neither approved nor exchanged.
     pub expires_at: Timestamp,
     /// The client's address: an IPv4 address, or the /64 of an IPv6 address.
     pub address: String,

@@ -135,7 +135,7 @@ impl Invitations {
         })
     }
 
-    /// Invites `email` to the organization of `inviter`. A pending invitation of the same address to this organization
+    /// Invites `email` to the organization of `inviter`. A pending invitation for the same address to this organization
     /// is canceled, so at most one can be accepted. Neither the outcome nor the reads reveal whether the address has an
     /// account in another organization.
     ///

@@ -103,7 +103,7 @@ impl Session {
         Ok((session, token))
     }
 
-    /// The entry of the audit log about this new session of `user`.
+    /// The audit log entry about this new session of `user`.
     pub(super) fn created(&self, user: &User) -> Entry {
         Entry::new(Action::SessionCreated, &user.organization, target(self.id)).by(user.actor())
     }
@@ -353,7 +353,7 @@ impl Sessions {
             .map(drop)
     }
 
-    /// Finds the hash under which the session `id` of `user` is stored.
+    /// Finds the hash that `user`'s session `id` is stored under.
     async fn hash_of(&self, user: UserId, id: SessionId) -> Result<SecretHash> {
         let keys = USER_ID.equals(text(user)).and(SESSION_ID.equals(text(id)));
         let query = query(&self.dynamodb, &self.tokens, keys).index_name(BY_USER);

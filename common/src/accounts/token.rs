@@ -47,7 +47,7 @@ impl Token {
         &self.0
     }
 
-    /// The hash under which the token is stored.
+    /// The hash that the token is stored under.
     #[must_use]
     pub fn hash(&self) -> SecretHash {
         SecretHash::of(self.reveal())

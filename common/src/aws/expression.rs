@@ -369,7 +369,7 @@ pub(crate) fn filter(query: QueryFluentBuilder, condition: Condition) -> QueryFl
         .set_expression_attribute_values(placeholders.values())
 }
 
-/// Restricts a query to some attributes of the items.
+/// Restricts a query to some of the items' attributes.
 pub(crate) fn select(query: QueryFluentBuilder, attributes: &[Attribute]) -> QueryFluentBuilder {
     let (projection, names) = projection(attributes);
     let query = query.set_projection_expression(projection);

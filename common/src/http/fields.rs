@@ -214,7 +214,7 @@ impl Fields {
     /// Reads a required object with `read`.
     ///
     /// # Errors
-    /// The field is missing or not an object, or `read` rejects a field of the object.
+    /// The field is missing or not an object, or `read` rejects a field in the object.
     pub fn object<T>(
         &mut self,
         name: &'static str,
@@ -238,7 +238,7 @@ impl Fields {
     /// Reads an array of 1 to 100 objects, each with `read`.
     ///
     /// # Errors
-    /// The field is missing or not an array, the array is empty or too long, or `read` rejects a field of an element.
+    /// The field is missing or not an array, the array is empty or too long, or `read` rejects a field in an element.
     pub fn objects<T>(
         &mut self,
         name: &'static str,
@@ -343,7 +343,7 @@ impl Fields {
         Err(self.reject(name, Problem { code, message }))
     }
 
-    /// Refuses fields of similar APIs that this API does not support, because ignoring them would give a wrong
+    /// Refuses fields that similar APIs have but this one does not support, because ignoring them would give a wrong
     /// response.
     ///
     /// # Errors

@@ -37,10 +37,10 @@ pub(crate) fn create() -> Route<App> {
             "A personal key acts for the user who issued it, and stops working when their account is deleted or they \
              reset their password. Owners can also issue organization keys, which act for the organization and work \
              until they expire or are deleted, or the organization is deleted. No key can sign out, see or end \
-             sessions, issue keys, delete the account, make a member an owner or see invitations of owners. \
+             sessions, issue keys, delete the account, make a member an owner or see invitations for owners. \
              Organization keys cannot change members, either. An organization can have at most 100 keys, including \
-             expired ones. Requests with other fields of Better Auth, such as `permissions` or `remaining`, are \
-             refused with a 400.",
+             expired ones. Requests with other Better Auth fields, such as `permissions` or `remaining`, are refused \
+             with a 400.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
 }

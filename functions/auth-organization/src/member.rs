@@ -34,7 +34,7 @@ use crate::{
 pub(crate) fn list() -> Route<App> {
     Route::get(Members::PATH, KeyOrSession, Listing::read, members)
         .scope(Scope::MembersRead)
-        .summary("Lists the members in the order in which they signed up. A new member may take a moment to appear.")
+        .summary("Lists the members in sign-up order. A new member may take a moment to appear.")
         .description(
             "All members can call this route. Requests with `filterField`, `filterValue` or `filterOperator` are \
              refused with a 400.",

@@ -108,7 +108,7 @@ struct FullView {
     slug: Slug,
     /// When the organization was created.
     created_at: Timestamp,
-    /// The first members, in the order in which they signed up; at most `membersLimit` of them.
+    /// The first members, in sign-up order; at most `membersLimit` of them.
     members: Vec<account::Member>,
     /// The newest 100 invitations; empty for callers who are not allowed to list them.
     invitations: Vec<Invitation>,

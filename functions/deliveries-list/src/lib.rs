@@ -82,7 +82,7 @@ impl Input {
             .optional_text(List::NAMES.outcome, parse_outcome);
         let workflow = fields
             .about(
-                "Only deliveries about jobs of the workflow with exactly this name. By default, deliveries with any \
+                "Only deliveries about jobs whose workflow has exactly this name. By default, deliveries with any \
                  workflow or none.",
             )
             .example("nightly-import")

@@ -10,8 +10,8 @@
 //! Only then is the record acknowledged. If a process dies before step 2, it leaves rows without a state, and the
 //! attempt is repeated: the only duplicate that a crash can cause. If it dies before step 3, it leaves a pending state.
 //! The redelivered record then sends the message, even if the endpoint has changed; a due row, if there is one, also
-//! wakes the delivery. If the row of an immediate success cannot be written, the loss is counted and the event is not
-//! sent again.
+//! wakes the delivery. If an immediate success's row cannot be written, the loss is counted and the event is not sent
+//! again.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -92,7 +92,7 @@ pub(crate) enum Shown {
 pub(crate) struct Seen {
     /// The time of the last quick response, unless a slow one followed.
     soon_at: Option<Timestamp>,
-    /// The times at which this process last found the receiver slow, and last found it good again.
+    /// When this process last found the receiver slow, and when it last found it good again.
     slow_at: Option<Timestamp>,
     good_at: Option<Timestamp>,
     /// The time of the last attempt that was cut off, unanswered or answered late, and of the last response in time.

@@ -49,8 +49,8 @@ pub(super) fn message(
     delay.map_or(Ok(()), |delay| range("DelaySeconds", delay, 0, MAX_DELAY))
 }
 
-/// Checks the entries of a batch, as a whole and individually. Keeps the valid entries, and returns the responses to
-/// the others.
+/// Checks a batch's entries, as a whole and individually. Keeps the valid entries, and returns the responses to the
+/// others.
 pub(super) fn batch<E>(
     entries: &mut Vec<E>,
     id: impl Fn(&E) -> &str,

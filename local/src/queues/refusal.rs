@@ -12,7 +12,7 @@ pub(super) type Response = axum::http::Response<SqsResponseBody>;
 
 /// An error for a request or one entry of a batch.
 pub(super) struct Refusal {
-    /// The code of the query protocol, which the SDKs still use.
+    /// The code from the query protocol, which the SDKs still use.
     code: &'static str,
     message: String,
     status: StatusCode,

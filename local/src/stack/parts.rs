@@ -74,8 +74,8 @@ pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// Returns the files of the tables and the queues. Creates them first, because SQLite does not report why it cannot
-/// open a file.
+/// Returns the tables' and the queues' files. Creates them first, because SQLite does not report why it cannot open a
+/// file.
 pub(super) fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
     let Data::Directory(directory) = data else { return Ok([None, None]) };
     let unusable = |path: &Path| format!("cannot write to {}: make it writable, or add --memory", path.display());

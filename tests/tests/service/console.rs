@@ -10,7 +10,7 @@ mod states;
 
 use tests::{Answer, browser::readable};
 
-/// The visible text of a page, which must not contain foreign markup.
+/// A page's visible text; checks that it contains no foreign markup.
 fn text(page: &Answer) -> String {
     for active in ["<script", "<img", " style=", " onclick=", "href=\"javascript:"] {
         assert!(!page.page().contains(active), "{active} in {}", page.page());

@@ -390,7 +390,7 @@ fn every_route_is_in_the_list() {
     assert_eq!(called, tests::description::routes().into_iter().map(|(name, _)| name).collect());
 }
 
-/// A text of the list, alone or within another text; any character; or a text that is too long.
+/// A text from the list, alone or within another text; any character; or a text that is too long.
 fn text(rng: &mut Rng) -> String {
     match rng.u8(..20) {
         0 => "a".repeat(rng.usize(..100_000)),

@@ -21,7 +21,7 @@ mod welcome;
 /// A script that a stranger tries to inject.
 const SCRIPT: &str = "\"><script>alert(1)</script>";
 
-/// The text of a page, which must not contain foreign markup.
+/// A page's text; checks that it contains no foreign markup.
 fn harmless(page: &Answer) -> &str {
     assert!(!page.page().contains("<script"), "{page:?}");
     page.page()

@@ -31,7 +31,7 @@ impl BackupCodes {
         &self.0
     }
 
-    /// The hashes under which the table stores them for `user`.
+    /// The hashes that the table stores them under for `user`.
     pub(super) fn hashes(&self, user: UserId) -> Vec<SecretHash> {
         self.0.iter().map(|code| hash(code, user)).collect()
     }

@@ -79,7 +79,7 @@ pub struct Field<'a> {
     value: &'a str,
     hint: Option<&'static str>,
     is_optional: bool,
-    /// Whether the label omits "(optional)", because all fields of the form are optional.
+    /// Whether the label omits "(optional)", because all fields in the form are optional.
     is_filter: bool,
     options: &'a [(&'a str, &'a str)],
     choices: &'a [Choice<'a>],
@@ -184,7 +184,7 @@ impl<'a> Field<'a> {
         Self { is_optional: true, ..self }
     }
 
-    /// Makes the field a filter: like all fields of its form, it may be empty.
+    /// Makes the field a filter: like all fields in its form, it may be empty.
     #[must_use]
     pub fn filter(self) -> Self {
         Self { is_optional: true, is_filter: true, ..self }

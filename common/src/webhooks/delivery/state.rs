@@ -38,7 +38,7 @@ pub struct Delivery {
     /// When the next attempt is due; only while the delivery is pending.
     pub next_attempt_at: Option<Timestamp>,
     pub last_attempt: Option<Attempt>,
-    /// The attempts before the last one, oldest first. If they do not fit, they are in separate rows of the log.
+    /// The attempts before the last one, oldest first. If they do not fit, they are in separate log rows.
     pub earlier: Vec<Attempt>,
     /// The number of attempts in the current schedule. A resend starts a new schedule.
     pub tries: u32,

@@ -2,8 +2,8 @@
 //!
 //! The operating system looks up a name on a thread, and may wait many seconds for name servers that do not respond,
 //! even after the attempt was cut off. Concurrent lookups of the same name are therefore combined, and each
-//! organization gets few at a time. It gets even fewer for names that were not found recently, which leave half of the
-//! threads to other names. A lookup without capacity waits for as long as its attempt.
+//! organization gets few at a time. It gets even fewer for names that were not found recently: these never use more
+//! than half of the threads. A lookup without capacity waits for as long as its attempt.
 
 use std::{
     collections::{HashMap, HashSet},

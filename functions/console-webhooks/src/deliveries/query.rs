@@ -26,7 +26,7 @@ pub(super) const FILTERS: [(&str, &str); 10] = [
     ("range", "Only deliveries from the last hour, day or week: `1h`, `24h` or `7d`."),
     ("event", "Only deliveries of this event."),
     ("reason", "Only deliveries whose last attempt failed for this reason."),
-    ("workflow", "Only deliveries about jobs of the workflow with exactly this name."),
+    ("workflow", "Only deliveries about jobs whose workflow has exactly this name."),
     ("job_id", "Only deliveries of this job."),
     ("since", "Only deliveries that were created at this time or later. A time without a zone is in UTC."),
     ("until", "Only deliveries that were created before this time. A time without a zone is in UTC."),

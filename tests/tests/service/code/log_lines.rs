@@ -40,7 +40,7 @@ struct Call {
     fields: BTreeSet<String>,
 }
 
-/// The calls in the files of a folder.
+/// The calls in a folder's files.
 fn calls(folder: &str) -> Vec<Call> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut folders, mut calls) = (vec![root.join(folder)], Vec::new());

@@ -23,7 +23,7 @@ fn shown(page: &Answer) -> String {
     key.split('<').next().unwrap_or_default().to_owned()
 }
 
-/// The keys of a user in the API's list.
+/// A user's keys in the API's list.
 async fn keys(world: &World, who: &Tenant) -> Vec<Value> {
     world.cli_get(&who.cookie, "api-key/list").await.body.as_array().expect("a list").clone()
 }
@@ -106,7 +106,7 @@ async fn members_see_and_delete_their_own_keys_and_owners_all() {
     let refused = submit(&world, &member.cookie, PAGE, &of_owner).await;
     assert_eq!(refused.status, 404);
     assert!(refused.page().contains("Not found") && refused.page().contains("API key not found."));
-    // A key of another organization is not found.
+    // Another organization's key is not found.
     let other = world.tenant("other").await;
     assert_eq!(submit(&world, &other.cookie, PAGE, &of_owner).await.status, 404);
     assert!(world.key_works(&owner.key).await);
