@@ -5,10 +5,10 @@
 //! in chronological order. [`catch`] intercepts the messages that this instance sends to SQS. Messages that are still
 //! pending at the end are sent to SQS, or wait in the log for the next sweep.
 //!
-//! If the owner of the demo tenant already exists, nothing is created. The endpoints keep their URLs, so later runs
-//! with `.local/` must use the same `--inbox` port. If the process is killed while it creates the tenant, the tenant
-//! stays incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and refuses requests
-//! from other sites. No deployed function has this route.
+//! If the demo tenant's owner already exists, nothing is created. The endpoints keep their URLs, so later runs with
+//! `.local/` must use the same `--inbox` port. If the process is killed while it creates the tenant, the tenant stays
+//! incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and refuses requests from
+//! other sites. No deployed function has this route.
 
 mod api;
 mod catch;
@@ -73,7 +73,7 @@ pub(crate) async fn make(tools: Tools<'_>) -> Result<DemoTenant> {
     let is_new = match signed_in.status() {
         StatusCode::OK => false,
         StatusCode::UNAUTHORIZED => true,
-        other => bail!("the owner of the demo tenant cannot sign in: {other}"),
+        other => bail!("the demo tenant's owner cannot sign in: {other}"),
     };
     let tenant = if is_new { Some(live(&tools).await?) } else { None };
     // Repeated in each run: the inbox is in memory only, even if the tables are in files.

@@ -86,7 +86,7 @@ impl Inbox {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request comes from a page of the inbox.
+    /// Whether a request comes from an inbox page.
     fn is_own(&self, headers: &HeaderMap) -> bool {
         let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
         origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
@@ -98,7 +98,7 @@ impl Inbox {
         host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
     }
 
-    /// Returns the fields of a form, if a page of the inbox sent it.
+    /// Returns a form's fields, if an inbox page sent it.
     fn form(&self, headers: &HeaderMap, body: &Bytes) -> Option<HashMap<String, String>> {
         self.is_own(headers).then(|| url::form_urlencoded::parse(body).into_owned().collect())
     }
@@ -115,7 +115,7 @@ impl Inbox {
 }
 
 fn foreign() -> Response {
-    (StatusCode::FORBIDDEN, "This form can be sent only from the page of the inbox.").into_response()
+    (StatusCode::FORBIDDEN, "This form can be sent only from the inbox page.").into_response()
 }
 
 fn refused(why: &'static str) -> Response {
@@ -134,7 +134,7 @@ async fn set_answer(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
     let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
     match fields.get("answer").and_then(|name| Manner::parse(name)) {
         Some(manner) => inbox.change(fields.get("path"), |settings| settings.manner = manner),
-        None => refused("Unknown response. Select one on the page of the inbox."),
+        None => refused("Unknown response. Select one on the inbox page."),
     }
 }
 

@@ -33,7 +33,7 @@ struct Arguments {
     /// Port of the HTTP API.
     #[arg(long, default_value_t = 9000)]
     api: u16,
-    /// Port of DynamoDB, for tools such as the AWS CLI.
+    /// DynamoDB port, for tools such as the AWS CLI.
     #[arg(long, default_value_t = 8000)]
     dynamodb: u16,
     /// Port of SQS.

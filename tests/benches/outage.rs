@@ -1,5 +1,5 @@
-//! The work of `deliveries-wake` after a total outage in which 1,000 events a second of 100 tenants have failed for an
-//! hour. In a minute, 180,000 long waits end and 180,000 due rows are checked; then all tenants start recoveries.
+//! The work of `deliveries-wake` after a total outage in which 1,000 events a second from 100 tenants have failed for
+//! an hour. In a minute, 180,000 long waits end and 180,000 due rows are checked; then all tenants start recoveries.
 //!
 //! The function is built as it is deployed, and each sweeper has a process, with the embedded tables and queues. Each
 //! sweeper is invoked twice at once, as if the sweep of a minute took longer than a minute. The run fails if a delivery
@@ -99,7 +99,7 @@ fn report(measured: &[(&str, usize, Measured); 3]) -> (String, f64) {
         }
         writeln!(
             text,
-            "| {number} {what} | {:.0} ms | {:.0} a second | {:.0} a second | {:.0} % | {:.0} MiB |",
+            "| {number} {what} | {:.0} ms | {:.0} a second | {:.0} a second | {:.0}% | {:.0} MiB |",
             each * 1e6,
             1.0 / each,
             f64::from(SWEEPERS) * share / each,

@@ -9,8 +9,8 @@ export const DESK = { viewport: { width: 1280, height: 800 } };
 export const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 export const PASSWORD = "a long password";
 
-// Desktops, tablets, a desktop at a zoom of 200 %, a phone, and the narrowest width that WCAG requires (a desktop at
-// 400 %). Tables become cards at 1152.
+// Desktops, tablets, a desktop at 200% zoom, a phone, and the narrowest width that WCAG requires (a desktop at
+// 400%). Tables become cards at 1152.
 const WIDTHS = [1600, 1280, 1160, 1024, 820, 768, 705, 640, 390, 320];
 // Only the colors depend on the scheme and only the layout of tables on the width, so each is tested once.
 const LOOKS = [

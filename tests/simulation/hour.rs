@@ -366,7 +366,7 @@ impl Seen {
             );
             writeln!(
                 text,
-                "| {from} to {to} | {:.1} | {:.1} | {:.1} s | {:.0} % | {oldest} |",
+                "| {from} to {to} | {:.1} | {:.1} | {:.1} s | {:.0}% | {oldest} |",
                 rate(within.clone()),
                 highest.fold(0.0, f64::max),
                 slowest.as_secs_f64(),

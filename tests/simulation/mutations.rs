@@ -19,7 +19,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const LIST: &str = "tests/simulation/mutations.md";
 /// The folders of the mutated code.
 const CODE: [&str; 2] = ["common/src/", "functions/"];
-/// The profile of the copy, which builds much faster than the profile of the benchmark and runs nearly as fast.
+/// The copy's profile. It builds much faster than the benchmark's and runs nearly as fast.
 const BUILD: [&str; 6] = ["test", "--locked", "--profile=bench", "--package=tests", "--test=simulation", "--no-run"];
 /// The time limit of the search for one mutation.
 const LIMIT: Duration = Duration::from_secs(300);

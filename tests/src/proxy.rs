@@ -132,7 +132,7 @@ pub struct Units {
 }
 
 struct Shared {
-    /// The service's address behind the proxy. The address of tables is set later: it exists only after the functions
+    /// The service's address behind the proxy. The tables' address is set later: it exists only after the functions
     /// have started, and they need the proxy's address.
     behind: OnceLock<String>,
     manner: Manner,

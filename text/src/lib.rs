@@ -138,8 +138,8 @@ pub fn is_direction(c: char) -> bool {
 /// Whether `c` is visible on its own. Joiners, as in many emoji, are not.
 #[must_use]
 pub fn is_visible(c: char) -> bool {
-    // Symbols by category that are drawn blank: the blank Braille pattern, the null notehead, blank hieroglyphs and an
-    // embedded object.
+    // Characters in symbol categories that are drawn blank: the blank Braille pattern, the null notehead, blank
+    // hieroglyphs and an embedded object.
     const BLANK: [char; 5] = ['\u{2800}', '\u{1d159}', '\u{13441}', '\u{13442}', '\u{fffc}'];
     const DRAWN: GeneralCategoryGroup = GeneralCategoryGroup::Letter
         .union(GeneralCategoryGroup::Number)

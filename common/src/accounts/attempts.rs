@@ -64,7 +64,7 @@ pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, 
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
 
 /// Second-factor codes for one user from one client, after the right password. A thousand guesses would hit one of the
-/// three valid codes with a probability of 0.3 %.
+/// three valid codes with a probability of 0.3%.
 const CODE: Limit = Limit { what: "code", attempts: 10, window_seconds: 3600 };
 /// The same from all clients, so having many clients does not help an attacker with a stolen password.
 const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, window_seconds: 24 * 3600 };
@@ -90,10 +90,10 @@ const INVITER: Limit = Limit { what: "inviter", attempts: 20, window_seconds: 36
 /// Invitations to one address, from any user and to any organization.
 const INVITED: Limit = Limit { what: "invited", attempts: 3, window_seconds: 24 * 3600 };
 
-/// Changes of the notification address by one organization. Each sends two emails.
+/// Changes to one organization's notification address. Each sends two emails.
 const NOTIFIER: Limit = Limit { what: "notifier", attempts: 10, window_seconds: 3600 };
-/// Changes of notification addresses to the same address, by any organizations. The limit is higher than for
-/// invitations, because the organizations of one company may share a mailbox.
+/// Changes that set the same notification address, by any organizations. The limit is higher than for invitations,
+/// because the organizations of one company may share a mailbox.
 const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 24 * 3600 };
 
 /// The source of a call: an IPv4 address, or the /64 of an IPv6 address, the smallest block that providers assign to a
@@ -197,9 +197,9 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts a change of the notification address to `address` by `organization`. A change over the organization's
-    /// limit does not count against the address. Changes are not counted for the previous address, so an organization
-    /// can always move away from an address that is over its limit.
+    /// Counts that `organization` sets its notification address to `address`. A change over the organization's limit
+    /// does not count against the address. Changes are not counted for the previous address, so an organization can
+    /// always move away from an address that is over its limit.
     ///
     /// # Errors
     /// Too many changes ([`Error::TooMany`]).

@@ -48,7 +48,7 @@ const SESSION: Attribute = Attribute("session");
 /// The maximum number of tries while other calls change the user.
 const ATTEMPTS: usize = 5;
 
-/// The stores and the mailer for changes of addresses.
+/// The stores and the mailer for address changes.
 #[derive(Clone)]
 pub struct EmailChanges {
     attempts: Attempts,
@@ -96,8 +96,8 @@ impl EmailChanges {
         })
     }
 
-    /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and the user
-    /// chose it, it is [replaced](Verifications::replace_email) at once. Otherwise, the link works only while `session`
+    /// Sends a link to `email` that makes it `user`'s address. If the current address is unverified and the user chose
+    /// it, it is [replaced](Verifications::replace_email) at once. Otherwise, the link works only while `session`
     /// lasts, so ending an intruder's session also voids their requests. Links of earlier requests stop working.
     /// Neither the outcome nor the duration reveals whether `email` has an account; its owner gets an email instead.
     ///

@@ -195,7 +195,7 @@ impl Members {
         Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
-    /// The writes for a change of `user` by `by`. The first is refused if the user's role has changed or the user was
+    /// The writes for a change to `user` by `by`. The first is refused if the user's role has changed or the user was
     /// deleted.
     fn writes(&self, by: &User, user: &User, change: Change) -> Result<Transaction> {
         let action = match change {

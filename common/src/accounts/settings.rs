@@ -19,7 +19,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The stores and the mailer for changes of settings.
+/// The stores and the mailer for settings changes.
 pub struct Settings {
     attempts: Attempts,
     mailer: Mailer,
@@ -38,8 +38,8 @@ impl Settings {
     }
 
     /// Changes the settings of the organization `id`, and returns the changed organization. Links in the emails start
-    /// with `base`. The caller must have checked that a verified owner requests the change: a change of the address
-    /// sends email, and otherwise any stranger could make the service send email to any address.
+    /// with `base`. The caller must have checked that a verified owner requests the change: changing the address sends
+    /// email, and otherwise any stranger could make the service send email to any address.
     ///
     /// # Errors
     /// The address was changed too often.

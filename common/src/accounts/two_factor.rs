@@ -347,7 +347,7 @@ impl TwoFactor {
         Ok(token)
     }
 
-    /// A change of `user`, on condition that they have not ended their sessions since they were read.
+    /// A change to `user`, on condition that they have not ended their sessions since they were read.
     fn change(&self, user: &User) -> Update {
         Update::of(&self.users_table, pk(user_key(user.id))).only_if(PK.exists().and(is_current(user)))
     }

@@ -38,7 +38,7 @@ pub struct User {
     pub chose_email: bool,
     /// The address that replaces `email` once it is verified.
     pub pending_email: Option<Email>,
-    /// The hashes of the tokens that undo recent changes of the address, oldest first.
+    /// The hashes of the tokens that undo recent address changes, oldest first.
     pub email_undos: EmailUndos,
     pub organization: TenantId,
     /// Their role in that organization.
@@ -226,9 +226,8 @@ impl User {
     }
 }
 
-/// The changes of an address that can be undone. For each, the list contains the hash of its token and the Unix time
-/// when the token stops working. The user's item stores the list as one string, so an update can require it to be
-/// unchanged.
+/// The address changes that can be undone. For each, the list contains the hash of its token and the Unix time when the
+/// token stops working. The user's item stores the list as one string, so an update can require it to be unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmailUndos(Vec<(String, i64)>);
 

@@ -1,5 +1,5 @@
 //! Idempotent calls: a client that did not get the response repeats the call with the same `idempotency-key`, and gets
-//! the response of the first call.
+//! the first call's response.
 //!
 //! The response is stored in the same transaction as the writes of the call, so a crash leaves both or neither, and
 //! only one of several concurrent calls takes effect. Only successes are remembered, because a refused call changes

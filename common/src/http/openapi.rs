@@ -163,8 +163,8 @@ fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusa
 fn idempotency_key() -> Value {
     json!({
         "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
-        "description": "Makes the call repeatable: a call with the same key within 24 hours returns the response of \
-        the first call, and has no further effect.",
+        "description": "Makes the call repeatable: a call with the same key within 24 hours returns the first call's \
+         response, and has no further effect.",
         "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
     })
 }

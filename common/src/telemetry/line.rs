@@ -329,7 +329,7 @@ pub const LINES: &[Line] = &[
         &["tenant"],
         "The purge of a long delivery log was throttled. The next pass continues it.",
     ),
-    line("organization.purged", INFO, &["tenant"], "All data of a deleted organization has been deleted."),
+    line("organization.purged", INFO, &["tenant"], "All of a deleted organization's data has been removed."),
     line(
         "email.failed",
         ERROR,

@@ -166,7 +166,7 @@ struct Details {
     organization_slug: Slug,
     /// The id of the user who sent the invitation.
     inviter_id: UserId,
-    /// The address of the user who sent the invitation; `null` if they have left the organization.
+    /// The address of the user who sent the invitation; `null` if that user has left the organization.
     inviter_email: Option<Email>,
     /// The state of the invitation, which is `pending`.
     status: InvitationStatus,

@@ -31,8 +31,8 @@ impl People<'_> {
             "debugNotificationEmail": "ops@northwind.example.com",
         });
         let account = self.api.call(&Credential::Anonymous, "auth/signupAndCreateOrg", &fields).await;
-        let account = account
-            .context("cannot create the owner of the demo tenant; if the password was changed, delete .local/")?;
+        let account =
+            account.context("cannot create the demo tenant's owner; if the password was changed, delete .local/")?;
         self.verify(OWNER).await?;
         let cookie = text(&account, "/setCookie/0")?;
         let session = Credential::Session(cookie.split(';').next().unwrap_or_default().to_owned());

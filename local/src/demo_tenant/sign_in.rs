@@ -13,8 +13,8 @@ use super::{api::Api, people};
 /// The page after the sign-in.
 const CONSOLE: &str = "/console";
 
-/// Returns the `GET` handler, which signs in as the owner of the demo tenant through the API's own route, and redirects
-/// to the console.
+/// Returns the `GET` handler, which signs in as the demo tenant's owner through the API's own route, and redirects to
+/// the console.
 pub(crate) fn sign_in(api: Api) -> MethodRouter {
     get(async move |headers: HeaderMap| {
         if !is_asked_for(&api, &headers) {

@@ -61,7 +61,7 @@ pub(crate) fn page(shelf: &Shelf) -> Markup {
     }
 }
 
-/// The response of each path, and a row for another path.
+/// The response for each path, and a row for another path.
 fn paths(shelf: &Shelf) -> Markup {
     html! {
         table {

@@ -66,7 +66,7 @@ pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Valu
             ("messages in flight".to_owned(), rate * batched.in_flight() / IN_FLIGHT),
         ];
         let (name, used) = limits.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)).expect("a limit");
-        format!("{name}: {:.0} % used", used * 100.0)
+        format!("{name}: {:.0}% used", used * 100.0)
     });
     for (name, _) in RATES {
         write!(text, " {name} |").expect("a write to a string succeeds");

@@ -186,7 +186,7 @@ impl Table {
             .expect("the write succeeds");
     }
 
-    /// Whether a figure misses its bound by far.
+    /// Whether a figure misses its bound by a wide margin.
     pub(crate) fn is_far_off(&self) -> bool {
         self.rows.iter().any(Row::is_far_off)
     }

@@ -130,7 +130,7 @@ impl Scenario {
         }
     }
 
-    /// The bad tenant that sends this event of the burst.
+    /// The bad tenant that sends this event in the burst.
     pub(crate) fn sender(self, event: usize) -> usize {
         match self.mode {
             CallTurns => event * self.shape.tenants / self.events(),

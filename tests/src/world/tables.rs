@@ -83,7 +83,7 @@ impl World {
             .expect("the write succeeds");
     }
 
-    /// Sets the last use of all sessions and keys to a distant past.
+    /// Sets the last use of all sessions and keys to the distant past.
     pub async fn forget_uses(&self) {
         for (table, is_one, day) in [("tokens", "session_id", "seen_on"), ("api-keys", "key_id", "last_request")] {
             self.set_where(table, |item| item.contains_key(is_one), &json!({day: "2026-01-31T00:00:00.000Z"})).await;

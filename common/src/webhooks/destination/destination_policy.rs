@@ -55,9 +55,9 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// Finds reasons to refuse a URL that need no DNS lookup: its scheme, or a literal address. The URL parser has
-    /// already normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width
-    /// digits; WHATWG URL, "host parsing").
+    /// Finds reasons to refuse a URL without a DNS lookup: its scheme, or a literal address. The URL parser has already
+    /// normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width digits;
+    /// WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
         let address = match url.host() {

@@ -34,7 +34,7 @@ pub(super) fn header(known: &Known, now: Timestamp) -> Markup {
                     dd {
                         @match percent(delivered, ended) {
                             Some(percent) => { strong { (percent) } " " span .soft { "of " (ended) } },
-                            None if matches!(state, State::Erring(_)) => { strong { "0 %" } " " span .soft { "so far" } },
+                            None if matches!(state, State::Erring(_)) => { strong { "0%" } " " span .soft { "so far" } },
                             None => "–",
                         }
                     }
@@ -77,7 +77,7 @@ pub(super) fn header(known: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// Formats a rounded percentage: `98.5 %`. It is 100 % only if `part` equals `all`, and 0 % only if `part` is zero.
+/// Formats a rounded percentage: `98.5%`. It is 100% only if `part` equals `all`, and 0% only if `part` is zero.
 fn percent(part: usize, all: usize) -> Option<String> {
     let rounded = (part * 1000 + all / 2).checked_div(all)?;
     let tenths = match rounded {
@@ -86,9 +86,9 @@ fn percent(part: usize, all: usize) -> Option<String> {
         tenths => tenths,
     };
     Some(if tenths.is_multiple_of(10) {
-        format!("{} %", tenths / 10)
+        format!("{}%", tenths / 10)
     } else {
-        format!("{}.{} %", tenths / 10, tenths % 10)
+        format!("{}.{}%", tenths / 10, tenths % 10)
     })
 }
 
@@ -114,7 +114,7 @@ mod tests {
     fn a_percentage_is_rounded_but_never_to_all() {
         let percents =
             [(0, 0), (0, 3), (2, 3), (999, 1000), (9_999, 10_000), (7, 7)].map(|(part, all)| percent(part, all));
-        let expected = [None, Some("0 %"), Some("66.7 %"), Some("99.9 %"), Some("99.9 %"), Some("100 %")];
+        let expected = [None, Some("0%"), Some("66.7%"), Some("99.9%"), Some("99.9%"), Some("100%")];
         assert_eq!(percents.each_ref().map(Option::as_deref), expected);
     }
 }

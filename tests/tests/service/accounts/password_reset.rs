@@ -319,8 +319,7 @@ async fn one_concurrent_reset_succeeds_and_voids_the_other_links() {
     assert_eq!(reset(&world, token(&ask(&world, &tenant.email).await), NEW).await.status, 200, "a later one works");
 }
 
-/// A stranger who signed up with another person's address can neither keep the account nor block the owner of the
-/// address.
+/// A stranger who signed up with another person's address can neither keep the account nor block the address's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let world = World::start().await;

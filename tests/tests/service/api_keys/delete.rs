@@ -43,7 +43,7 @@ async fn a_deleted_key_that_is_still_in_the_index_is_gone() {
     assert_eq!((again.status, &again.body["message"]), (404, &json!("API key not found")));
 }
 
-/// The counter also shows that the organization exists. The deletion of the organization removes the counter.
+/// The counter also shows that the organization exists. Deleting the organization removes the counter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_does_not_restore_the_counter_of_an_organization() {
     let world = World::start().await;

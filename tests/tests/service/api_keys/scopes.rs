@@ -52,7 +52,7 @@ async fn each_route_refuses_exactly_keys_without_its_scope() {
         for (route, needed) in &routes {
             let (with, without) = (call(&world, route, &with).await, call(&world, route, &without).await);
             let needs = needed.as_ref() == Some(scope);
-            // The handler checks the scope for the deletion of another key.
+            // The handler checks the scope for deleting another key.
             let allowed = needed.is_none_or(|needed| needed == *scope);
             assert_eq!(missing(&with).is_none(), allowed, "{route} with {scope}: {with:?}");
             match missing(&without) {

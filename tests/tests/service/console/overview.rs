@@ -107,7 +107,7 @@ async fn the_bars_have_the_numbers_of_their_hours() {
     // The hour may have ended in the meantime.
     assert!((1..=2).contains(&bars) && page.page().contains(": 2 delivered</title>") == (bars == 1), "{}", page.page());
     assert_eq!(page.page().matches("<path class=\"hit\"").count(), 25);
-    says(&page, &["Success rate 100 % of 2", "Response time (p95)", " ms", "Failed 0", "Pending 0", "Last error None"]);
+    says(&page, &["Success rate 100% of 2", "Response time (p95)", " ms", "Failed 0", "Pending 0", "Last error None"]);
     // Each bar links to the deliveries of its hour.
     let bar = page.page().split("<a href=\"").find(|link| link.contains("<rect class=\"delivered\"")).expect("a bar");
     let hour = bar.split('"').next().unwrap_or_default().replace("&amp;", "&");

@@ -1,4 +1,4 @@
-//! The workflow and the last outcome of deliveries, in the log and as filters of the list.
+//! Deliveries' workflow and last outcome, in the log and as list filters.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};

@@ -131,7 +131,7 @@ async fn rotating_again_keeps_the_two_newest() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
-/// The same applies to a change of other fields, and after the overlap.
+/// The same applies to changes to other fields, and after the overlap.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_secret_again_is_not_a_rotation() {
     let world = World::start().await;

@@ -268,7 +268,7 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
     assert_eq!(subjects(&world).await, [FAILING, RECOVERED]);
 }
 
-/// Between the email and the removal of the notice, the process dies, or the receiver recovers.
+/// Between sending the email and removing the notice, the process dies, or the receiver recovers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_during_the_email_is_reported_as_well() {
     let (world, tenant) = impatient().await;

@@ -365,7 +365,7 @@ fn is_removal(call: &Call) -> bool {
     call.operation == "TransactWriteItems" && call["TransactItems"][0]["Delete"]["TableName"] == "users"
 }
 
-/// The process dies after the removal of a member, before the deletion of the member's keys.
+/// The process dies after removing a member, before deleting the member's keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn undeleted_keys_of_a_removed_member_are_refused() {
     let is_dead = Switch::default();

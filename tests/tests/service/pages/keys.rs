@@ -70,7 +70,7 @@ async fn a_reload_of_the_key_page_does_not_issue_another_key() {
         assert!(follow(&world, &tenant.cookie, &again).await.page().contains("no new key was created"));
     }
     assert_eq!(names(&keys(&world, &tenant).await), ["test", "ci"]);
-    // The same after the deletion of the key.
+    // The same after the key is deleted.
     let page = open(&world, &tenant.cookie, PAGE).await;
     let deleted = submit(&world, &tenant.cookie, PAGE, &filled(&page, "Delete key: ci", &[])).await;
     assert_eq!(location(&deleted), "/console/keys?did=deleted");

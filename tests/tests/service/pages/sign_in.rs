@@ -127,7 +127,7 @@ fn founder<'a>(slug: &'a str, email: &'a str) -> Vec<(&'a str, &'a str)> {
     ]
 }
 
-/// A stranger's link can have any mode, and API Gateway answers with an error if the address of a redirect is too long.
+/// A stranger's link can have any mode, and API Gateway answers with an error if a redirect's address is too long.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_mode_is_dropped_from_the_address() {
     let world = World::start().await;
