@@ -80,7 +80,7 @@ async function person(name) {
   return { auth, email };
 }
 
-// The code of RFC 6238 for the secret in a link, now or some steps later.
+// The RFC 6238 code for the secret in a link, now or some steps later.
 function code(link, later = 0) {
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
   const secret = new URL(link).searchParams.get("secret");

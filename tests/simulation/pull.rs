@@ -124,7 +124,7 @@ async fn take(client: Client, endpoint: String, book: Arc<Mutex<Book>>, mut rng:
         for delivery in deliveries {
             deal(&client, &book, &delivery, is_calm, &mut rng).await;
         }
-        // Empty polls are skipped: they would take most of the time of a run, and always behave the same.
+        // Empty polls are skipped: they would take most of a run's time, and always behave the same.
         let pause = answer["poll_after_ms"].as_u64().unwrap_or(1_000);
         sleep(Duration::from_millis(if is_calm { 20_000 } else { pause.max(3_000) })).await;
     }

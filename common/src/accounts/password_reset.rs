@@ -99,7 +99,7 @@ impl PasswordResets {
     /// suppressed, because the token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
     /// email.
     ///
-    /// A concurrent change to the user's sessions does not stop a reset. Otherwise a signed-in intruder could block
+    /// A concurrent change to the user's sessions does not stop a reset. Otherwise, a signed-in intruder could block
     /// resets by repeating such changes.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ macro_rules! config {
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
             .retry_config(retries())
-            // Each client has its own retry budget, with the SDK's default costs. Otherwise all functions in one
+            // Each client has its own retry budget, with the SDK's default costs. Otherwise, all functions in one
             // process, as in the local runner, would share a budget.
             .retry_partition($sdk::config::retry::RetryPartition::custom("function").build())
             // The attempt timeout, which is shorter, also covers reading the response body.

@@ -209,7 +209,7 @@ impl Stage {
         counts.map(|count| count.parse::<usize>().expect("a number")).sum()
     }
 
-    /// Counts the deliveries of B without an attempt every second, and returns the maximum.
+    /// Every second, counts B's deliveries without an attempt, and returns the maximum.
     async fn watch(&self, untried: &Cell<usize>) {
         loop {
             sleep(Duration::from_secs(1)).await;

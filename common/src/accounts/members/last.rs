@@ -56,9 +56,9 @@ impl Members {
         self.leave(Transaction::new("leaving"), user, false, Timestamp::now()).await.map(drop)
     }
 
-    /// Adds the writes for `user` to leave their organization, and returns whether this deletes the organization, which
-    /// `may_end` must permit. The writes are refused if the members have changed since they were read. The caller adds
-    /// the write that moves the user.
+    /// Adds the writes for `user` to leave their organization, and returns whether this deletes the organization. If
+    /// so, `may_end` must permit it. The writes are refused if the members have changed since they were read. The
+    /// caller adds the write that moves the user.
     ///
     /// # Errors
     /// Those of [`Self::check_leaves`], or the user was deleted ([`Error::Unauthorized`]).

@@ -3,7 +3,7 @@
 //!
 //! The sweep that sends a notice's email also announces it, within the same limits. A flapping endpoint, or two
 //! endpoints that fail on notices about each other, therefore cause few notices. The ids of the deliveries are derived
-//! from the change, so a repeated call finds them in the log and adds none. Otherwise they are ordinary deliveries.
+//! from the change, so a repeated call finds them in the log and adds none. Otherwise, they are ordinary deliveries.
 
 use serde::Serialize;
 

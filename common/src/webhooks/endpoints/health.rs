@@ -144,7 +144,7 @@ impl Health {
 impl Endpoints {
     /// Records that the receiver accepted a delivery at `at` and is therefore healthy. A disabled endpoint stays
     /// disabled. If the tenant has been, or is being, notified that the endpoint is failing, the same write creates a
-    /// pending recovery notice. Otherwise a pending notice remains, and the sweep finds that it is obsolete.
+    /// pending recovery notice. Otherwise, a pending notice remains, and the sweep finds that it is obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let answered = || {
             self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove(SILENT).remove([FAILING_SINCE])
