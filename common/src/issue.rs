@@ -1,4 +1,4 @@
-//! The issues of an input, field by field.
+//! An input's issues, field by field.
 
 use api::ClosedSet;
 pub use api::error::{Issue, IssueCode};

@@ -33,7 +33,7 @@ use crate::{
 
 /// The link in the email works for an hour.
 const HOLDS_SECONDS: i64 = 60 * 60;
-/// The kind of resets in the table of tokens.
+/// The kind of reset tokens in the token table.
 const PASSWORD_RESET: &str = "password_reset";
 
 /// The tables and the mailer for password resets.

@@ -275,7 +275,7 @@ impl Stage {
         }
     }
 
-    /// The time from sending to arrival of each event to this path with this prefix in its job id.
+    /// For each event to this path whose job id has this prefix: the time from sending to arrival.
     fn latencies(&self, path: &str, part: &str) -> Latencies {
         let sent = self.sent.borrow();
         let sent = sent.iter().filter(|sent| sent.path == path && sent.job.starts_with(part));

@@ -36,7 +36,7 @@ async fn toggles_under_events(toggles: usize, events: usize) {
         let (switched, ()) = tokio::join!(switch, send(share));
         switched.ok();
         if toggle % 10 == 5 {
-            // Attempts that were in progress at the deactivation have ended.
+            // Attempts that were in progress when the endpoint was disabled have ended.
             quiet(&world).await;
             let before = receiver.count().await;
             let some = jobs.by_ref().take(events / toggles / 2).collect();
