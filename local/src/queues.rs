@@ -4,6 +4,7 @@
 mod journal;
 mod limits;
 mod messages;
+mod moves;
 mod refusal;
 mod restore;
 
@@ -121,6 +122,7 @@ impl Queues {
                 answer(&self.sqs.change_message_visibility(input).await?)
             }
             SqsOperation::ChangeMessageVisibilityBatch => answer(&self.change_visibility_batch(read(&body)?).await?),
+            SqsOperation::StartMessageMoveTask => answer(&self.start_move(read(&body)?).await?),
             SqsOperation::GetQueueAttributes => answer(&self.attributes(read(&body)?).await?),
             SqsOperation::ListDeadLetterSourceQueues => {
                 let sources = self.sqs.list_dead_letter_source_queues(read(&body)?).await?;

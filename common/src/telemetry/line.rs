@@ -109,6 +109,12 @@ pub const LINES: &[Line] = &[
          `MAX_CONCURRENT_ATTEMPTS`](#limits).",
     ),
     line(
+        "usage.recorded",
+        INFO,
+        &["tenant", "events", "deliveries", "attempts"],
+        "A batch of messages was handled. The counts are those of one organization; see [usage](#usage).",
+    ),
+    line(
         "delivery.failed",
         WARN,
         &["tenant", "delivery_id", "attempts", "reason"],

@@ -50,6 +50,7 @@ pub(crate) async fn event(
             asked => asked?,
         }
     }
+    batch.tally.event(&event.tenant, !record.is_repeated, firsts.len());
     all(firsts.into_iter().map(async |first| batch.finish(sender.send(first, batch).await))).await;
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -15,7 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Delivery, Detail, Failure, Outcome, Queue},
-        event::TraceParent,
+        event::{EventName, TraceParent},
     },
 };
 
@@ -37,6 +37,15 @@ struct Counts {
     hanging: u32,
     cut: u32,
     failed: BTreeMap<&'static str, u32>,
+    usage: HashMap<TenantId, Usage>,
+}
+
+/// The use of the service by an organization, without tests of endpoints.
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    events: u32,
+    deliveries: u32,
+    attempts: u32,
 }
 
 impl Tally {
@@ -73,6 +82,9 @@ impl Tally {
         counts.latencies.push(duration_ms);
         counts.slow += u32::from(queue == Queue::Slow);
         counts.hanging += u32::from(queue == Queue::Hanging);
+        if delivery.event != EventName::Test {
+            counts.usage_of(tenant).attempts += 1;
+        }
         match outcome {
             Outcome::Delivered(_) => {
                 counts.delivered += 1;
@@ -95,9 +107,23 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).cut += 1;
     }
 
+    /// Counts an event with its new deliveries. The event of a redelivered record was counted before.
+    pub(crate) fn event(&self, tenant: &TenantId, is_new: bool, deliveries: usize) {
+        if !is_new && deliveries == 0 {
+            return;
+        }
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let usage = counts.usage_of(tenant);
+        usage.events += u32::from(is_new);
+        usage.deliveries += u32::try_from(deliveries).unwrap_or(u32::MAX);
+    }
+
     pub(crate) fn emit(self) {
         let counts = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Counts { latencies, ages, delivered, slow, hanging, cut, failed } = counts;
+        let Counts { latencies, ages, delivered, slow, hanging, cut, failed, usage } = counts;
+        for (tenant, Usage { events, deliveries, attempts }) in usage {
+            common::log!("usage.recorded", %tenant, events, deliveries, attempts);
+        }
         if cut > 0 {
             metrics::emit(&[counted("CutOff", cut.into())], &[]);
         }
@@ -123,6 +149,12 @@ impl Tally {
         for (reason, number) in failed {
             metrics::emit(&[counted("Failed", number.into())], &[("Reason", reason)]);
         }
+    }
+}
+
+impl Counts {
+    fn usage_of(&mut self, tenant: &TenantId) -> &mut Usage {
+        self.usage.entry(tenant.clone()).or_default()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod commands;
 mod deploying;
+mod disaster;
 mod examples;
 mod links;
 mod operating;
@@ -9,6 +10,7 @@ mod receiving;
 mod reference;
 mod settings;
 mod style;
+mod usage;
 mod versions;
 
 use std::{fs, path::PathBuf};

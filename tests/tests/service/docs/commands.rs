@@ -18,14 +18,14 @@ use tests::{
 };
 use tokio::process::Command;
 
-use super::{examples::examples, page};
+use super::{examples::examples, page, root};
 use crate::template::{LEAST, last, template};
 
 const FIVE_DAYS: i64 = 5 * 24 * 60 * 60 * 1000;
 const NEW: &str = "a new long password";
 
 /// Runs a command of the page, which is a shell function. Returns the printed words of each line.
-async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
+pub(super) async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
     let output = shell(world, command).await;
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8(output.stdout).expect("UTF-8");
@@ -34,20 +34,22 @@ async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
 
 async fn shell(world: &World, command: &[&str]) -> Output {
     let (script, _) = examples(&page("docs/operating.md"));
+    let mut bash = Command::new("bash");
+    bash.args(["-euo", "pipefail", "-c", &format!("{script}\n\"$@\""), "bash"]).args(command);
+    environment(world, &mut bash).stdin(Stdio::null()).output().await.expect("a shell")
+}
+
+/// Lets a command use the stand-in, which calls the services of this world.
+fn environment<'a>(world: &World, command: &'a mut Command) -> &'a mut Command {
     let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("bin");
     let path = std::env::var("PATH").expect("a path");
-    Command::new("bash")
-        .args(["-euo", "pipefail", "-c", &format!("{script}\n\"$@\""), "bash"])
-        .args(command)
+    command
         .env("PATH", format!("{}:{path}", stand_in.display()))
         .env("AWS_ENDPOINT_URL_DYNAMODB", world.stack.dynamodb())
         .env("AWS_ENDPOINT_URL_SQS", world.stack.sqs())
         .env("STACK_OUTPUTS", outputs(world).to_string())
         .env("no_proxy", "*")
-        .stdin(Stdio::null())
-        .output()
-        .await
-        .expect("a shell")
+        .current_dir(root().join("docs"))
 }
 
 /// The template's outputs: the tables and queues of this world.
@@ -80,7 +82,7 @@ async fn recover_resends_the_missed_deliveries_of_an_endpoint() {
     assert_eq!(run(&world, &["failed"]).await, [["2".to_owned(), format!("{}/{endpoint}.0", tenant.id)]]);
 
     let (now, until) = (Timestamp::now(), Timestamp::now().as_second() + 1);
-    run(&world, &["recover", &tenant.id, &endpoint, &seconds(since), &until.to_string()]).await;
+    run(&world, &["operate", "recover", &tenant.id, &endpoint, &seconds(since), &until.to_string()]).await;
     world.sweep(now).await;
     let stats = world.rpc(&tenant.key, "deliveries/stats", json!({"webhook_endpoint_id": endpoint})).await;
     let recovery = &stats.ok()["recoveries"][0];
@@ -184,9 +186,9 @@ async fn revoke_ends_a_key() {
     assert_eq!(listed.len(), 2);
     assert!(listed.contains(&[id, &second[..9], "second"].map(str::to_owned).to_vec()), "{listed:?}");
 
-    assert!(!shell(&world, &["revoke", &other.id, id]).await.status.success(), "it is not a key of theirs");
+    assert!(!shell(&world, &["operate", "revoke", &other.id, id]).await.status.success(), "it is not a key of theirs");
     assert!(world.key_works(second).await);
-    run(&world, &["revoke", &tenant.id, id]).await;
+    run(&world, &["operate", "revoke", &tenant.id, id]).await;
     assert!(!world.key_works(second).await && world.key_works(&tenant.key).await && world.key_works(&other.key).await);
     let listed = world.cli_get(&tenant.cookie, "api-key/list").await.body;
     assert_eq!(listed.as_array().map(Vec::len), Some(1));
@@ -201,8 +203,8 @@ async fn remove_second_factor_lets_the_password_sign_in() {
     let world = World::start().await;
     let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
     let (protected, others) = (world.protect(&jo).await, world.protect(&other).await);
-    assert!(!shell(&world, &["remove_second_factor", "absent@example.com"]).await.status.success());
-    run(&world, &["remove_second_factor", &jo.email]).await;
+    assert!(!shell(&world, &["operate", "remove_second_factor", "absent@example.com"]).await.status.success());
+    run(&world, &["operate", "remove_second_factor", &jo.email]).await;
     assert!(!world.is_signed_in(&protected.cookie).await && world.key_works(&jo.key).await);
     let session = world.signed_in(&jo.email, PASSWORD).await;
     assert_eq!(world.is_protected(&session).await, false);
@@ -221,10 +223,10 @@ async fn move_gives_an_account_another_address() {
     let stale = token(&world.mail_to(old).await);
 
     for (from, to) in [(old, other.email.as_str()), ("nobody@example.com", new)] {
-        assert!(!shell(&world, &["move", from, to]).await.status.success(), "{from} to {to}");
+        assert!(!shell(&world, &["operate", "move", from, to]).await.status.success(), "{from} to {to}");
     }
     assert!(world.key_works(&tenant.key).await);
-    run(&world, &["move", old, new]).await;
+    run(&world, &["operate", "move", old, new]).await;
     assert_eq!(world.session(&tenant.cookie).await.body, Value::Null);
     assert!(!world.key_works(&tenant.key).await && world.key_works(&other.key).await);
     assert_eq!((world.sign_in(old, PASSWORD).await.status, world.sign_in(new, PASSWORD).await.status), (401, 200));
@@ -273,11 +275,11 @@ async fn bring_back_copies_an_item_of_a_restored_table() {
     world.put("restored", deleted.attributes.expect("an item")).await;
     assert!(!world.key_works(&tenant.key).await);
 
-    run(&world, &["bring_back", "restored", "users", &json!({"pk": {"S": user}}).to_string()]).await;
+    run(&world, &["operate", "bring_back", "restored", "users", &json!({"pk": {"S": user}}).to_string()]).await;
     assert!(world.key_works(&tenant.key).await);
     assert_eq!(world.sign_in(&tenant.email, PASSWORD).await.status, 200);
     let nothing = json!({"pk": {"S": "user#nobody"}}).to_string();
-    assert!(!shell(&world, &["bring_back", "restored", "users", &nothing]).await.status.success());
+    assert!(!shell(&world, &["operate", "bring_back", "restored", "users", &nothing]).await.status.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -314,7 +316,7 @@ async fn unsuppress_sends_to_a_bounced_address_again() {
 }
 
 /// Functions that only other functions call.
-const WITHIN: [&str; 2] = ["output", "uuid7"];
+const WITHIN: [&str; 1] = ["output"];
 
 #[test]
 fn every_command_is_called_here_and_nothing_else_edits_a_table() {
@@ -323,8 +325,15 @@ fn every_command_is_called_here_and_nothing_else_edits_a_table() {
     let names = script.lines().filter_map(|line| line.split_once("() {")).map(|(name, _)| name);
     let names: Vec<_> = names.filter(|name| !WITHIN.contains(name)).collect();
     assert!(names.len() > 5, "{names:?}");
+    let tests = [include_str!("commands.rs"), include_str!("disaster.rs"), include_str!("usage.rs")].concat();
     for name in names {
-        assert!(include_str!("commands.rs").contains(&format!("&[\"{name}\"")), "no test calls {name}");
+        assert!(tests.contains(&format!("&[\"{name}\"")), "no test calls {name}");
+    }
+    let program = page("docs/operate.py");
+    let tasks = program.lines().find_map(|line| line.strip_prefix("TASKS = [")).expect("a list of tasks");
+    for task in tasks.trim_end_matches(']').split(", ").filter(|task| *task != "repeated") {
+        assert!(tests.contains(&format!("\"operate\", \"{task}\"")), "no test runs {task}");
+        assert!(source.contains(&format!("`operate {task}")), "the page does not name {task}");
     }
     let edits = ["put-item", "update-item", "delete-item", "batch-write-item", "transact-write-items"];
     for edit in edits {

@@ -1,6 +1,6 @@
 //! docs/operating.md names every alarm and every metric.
 
-use std::{collections::BTreeSet, env, fs};
+use std::{collections::BTreeSet, env, fs, process::Command};
 
 use common::telemetry::line::LINES;
 
@@ -10,6 +10,8 @@ use crate::template::{LEAST, METRICS, resources, template};
 const PAGE: &str = "docs/operating.md";
 /// The table of log lines is between these.
 const LOG_LINES: &str = "<!-- log lines -->\n";
+/// The table of changes that are repeated after a restore is between these.
+const CHANGES: &str = "<!-- repeated changes -->\n";
 const END: &str = "<!-- end -->";
 
 /// With `UPDATE_DOCS`, the table is written and not compared.
@@ -32,10 +34,29 @@ fn the_table_of_log_lines_is_printed_from_their_list() {
     }
 }
 
-/// A code span with a dot that begins like the name of a log line must be the name of a log line.
+/// With `UPDATE_DOCS`, the table is written and not compared.
+#[test]
+fn the_table_of_repeated_changes_is_printed_by_the_program() {
+    let mut source = page(PAGE);
+    let printed = Command::new("python3").arg(root().join("docs/operate.py")).arg("repeated").output().expect("Python");
+    let table = String::from_utf8(printed.stdout).expect("UTF-8");
+    let from = source.find(CHANGES).expect("a mark") + CHANGES.len();
+    let to = from + source[from..].find(END).expect("an end");
+    if env::var_os("UPDATE_DOCS").is_some() {
+        source.replace_range(from..to, &table);
+        fs::write(root().join(PAGE), source).expect("a page");
+    } else {
+        assert_eq!(&source[from..to], table, "run this test with UPDATE_DOCS=1");
+    }
+}
+
+/// A code span with a dot that begins like the name of a log line must be the name of a log line, except for the changes of
+/// the audit log.
 #[test]
 fn the_log_lines_that_the_page_names_exist() {
     let source = page(PAGE);
+    let (before, after) = source.split_once(CHANGES).expect("a mark");
+    let source = [before, after.split_once(END).expect("an end").1].concat();
     let names: BTreeSet<_> = LINES.iter().map(|line| line.name).collect();
     let subjects: BTreeSet<_> = names.iter().filter_map(|name| name.split('.').next()).collect();
     let named = source.split('`').skip(1).step_by(2).filter(|code| {

@@ -1,0 +1,247 @@
+//! The procedures of docs/operating.md after a disaster, rehearsed. The embedded DynamoDB has no point-in-time recovery: a
+//! copy of all items is the restored table.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use serde_json::{Value, json};
+use tests::{
+    Receiver, World, event,
+    world::{link, log::due_message, people::PASSWORD, tables::Item},
+};
+
+use super::commands::run;
+
+const NEW: &str = "a new long password";
+/// The tables that the rehearsal restores: all except those that are never restored.
+const RESTORED: [&str; 6] = ["users", "organizations", "invitations", "api-keys", "webhook-endpoints", "deliveries"];
+
+/// A copy of these tables.
+async fn copy(world: &World) -> BTreeMap<&'static str, Vec<Item>> {
+    let mut tables = BTreeMap::new();
+    for table in RESTORED {
+        tables.insert(table, world.items(table).await);
+    }
+    tables
+}
+
+/// Replaces the items of tables.
+async fn restore(world: &World, tables: BTreeMap<&'static str, Vec<Item>>) {
+    let dynamodb = world.stack.dynamodb_client();
+    for (table, items) in tables {
+        let described = dynamodb.describe_table().table_name(table).send().await.expect("a description").table;
+        let described = described.expect("a table");
+        let keys: Vec<_> = described.key_schema().iter().map(|key| key.attribute_name().to_owned()).collect();
+        for mut item in world.items(table).await {
+            item.retain(|name, _| keys.contains(name));
+            dynamodb.delete_item().table_name(table).set_key(Some(item)).send().await.expect("the deletion succeeds");
+        }
+        for item in items {
+            world.put(table, item).await;
+        }
+    }
+}
+
+/// Repeats the changes since a restore. Returns the results, by action and object.
+async fn after_restore(world: &World, since: Timestamp) -> BTreeMap<(String, String), String> {
+    let lines = run(world, &["operate", "after_restore", &since.as_second().to_string()]).await;
+    lines.into_iter().map(|line| ((line[2].clone(), line[3].clone()), line[4].clone())).collect()
+}
+
+/// Waits for the next second, so that all earlier changes are in the restored copy and no later ones.
+async fn next_second() -> Timestamp {
+    let now = Timestamp::now();
+    let next = Timestamp::from_second(now.as_second() + 1).expect("a time");
+    tokio::time::sleep(next.since(now)).await;
+    next
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_gives_no_ended_access_back() {
+    let world = World::start().await;
+    let (ada, gone) = (world.tenant("acme").await, world.tenant("gone").await);
+    let removed = world.member(&ada, "removed@acme.example.com", "member").await;
+    let demoted = world.member(&ada, "demoted@acme.example.com", "owner").await;
+    let moved = world.member(&ada, "old@acme.example.com", "member").await;
+    let reset = world.member(&ada, "reset@acme.example.com", "member").await;
+    let quiet = world.member(&ada, "quiet@acme.example.com", "member").await;
+    let protected = world.member(&ada, "protected@acme.example.com", "member").await;
+    let protection = world.protect(&protected).await;
+    let invite = json!({"email": "later@acme.example.com", "role": "owner", "organizationId": ada.id});
+    let invitation = world.cli(&ada.cookie, "organization/invite-member", invite).await.body["id"].clone();
+    let issued = world.cli(&ada.cookie, "api-key/create", json!({"name": "deleted later"})).await.body;
+    let (key_id, key) = (issued["id"].clone(), issued["key"].as_str().expect("a key").to_owned());
+
+    let (since, tables) = (next_second().await, copy(&world).await);
+    let ok = |answer: tests::world::Answer| assert_eq!(answer.status, 200, "{answer:?}");
+    ok(world.cli(&ada.cookie, "api-key/delete", json!({"keyId": key_id})).await);
+    ok(world.cli(&ada.cookie, "organization/remove-member", json!({"memberIdOrEmail": removed.email})).await);
+    let role = json!({"memberId": demoted.user, "role": "member"});
+    ok(world.cli(&ada.cookie, "organization/update-member-role", role).await);
+    ok(world.cli(&ada.cookie, "organization/cancel-invitation", json!({"invitationId": invitation})).await);
+    ok(world.cli("", "request-password-reset", json!({"email": reset.email})).await);
+    let token = link(&world.mail_to(&reset.email).await).split_once("?token=").expect("a token").1.to_owned();
+    ok(world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await);
+    ok(world.cli(&moved.cookie, "change-email", json!({"newEmail": "new@acme.example.com"})).await);
+    assert_eq!(world.confirm(&link(&world.mail_to("new@acme.example.com").await)).await.status, 200);
+    ok(world.cli(&protection.cookie, "two-factor/disable", json!({"password": PASSWORD})).await);
+    ok(world.cli(&gone.cookie, "delete-user", json!({"password": PASSWORD})).await);
+    let stolen = ada.cookie.clone();
+    let change = json!({"currentPassword": PASSWORD, "newPassword": NEW, "revokeOtherSessions": true});
+    ok(world.cli(&ada.cookie, "change-password", change).await);
+    let added = world.cli(&quiet.cookie, "api-key/create", json!({"name": "created later"})).await.body;
+
+    restore(&world, tables).await;
+    // Without the program, the deleted key would work again.
+    assert!(world.key_works(&key).await);
+    let results = after_restore(&world, since).await;
+    let result = |action: &str, object: &Value| {
+        let object = object.as_str().expect("an id").to_owned();
+        results.get(&(action.to_owned(), object)).map(String::as_str)
+    };
+    let of = |user: &tests::world::Tenant| json!(user.user);
+    assert_eq!(result("key.deleted", &key_id), Some("repeated"), "{results:?}");
+    assert_eq!(result("member.removed", &of(&removed)), Some("repeated"));
+    assert_eq!(result("member.role_changed", &of(&demoted)), Some("repeated"));
+    assert_eq!(result("invitation.canceled", &invitation), Some("repeated"));
+    assert_eq!(result("password.reset", &of(&reset)), Some("repeated"));
+    assert_eq!(result("password.changed", &of(&ada)), Some("repeated"));
+    assert_eq!(result("email.changed", &of(&moved)), Some("repeated"));
+    assert_eq!(result("two_factor.disabled", &of(&protected)), Some("repeated"));
+    assert_eq!(result("organization.deleted", &json!(gone.id)), Some("repeated"));
+    assert_eq!(result("key.created", &added["id"]), Some("undone"));
+
+    // All sessions have ended.
+    for user in [&ada, &removed, &demoted, &moved, &reset, &quiet, &protected, &gone] {
+        assert!(!world.is_signed_in(&user.cookie).await, "{}", user.email);
+    }
+    assert!(!world.is_signed_in(&stolen).await && !world.is_signed_in(&protection.cookie).await);
+    // Keys: those of accounts that did not change still work.
+    for (user, works) in [
+        (&ada, true),
+        (&quiet, true),
+        (&demoted, true),
+        (&removed, false),
+        (&moved, false),
+        (&reset, false),
+        (&gone, false),
+    ] {
+        assert_eq!(world.key_works(&user.key).await, works, "{}", user.email);
+    }
+    assert!(!world.key_works(&key).await && !world.key_works(added["key"].as_str().expect("a key")).await);
+    // Passwords.
+    for (email, status) in [
+        (&ada.email, 401),
+        (&reset.email, 401),
+        (&protected.email, 401),
+        (&removed.email, 401),
+        (&gone.email, 401),
+        (&moved.email, 401),
+        (&quiet.email, 200),
+        (&"new@acme.example.com".to_owned(), 200),
+    ] {
+        assert_eq!(world.sign_in(email, PASSWORD).await.status, status, "{email}");
+    }
+    // A locked user resets the password by email, and the disabled second factor is not asked for.
+    ok(world.cli("", "request-password-reset", json!({"email": protected.email})).await);
+    let token = link(&world.mail_to(&protected.email).await).split_once("?token=").expect("a token").1.to_owned();
+    ok(world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await);
+    let session = world.signed_in(&protected.email, NEW).await;
+    assert_eq!(world.is_protected(&session).await, false);
+    // The demoted owner manages no members, and the canceled invitation cannot be accepted.
+    let session = world.signed_in(&demoted.email, PASSWORD).await;
+    let removal = json!({"memberIdOrEmail": quiet.email});
+    assert_eq!(world.cli(&session, "organization/remove-member", removal).await.status, 403);
+    let accept = json!({"invitationId": invitation, "tenantSlug": ada.slug, "name": "Eve", "password": PASSWORD});
+    let accepted = world.rpc("", "auth/acceptInviteAndSignup", accept).await;
+    assert_eq!(accepted.error().0, 409, "{accepted:?}");
+    // The purge deletes the rest of the organization.
+    assert_eq!(run(&world, &["deleted"]).await, [[gone.id.clone()]]);
+
+    // A second run changes nothing.
+    let again = after_restore(&world, since).await;
+    assert_eq!(again[&("key.deleted".to_owned(), key_id.as_str().expect("an id").to_owned())], "absent");
+    assert!(world.key_works(&quiet.key).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_log_sends_its_pending_deliveries_again() {
+    let world = World::with(&[("RETRY_SCHEDULE", "1800,1800")]).await;
+    let tenant = world.tenant("acme").await;
+    let statuses: Vec<(u16, &[(&str, &str)])> = vec![(204, &[]), (500, &[]), (204, &[]), (204, &[]), (500, &[])];
+    let receiver = Receiver::scripted(&statuses).await;
+    let removed = Receiver::start().await;
+    let endpoint = world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.deliver(event(&tenant.id, "delivered")).await;
+    world.deliver(event(&tenant.id, "pending")).await;
+    let other = world.endpoint(&tenant, &removed.url("/"), "s").await;
+    let pending = world.log_of(&tenant.id, Status::Pending).await.remove(0);
+
+    let (since, tables) = (next_second().await, copy(&world).await);
+    // The pending delivery is delivered, an event is delivered and another fails, an endpoint is deleted, and an event and
+    // the message of the failed delivery are in their queues.
+    let made = Timestamp::now();
+    world.make_due(&tenant.id, &pending, made).await;
+    world.enqueue("deliveries", due_message(&tenant.id, &pending)).await;
+    world.poll_due().await;
+    world.rpc(&tenant.key, "webhooks/delete", json!({"id": other})).await.ok();
+    world.deliver(event(&tenant.id, "delivered later")).await;
+    world.deliver(event(&tenant.id, "pending later")).await;
+    assert_eq!(receiver.count().await, 5);
+    let later = world.log_of(&tenant.id, Status::Pending).await.remove(0);
+    world.enqueue("deliveries", due_message(&tenant.id, &later)).await;
+    world.enqueue("job-events", event(&tenant.id, "in the queue")).await;
+
+    restore(&world, tables).await;
+    let results = after_restore(&world, since).await;
+    assert_eq!(results[&("webhook.deleted".to_owned(), other)], "repeated");
+    // An event in its queue is delivered. A message about a delivery that the log does not have is dropped.
+    world.poll_all("job-events").await;
+    world.poll_due().await;
+    assert_eq!((receiver.count().await, removed.count().await, world.left().await), (6, 0, 0));
+    // The sweep wakes the pending delivery, which arrives again with the same id.
+    let due = world.log_of(&tenant.id, Status::Pending).await.remove(0).next_attempt_at.expect("a time");
+    world.make_due(&tenant.id, &pending, made).await;
+    world.sweep(due.after(Duration::from_secs(20 * 60))).await;
+    while receiver.count().await < 7 {
+        world.poll_due().await;
+    }
+    let received = receiver.received().await;
+    let ids: Vec<_> = received.iter().map(|request| request.header("webhook-id").to_owned()).collect();
+    let jobs: Vec<_> = received.iter().map(|request| request.json()["job_id"].clone()).collect();
+    let expected = ["delivered", "pending", "pending", "delivered later", "pending later", "in the queue", "pending"];
+    assert_eq!(jobs, expected);
+    assert!(ids[1] == ids[2] && ids[2] == ids[6], "{ids:?}");
+    // Only the events since the restored time are missing in the log.
+    let mut logged: Vec<_> = world.log(&tenant.id).await.into_iter().map(|delivery| delivery.job_id).collect();
+    logged.sort();
+    assert_eq!(logged, ["delivered", "in the queue", "pending"]);
+    // The producer sends a lost event again: the receiver recognizes it.
+    world.deliver(event(&tenant.id, "pending later")).await;
+    let last = receiver.received().await.pop().expect("a request");
+    assert_eq!(last.header("webhook-id"), ids[4]);
+    assert_eq!(world.endpoints(&tenant).await.len(), 1);
+    assert_eq!(world.only_endpoint(&tenant).await["webhook_endpoint_id"], json!(endpoint));
+}
+
+/// A version that fails for every event loses none: its letters are delivered after the rollback.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_delivers_the_letters_of_a_poisoned_version() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let receiver = Receiver::start().await;
+    world.endpoint(&tenant, &receiver.url("/"), "s").await;
+    world.come_back_after(0).await;
+    world.enqueue("job-events", event(&tenant.id, "1")).await;
+    // The version expects a table that the stack does not have.
+    let poisoned = world.worker(&[("WEBHOOK_ENDPOINTS_TABLE", "absent")]);
+    while world.counts("job-events-dead").await[0] == 0 {
+        poisoned.poll("job-events").await.expect("a step");
+    }
+    assert_eq!((receiver.count().await, world.left().await), (0, 0));
+    let letters = run(&world, &["letters", "JobEventsDead"]).await;
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    run(&world, &["redrive", "JobEventsDead"]).await;
+    world.poll_all("job-events").await;
+    assert_eq!((receiver.count().await, world.dead_letters().await.len()), (1, 0));
+}
