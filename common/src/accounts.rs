@@ -1,5 +1,6 @@
 //! Accounts: users, their sign-in, API keys, and organizations.
 
+pub mod agent;
 pub mod alerts;
 pub mod api_keys;
 pub mod attempts;

@@ -11,7 +11,7 @@ pub use self::{
     call::Call,
     event::{Event, canonical},
     fields::{Fields, Rejected, typed::Typed},
-    function::{AGAIN, Function, serve},
+    function::{AGAIN, Function, LOST, serve},
     info::{Credential, Fault, Needed, RouteInfo},
     origins::Origins,
     page::{DID, Page},

@@ -9,16 +9,12 @@ use axum::{
     routing::get,
 };
 use chrono::DateTime;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use rustack_ses_core::retrospection::{EmailStore, SentEmail};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::functions::Function;
-
-const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\
-    main{max-width:50rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}\
-    iframe{width:100%;height:28rem;border:1px solid #888}pre{white-space:pre-wrap}";
+use crate::{functions::Function, page};
 
 /// Returns the routes: `GET /` for the page, and `GET /messages` for its content as JSON.
 pub(crate) fn router(mail: Arc<EmailStore>) -> Router {
@@ -42,25 +38,11 @@ fn message(mail: &SentEmail) -> Value {
 
 async fn page(State(mail): State<Arc<EmailStore>>) -> impl IntoResponse {
     let emails = newest_first(&mail);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "Sent emails" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                main {
-                    h1 { "Sent emails" }
-                    @if emails.is_empty() { p { "No emails yet." } }
-                    @for mail in &emails { (email(mail)) }
-                }
-            }
-        }
+    let content = html! {
+        @if emails.is_empty() { p { "No emails yet." } }
+        @for mail in &emails { (email(mail)) }
     };
-    Html(page.into_string())
+    Html(page::page("Sent emails", &content).into_string())
 }
 
 /// Shows the HTML part in a frame that can open links but not run scripts, because it is untrusted content.
@@ -73,11 +55,18 @@ fn email(mail: &SentEmail) -> Markup {
         article aria-label=(subject) {
             h2 { (subject) }
             p { "To " (mail.destination.to_addresses.join(", ")) ", " (readable(&mail.timestamp)) }
-            iframe title=(subject) sandbox="allow-popups allow-popups-to-escape-sandbox"
-                srcdoc={ "<base target=_blank>" (html) } {}
+            iframe title=(subject) style={ "height:" (height(text)) "rem" }
+                sandbox="allow-popups allow-popups-to-escape-sandbox" srcdoc={ "<base target=_blank>" (html) } {}
             details { summary { "Plain text" } pre { (text) } }
         }
     }
+}
+
+/// Estimates the height of an email from its plain text, because a frame cannot adapt to its content without a script.
+fn height(text: &str) -> usize {
+    const CHARACTERS_PER_LINE: usize = 70;
+    let lines: usize = text.lines().map(|line| 1 + line.chars().count() / CHARACTERS_PER_LINE).sum();
+    (6 + lines * 3 / 2).min(50)
 }
 
 /// Formats an email's time without fractions of a second.

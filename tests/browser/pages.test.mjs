@@ -82,7 +82,7 @@ test("a form that is sent after the session has ended", { skip: here.skip }, asy
   await person.presses("button", "Sign in");
   await person.sees("Your input was kept");
   await person.looks("the input that came back");
-  await person.presses("button", "Submit again");
+  await person.presses("button", "Add endpoint");
   await person.sees("Copy the signing secret now");
   t.diagnostic(`pages looked at: ${person.seen}`);
 });

@@ -5,6 +5,7 @@
 
 use crate::{
     accounts::{
+        agent,
         api_keys::IssuedKey,
         attempts::{ALERT, Attempts},
         cli_logins::CliLogin,
@@ -266,7 +267,7 @@ impl Alerts {
 }
 
 /// Returns the time and the source of a change. `agent` is untrusted text from the client.
-fn from(address: &str, agent: Option<&str>, now: Timestamp) -> Vec<(&'static str, String)> {
-    let agent = agent.unwrap_or("unknown").to_owned();
-    vec![("Time", now.readable()), ("IP address", address.to_owned()), ("Client", agent)]
+pub(super) fn from(address: &str, agent: Option<&str>, now: Timestamp) -> Vec<(&'static str, String)> {
+    let client = agent.map_or("unknown".into(), agent::name);
+    vec![("Time", now.readable()), ("IP address", address.to_owned()), ("Client", client.into_owned())]
 }

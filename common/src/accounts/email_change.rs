@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
+        alerts::from,
         attempts::Attempts,
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
@@ -348,7 +349,6 @@ fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
 /// The email to the old address, with the link that undoes the change. It omits the new address, which may be an
 /// intruder's and which the reader does not need.
 fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -> Mail {
-    let agent = device.agent.as_deref().unwrap_or("unknown").to_owned();
     Mail::new(
         "The email address of your account was changed",
         &[
@@ -356,7 +356,7 @@ fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -
                 "Your account now has another email address, and all other sessions have ended. If you changed it, ignore \
                  this email.",
             ),
-            Part::Facts(vec![("Time", now.readable()), ("IP address", device.address.to_string()), ("Client", agent)]),
+            Part::Facts(from(&device.address.to_string(), device.agent.as_deref(), now)),
             Part::text(
                 "If you did not change it, undo the change within 24 hours. This also ends all sessions, revokes all API keys, and \
                  lets you choose a new password.",

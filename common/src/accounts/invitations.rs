@@ -459,7 +459,7 @@ pub fn invitation_mail(base: &BaseUrl, inviter: &Name, organization: &Organizati
                 "Accept invitation",
                 format!("{base}/invite?tenantSlug={slug}&invitationId={id}&token={token}"),
             ),
-            Part::text("The invitation expires in 7 days. To accept it through the API instead, send:"),
+            Part::text("The invitation expires in 7 days."),
             Part::Facts(vec![("Organization slug", slug.to_string()), ("Invitation ID", id.to_string())]),
         ],
         &[Part::Text(format!(

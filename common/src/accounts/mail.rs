@@ -65,8 +65,8 @@ pub enum Part {
     Facts(Vec<(&'static str, String)>),
     /// The label and the URL of the email's main link. An email has at most one main link.
     Button(&'static str, String),
-    /// A link on a separate line.
-    Link(String),
+    /// The label and the URL of another link.
+    Link(String, String),
     /// Text from outside the service, marked as a quotation on each line.
     Quote(String),
 }
@@ -74,9 +74,11 @@ pub enum Part {
 /// The style of the HTML part. Email programs that ignore it show plain text and links.
 const STYLE: &str = "\
     body{margin:0;padding:24px 16px;background:#fff;color:#1c1e21;font:16px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif}\
-    main{max-width:36rem;margin:0 auto;overflow-wrap:anywhere}\
+    main{max-width:36rem;margin:0 auto;overflow-wrap:break-word}\
     table{border-collapse:collapse;border-left:3px solid #d9dce1;margin:16px 0}\
-    th{font-weight:400;text-align:left;vertical-align:top;padding:2px 16px 2px 12px;color:#565a61}td{padding:2px 0;vertical-align:top}\
+    th{font-weight:400;text-align:left;vertical-align:top;padding:2px 16px 2px 12px;color:#565a61;white-space:nowrap}\
+    td{padding:2px 0;vertical-align:top;overflow-wrap:anywhere}\
+    @media(max-width:30rem){th,td{display:block;padding:0 0 0 12px}td{padding-bottom:8px}}\
     a{color:#1a56c4}footer{margin-top:32px;border-top:1px solid #d9dce1}\
     .button{display:inline-block;padding:8px 18px;border-radius:6px;background:#1a56c4;color:#fff;font-weight:600;text-decoration:none}\
     pre{white-space:pre-wrap;border-left:3px solid #d9dce1;padding-left:12px;font-size:14px}\
@@ -182,16 +184,17 @@ impl Part {
                 Self::Facts(facts.iter().map(|(name, value)| (*name, line(value))).collect())
             }
             Self::Button(label, url) => Self::Button(label, url.clone()),
-            Self::Link(url) => Self::Link(url.clone()),
+            Self::Link(label, url) => Self::Link(short(label), url.clone()),
             Self::Quote(text) => Self::Quote(Untrusted::new(text).mail().into_owned()),
         }
     }
 
     fn plain(&self) -> String {
         match self {
-            Self::Text(text) | Self::Link(text) => format!("{text}\n"),
+            Self::Text(text) => format!("{text}\n"),
             Self::Facts(facts) => facts.iter().map(|(name, value)| format!("{name}: {value}\n")).collect(),
             Self::Button(label, url) => format!("{label}:\n{url}\n"),
+            Self::Link(label, url) => format!("{label}:\n{url}\n"),
             Self::Quote(text) => text.lines().map(|line| format!("> {line}\n")).collect(),
         }
     }
@@ -215,7 +218,7 @@ impl Render for Part {
                     p { a .button href=(url) { (label) } }
                     p .soft { a href=(url) { (url) } }
                 },
-                Self::Link(url) => p { a href=(url) { (url) } },
+                Self::Link(label, url) => p { a href=(url) { (label) } },
                 Self::Quote(text) => pre { (text) },
             }
         }
@@ -315,12 +318,12 @@ mod tests {
             Part::Button("View job", "https://a.example/?b=1&c=2".to_owned()),
             Part::Quote("<a href=\"x\">\n  no</a>".to_owned()),
         ];
-        let mail =
-            Mail::new("A subject", &parts, &[Part::text("You own this."), Part::Link("https://a.example/".to_owned())]);
+        let link = Part::Link("Open\n<settings>".to_owned(), "https://a.example/settings".to_owned());
+        let mail = Mail::new("A subject", &parts, &[Part::text("You own this."), link]);
         assert_eq!(
             mail.text,
             "<b> & \"more\"\na second line\n\nWorkflow: <i> b\nJob: 7\n\nView job:\nhttps://a.example/?b=1&c=2\n\n\
-             > <a href=\"x\">\n>   no</a>\n\n---\n\nYou own this.\n\nhttps://a.example/\n"
+             > <a href=\"x\">\n>   no</a>\n\n---\n\nYou own this.\n\nOpen <settings>:\nhttps://a.example/settings\n"
         );
         for says in [
             "<p>&lt;b&gt; &amp; &quot;more&quot;<br>a second line</p>",
@@ -328,11 +331,13 @@ mod tests {
             "<a class=\"button\" href=\"https://a.example/?b=1&amp;c=2\">View job</a>",
             "<a href=\"https://a.example/?b=1&amp;c=2\">https://a.example/?b=1&amp;c=2</a></p>",
             "&lt;a href=&quot;x&quot;&gt;\n  no&lt;/a&gt;</pre>",
-            "<footer><p>You own this.</p>",
+            "<footer><p>You own this.</p><p><a href=\"https://a.example/settings\">Open &lt;settings&gt;</a></p>",
         ] {
             assert!(mail.html.contains(says), "{}", mail.html);
         }
-        let text = mail.text.lines().filter(|line| *line != RULE).map(|line| line.strip_prefix("> ").unwrap_or(line));
+        // HTML shows only the label of a link.
+        let text = mail.text.lines().filter(|line| ![RULE, "https://a.example/settings"].contains(line));
+        let text = text.map(|line| line.strip_prefix("> ").unwrap_or(line));
         let text: Vec<_> =
             text.flat_map(str::split_whitespace).map(|word| word.trim_end_matches(':').to_owned()).collect();
         assert_eq!(text, words(&mail.html));

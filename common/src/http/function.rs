@@ -114,14 +114,14 @@ impl Function {
         let Some(route) = self.find(&request) else {
             return (None, Handled { reply: self.unrouted(&request), tenant: None });
         };
-        let back = (self.wire == Wire::Page && request.takes_html()).then(|| (request.target(), kept(&request)));
+        let back = (self.wire == Wire::Page && request.takes_html()).then(|| (request.target(), Sent::of(&request)));
         let call = Call::new(request, Arc::clone(&self.origins));
         // A panic fails one request rather than the process with all its requests.
         let handled = AssertUnwindSafe(async { (route.answer)(call).await }).catch_unwind().await;
         let panicked = |_| Error::Internal("the handler panicked".to_owned()).into();
         let mut handled = handled.unwrap_or_else(panicked);
-        if let Some((back, kept)) = back {
-            handled.reply = handled.reply.or_else(|error| Ok(answer_of(error, &back, kept.as_deref())));
+        if let Some((back, sent)) = back {
+            handled.reply = handled.reply.or_else(|error| Ok(answer_of(error, &back, sent)));
         }
         (Some(&route.info), handled)
     }
@@ -169,6 +169,27 @@ const MOST_KEPT: usize = 16 * 1024;
 const SECRETS: [&str; 3] = ["headers", "own", "secret"];
 /// The name of the field that names a secret to enter again.
 pub const AGAIN: &str = "again";
+/// The value of `did` on the sign-in page after a form was lost.
+pub const LOST: &str = "lost";
+
+/// The part of a request that is lost if its sender has to sign in first.
+enum Sent {
+    Nothing,
+    /// A form whose fields cannot be restored.
+    Form,
+    /// The fields of a form, to restore after the sign-in.
+    Fields(String),
+}
+
+impl Sent {
+    fn of(request: &Request) -> Self {
+        match kept(request) {
+            Some(fields) => Self::Fields(fields),
+            None if request.method == Method::POST => Self::Form,
+            None => Self::Nothing,
+        }
+    }
+}
 
 /// Returns the fields of a form, to restore them after the sender has signed in again. Returns `None` for a form with a
 /// password, because no page shows a password again. Other secrets are omitted, and named in [`AGAIN`] if a person
@@ -196,12 +217,17 @@ fn kept(request: &Request) -> Option<String> {
 /// The reply to a browser for an error. Without a session, it redirects to the sign-in page and then to `back`, or
 /// shows a sign-in form that restores the `kept` fields. Without a verified address, it redirects to the page that
 /// names the link's recipient. Without a required second factor, it redirects to the page that sets one up.
-fn answer_of(error: HttpError, back: &str, kept: Option<&str>) -> Reply {
+fn answer_of(error: HttpError, back: &str, sent: Sent) -> Reply {
     match error {
-        HttpError::Domain(Error::Unauthorized) if let Some(kept) = kept => Page::of_lost_session(back, kept).into(),
         HttpError::Domain(Error::Unauthorized) => {
-            let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", back).finish();
-            Reply::Redirect { to: format!("/signin?{query}"), cookies: Vec::new() }
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.append_pair("next", back);
+            match sent {
+                Sent::Fields(kept) => return Page::of_lost_session(back, &kept).into(),
+                Sent::Form => _ = query.append_pair("did", LOST),
+                Sent::Nothing => {}
+            }
+            Reply::Redirect { to: format!("/signin?{}", query.finish()), cookies: Vec::new() }
         }
         HttpError::Domain(Error::Forbidden(Refusal::EmailNotVerified)) => {
             Reply::Redirect { to: "/console/welcome".to_owned(), cookies: Vec::new() }

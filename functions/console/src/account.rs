@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     accounts::{
+        agent,
         email::Email,
         members::MemberIdOrEmail,
         password::{Guess, Password},
@@ -26,7 +27,6 @@ use maud::{Markup, html};
 
 use crate::{
     app::App,
-    device,
     frame::{NO_FORM, Sent, columns, console, day, go_on, invited, minute, role_name, tick},
 };
 
@@ -267,7 +267,7 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
             tbody {
                 @for session in sessions {
                     @let agent = session.agent.as_deref().map(visible);
-                    @let device = session.agent.as_deref().map_or("Unknown".into(), device::name);
+                    @let device = session.agent.as_deref().map_or("Unknown".into(), agent::name);
                     tr {
                         td data-label="Device" { span title=[agent] { (visible(&device)) } }
                         td data-label="IP address" { (visible(session.address.as_deref().unwrap_or("Unknown"))) }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::ClosedSet as _;
 use common::{
-    accounts::users::User,
+    accounts::{agent, users::User},
     audit::{Action, Actor, ActorKind, Change, Filter, Position, TargetKind},
     error::Result,
     http::{
@@ -19,7 +19,6 @@ use url::form_urlencoded;
 
 use crate::{
     app::App,
-    device,
     frame::{columns, console, minute},
 };
 
@@ -128,7 +127,7 @@ fn client(entry: &api::audit::Entry) -> Markup {
         @if let Some(ip) = &entry.ip {
             div .soft {
                 (ip)
-                @if let Some(agent) = &entry.user_agent { ", " (visible(&device::name(agent))) }
+                @if let Some(agent) = &entry.user_agent { ", " (visible(&agent::name(agent))) }
             }
         }
     }

@@ -298,7 +298,7 @@ async fn recipient(
                 "An account belongs to one organization, so joining means leaving " strong { (names.0) } ". Its \
                  endpoints and deliveries stay there. Your API keys stop working, and you stay signed in."
             }
-            (join_form(&from, to, invitation.id, Field::tick("sure", "Leave my current organization"), error))
+            (join_form(&from, to, invitation.id, false, error))
         },
         Err(Error::Conflict(Conflict::LastMember)) => html! {
             (warning(html! {
@@ -308,7 +308,7 @@ async fn recipient(
                      another person an owner first: " a href="/console/team" { "Invite a teammate" } "."
                 }
             }))
-            (join_form(&from, to, invitation.id, Field::tick(DELETES, "Delete my current organization"), error))
+            (join_form(&from, to, invitation.id, true, error))
         },
         Err(Error::Conflict(Conflict::LastOwner)) => html! {
             (warning(html! {
@@ -335,13 +335,18 @@ fn join_form(
     from: &Organization,
     to: &Organization,
     id: InvitationId,
-    tick: Field<'_>,
+    is_deletion: bool,
     error: Option<&Error>,
 ) -> Markup {
-    let (id, button) =
-        (id.to_string(), format!("Leave {} and join {}", visible(from.name.as_str()), visible(to.name.as_str())));
+    let (verb, tick) = match is_deletion {
+        true => ("Delete", Field::tick(DELETES, "Delete my current organization")),
+        false => ("Leave", Field::tick("sure", "Leave my current organization")),
+    };
+    let (id, names) = (id.to_string(), (visible(from.name.as_str()), visible(to.name.as_str())));
+    let button = format!("{verb} {} and join {}", names.0, names.1);
     let form = Form {
         button: &button,
+        is_danger: is_deletion,
         hidden: &[
             ("action", "join"),
             ("tenantSlug", to.slug.as_str()),

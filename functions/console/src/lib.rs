@@ -12,7 +12,6 @@ use crate::app::App;
 mod account;
 mod app;
 mod audit;
-mod device;
 mod elsewhere;
 mod frame;
 mod health;

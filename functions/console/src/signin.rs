@@ -130,7 +130,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
         },
     };
     Ok(match (&call.caller, login) {
-        (None, _) if mode(link) == "signup" => sign_up_form(link, None),
+        (None, _) if mode(link) == "signup" => sign_up_form(app, link, None),
         // No form values: a link could contain those of any form.
         (None, login) => sign_in_form(app, link, login.is_some(), None, ""),
         (Some(visitor), None) => signed_in(&visitor.user, link),
@@ -187,7 +187,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
             Ok(on(form, vec![session_cookie(&call.base, &new.session_token)]))
         }
         Err(error) if error.is_ours() => Err(error),
-        Err(error) => Ok(sign_up_form(form, Some(error)).into()),
+        Err(error) => Ok(sign_up_form(app, form, Some(error)).into()),
     }
 }
 

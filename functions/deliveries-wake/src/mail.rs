@@ -44,7 +44,7 @@ pub(crate) fn about(
     notice: &Notice,
     failures: &FailedDeliveries,
     held: Option<&Held>,
-    (disable_after, now): (Duration, Timestamp),
+    disable_after: Duration,
 ) -> Mail {
     let (name, organization) = (name(notice), organization.as_str());
     let (subject, news, rest) = match notice.disabled {
@@ -72,7 +72,7 @@ pub(crate) fn about(
     };
     let parts = [
         Part::Text(news),
-        Part::Facts(facts(notice, failures, now)),
+        Part::Facts(facts(notice, failures)),
         Part::Text(rest),
         Part::Button("View endpoint", format!("{base}/console/endpoints/{}", notice.endpoint)),
     ];
@@ -83,9 +83,9 @@ pub(crate) fn about(
 pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     let why = format!(
         "You received this email because an owner of {organization} chose this address for failure notifications. \
-         Owners can change it in the settings:"
+         Owners can change it in the settings."
     );
-    [Part::Text(why), Part::Link(format!("{base}/console/settings"))]
+    [Part::Text(why), Part::Link("Open settings".to_owned(), format!("{base}/console/settings"))]
 }
 
 /// Returns the name of an endpoint for a subject: its description, and the beginning of its URL without the scheme.
@@ -129,7 +129,7 @@ fn is_word(segment: &str) -> bool {
 
 fn recovered(failures: &FailedDeliveries) -> &'static str {
     match failures.count {
-        0 => "No deliveries failed permanently. Pending deliveries are sent at their next attempts.",
+        0 => "No failed deliveries are left. Pending deliveries are sent at their next attempts.",
         _ => "Failed deliveries are not resent automatically. To resend them, open the endpoint's page.",
     }
 }
@@ -178,15 +178,16 @@ fn effect(held: &Held) -> String {
     )
 }
 
-fn facts(notice: &Notice, failures: &FailedDeliveries, now: Timestamp) -> Vec<(&'static str, String)> {
-    let mut facts = vec![
-        ("Endpoint", notice.endpoint.to_string()),
+fn facts(notice: &Notice, failures: &FailedDeliveries) -> Vec<(&'static str, String)> {
+    let described = notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned()));
+    let mut facts: Vec<_> = described.into_iter().collect();
+    facts.extend([
         match notice.address.url() {
             Some(url) => ("Address", address(url.url())),
             None => ("Address", "none (pull endpoint)".to_owned()),
         },
-    ];
-    facts.extend(notice.description.as_ref().map(|text| ("Description", text.as_str().to_owned())));
+        ("Endpoint ID", notice.endpoint.to_string()),
+    ]);
     let since = notice.failing_since.or(notice.told_since.filter(|_| notice.is_recovery()));
     facts.extend(
         failures
@@ -202,8 +203,8 @@ fn facts(notice: &Notice, failures: &FailedDeliveries, now: Timestamp) -> Vec<(&
         facts.push(("Failed deliveries", if failures.count == 0 { number } else { format!("{number} can be resent") }));
         return facts;
     }
-    // "At least", because the index may not contain the newest failures yet.
-    facts.push(("Failed deliveries", format!("at least {} by {}", failures.count.max(1), now.readable())));
+    // The index may not contain the newest failures yet.
+    facts.push(("Failed deliveries", format!("{} or more", failures.count.max(1))));
     facts.extend(failures.last.as_ref().map(|last| {
         let name = error_name(&last.outcome, last.status_code);
         // If the receiver responded, the detail may contain a URL, which email clients would turn into a link.

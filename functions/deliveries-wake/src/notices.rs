@@ -119,7 +119,7 @@ impl Notices {
             None => None,
         };
         let (name, held) = (&organization.name, held.as_ref());
-        let mail = mail::about(&self.base, name, notice, failures, held, (self.disable_after, now));
+        let mail = mail::about(&self.base, name, notice, failures, held, self.disable_after);
         // A count that fails delays no email: the limit only protects mailboxes from abuse.
         let counted = self.quotas.take_mail(tenant, Quota::Notices, now).await;
         if let Ok(None) = counted {

@@ -282,7 +282,10 @@ fn kind(schema: &'static Value) -> String {
         ("string", "date-time") => "time".to_owned(),
         ("string", "uri") => "URL".to_owned(),
         ("string", "email") => "email".to_owned(),
-        ("array", _) => format!("list of {}", kind(&schema["items"])),
+        ("array", _) => match kind(&schema["items"]) {
+            choices if choices.contains(" or ") => format!("list of ({choices})"),
+            kind => format!("list of {kind}"),
+        },
         (name, _) => name.to_owned(),
     });
     words.collect::<Vec<_>>().join(" or ")

@@ -3,25 +3,18 @@
 use std::borrow::Cow;
 
 use axum::http::{HeaderName, header};
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use common::http::page::{pretty, visible};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::{
     kept::{Kept, Manner, Shelf},
     verify::verdicts,
 };
+use crate::page as frame;
 
 /// The maximum number of body bytes to show.
 const SHOWN: usize = 64 * 1024;
-
-const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}\
-    main{max-width:60rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}input,select,button{font:inherit}\
-    pre{white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
-    th,td{text-align:left;padding:.25rem 1rem .25rem 0;vertical-align:top;overflow-wrap:anywhere}\
-    form{display:inline}article{border-top:1px solid #888}input,select{max-width:100%;box-sizing:border-box}\
-    @media (max-width:44rem){thead{position:absolute;left:-100rem}table,tbody,tr,td{display:block}\
-    tr{padding:.5rem 0;border-top:1px solid #888}td{padding:.125rem 0}}";
 
 /// The same headers as for the console's pages, but without a style hash. Browsers cache nothing.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
@@ -29,7 +22,7 @@ pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
     ),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     // With `no-referrer`, browsers would send no origin with the forms.
@@ -38,27 +31,14 @@ pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 pub(crate) fn page(shelf: &Shelf) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "Inbox" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                main {
-                    h1 { "Inbox" }
-                    p { "This inbox receives webhooks at any path. Point an endpoint to a path here, such as " code { "/hook" } "." }
-                    (paths(shelf))
-                    h2 { "Received" }
-                    @if shelf.requests().len() == 0 { p { "No requests yet." } }
-                    @for kept in shelf.requests() { (request(kept, shelf)) }
-                }
-            }
-        }
-    }
+    let content = html! {
+        p { "This inbox receives webhooks at any path. Point an endpoint to a path here, such as " code { "/hook" } "." }
+        (paths(shelf))
+        h2 { "Received" }
+        @if shelf.requests().len() == 0 { p { "No requests yet." } }
+        @for kept in shelf.requests() { (request(kept, shelf)) }
+    };
+    frame::page("Inbox", &content)
 }
 
 /// The response for each path, and a row for another path.
@@ -126,7 +106,7 @@ fn secret(label: &str) -> Markup {
 }
 
 fn request(kept: &Kept, shelf: &Shelf) -> Markup {
-    let at = DateTime::<Utc>::from(kept.at).to_rfc3339_opts(SecondsFormat::Millis, true);
+    let at = DateTime::<Utc>::from(kept.at).format("%Y-%m-%d %H:%M:%S UTC");
     html! {
         article {
             h3 { (at) " " code { (visible(&kept.path)) } " " (visible(kept.header("x-event-type"))) }

@@ -38,7 +38,7 @@ async fn reported(world: &World) -> Vec<(String, String)> {
         line.unwrap_or_else(|| unreachable!("{what} is missing in {mail}"))
     };
     let mails = mails(world).await;
-    mails.iter().map(|mail| (said(mail, "Workflow: "), said(mail, "Failed jobs since the last email: "))).collect()
+    mails.iter().map(|mail| (said(mail, "Workflow: "), said(mail, "New failures: "))).collect()
 }
 
 fn said(workflow: &str, failures: &str) -> (String, String) {

@@ -36,6 +36,9 @@ impl Render for Form<'_> {
             Error::Invalid(_) => "Correct the fields marked below.".to_owned(),
             error => format!("{}.", error_message(error)),
         });
+        // An error of no field gives the focus to the first field that is to be filled in again.
+        let focused = self.error.filter(|error| !matches!(error, Error::Invalid(_)));
+        let focused = focused.and_then(|_| self.fields.iter().position(|field| field.value.is_empty()));
         let action = if self.to.is_empty() { "?" } else { self.to };
         let class = match (self.is_danger, self.is_secondary) {
             (true, _) => Some("danger"),
@@ -46,7 +49,10 @@ impl Render for Form<'_> {
             form .fill[!self.fields.is_empty()] method="post" action=(action) {
                 @if let Some(alert) = alert { p .error role="alert" { (alert) } }
                 @for (name, value) in hidden { input type="hidden" name=(name) value=(value); }
-                @for field in self.fields { (field.html(self.id, self.error)) }
+                @for (at, field) in self.fields.iter().enumerate() {
+                    @let field = if focused == Some(at) { field.focused() } else { *field };
+                    (field.html(self.id, self.error))
+                }
                 @if let Some(more) = self.more { (more) }
                 button class=[class] { (self.button) }
             }
@@ -85,6 +91,8 @@ pub struct Field<'a> {
     choices: &'a [Choice<'a>],
     /// The keyboard that a phone shows.
     keyboard: Option<&'static str>,
+    /// Whether the field gets the focus when the page opens.
+    is_focused: bool,
 }
 
 impl<'a> Field<'a> {
@@ -103,6 +111,7 @@ impl<'a> Field<'a> {
             options: &[],
             choices: &[],
             keyboard: None,
+            is_focused: false,
         }
     }
 
@@ -190,16 +199,34 @@ impl<'a> Field<'a> {
         Self { is_optional: true, is_filter: true, ..self }
     }
 
+    /// Gives the field the focus when the page opens.
+    #[must_use]
+    pub fn focused(self) -> Self {
+        Self { is_focused: true, ..self }
+    }
+
     /// Renders the field for the form with this id, with its issues in `error`.
     #[must_use]
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
-        let Self { label, name, kind, autocomplete, value, hint, is_optional, is_filter, options, choices, keyboard } =
-            *self;
+        let Self {
+            label,
+            name,
+            kind,
+            autocomplete,
+            value,
+            hint,
+            is_optional,
+            is_filter,
+            options,
+            choices,
+            keyboard,
+            is_focused,
+        } = *self;
         let id = if form.is_empty() { name.to_owned() } else { format!("{form}-{name}") };
         let issues = issues(name, error);
         let is_wrong = !issues.is_empty();
         // The first invalid field gets the focus, for keyboard and screen reader users.
-        let is_first = is_first(name, error);
+        let is_first = is_focused || is_first(name, error);
         let (about, wrong) = (format!("{id}-hint"), format!("{id}-error"));
         if kind == "checkbox" {
             return html! {

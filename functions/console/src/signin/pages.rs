@@ -5,7 +5,7 @@ use common::{
     accounts::{cli_logins::CliLogin, users::User},
     error::Error,
     http::{
-        Call, SignedIn, Typed,
+        Call, LOST, SignedIn, Typed,
         page::{Field, Form, Page, facts, warning},
     },
     timestamp::Timestamp,
@@ -30,6 +30,7 @@ pub(super) fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Opt
     };
     let content = html! {
         @if form.get("did") == "gone" { div .notice.good role="status" { p { "Your account has been deleted." } } }
+        @if form.get("did") == LOST { div .notice { p { "Your session had ended. Nothing was saved or sent." } } }
         @match next.1 {
             next if next.starts_with("/console/endpoints/") => p { "Sign in to open the endpoint." },
             next if next.starts_with("/console/deliveries") => p { "Sign in to open the deliveries." },
@@ -54,7 +55,7 @@ pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
         id: "code",
         button: "Sign in",
         hidden: &[("action", "code"), mode, id, secret, next, kept],
-        fields: &[Field::code("code", "Code")],
+        fields: &[if is_backup { Field::code("code", "Code") } else { Field::code("code", "Code").focused() }],
         error: error.as_ref().filter(|_| !is_backup),
         ..Form::default()
     };
@@ -80,7 +81,7 @@ pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
     Page::new("Enter your code", content).refused(error)
 }
 
-pub(super) fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
+pub(super) fn sign_up_form(app: &App, form: &Typed, error: Option<Error>) -> Page {
     let sign_up = Form {
         button: "Sign up",
         is_secondary: false,
@@ -108,6 +109,7 @@ pub(super) fn sign_up_form(form: &Typed, error: Option<Error>) -> Page {
         (purpose())
         (sign_up)
         p { "Already have an account? " a href=(address(form, "signin")) { "Sign in" } }
+        p { a href=(app.docs.as_str()) { "Documentation" } }
     };
     Page::new("Sign up", content).refused(error)
 }

@@ -33,8 +33,7 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         _ => format!("Jobs of {} have failed.", organization.as_str()),
     };
     let workflow = failing.workflow.clone().unwrap_or_else(|| "none".to_owned());
-    let mut facts =
-        vec![("Workflow", workflow), ("Failed jobs since the last email", format!("{about}{}", count.number))];
+    let mut facts = vec![("Workflow", workflow), ("New failures", format!("{about}{}", count.number))];
     if newest.len() > 1 {
         facts.push(("Listed below", format!("the {} newest", newest.len())));
     }
@@ -58,10 +57,14 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
     }
     let why = format!(
         "You received this email because an owner of {} chose this address for failure notifications. Owners can \
-         change it or turn emails about failed jobs off in the settings:",
+         change it or turn emails about failed jobs off in the settings.",
         organization.as_str()
     );
-    Mail::new(&subject, &parts, &[Part::Text(why), Part::Link(format!("{base}/console/settings"))])
+    Mail::new(
+        &subject,
+        &parts,
+        &[Part::Text(why), Part::Link("Open settings".to_owned(), format!("{base}/console/settings"))],
+    )
 }
 
 /// Whether the log can find deliveries by this workflow name: it must be complete, and a string. (Producers may send
@@ -85,7 +88,11 @@ fn shown(base: &BaseUrl, failure: &JobFailure, is_single: bool) -> Vec<Part> {
             parts.extend([Part::text(name), Part::Quote(words.clone())]);
         }
     }
-    parts.push(if is_single { Part::Button("View deliveries", link) } else { Part::Link(link) });
+    parts.push(if is_single {
+        Part::Button("View deliveries", link)
+    } else {
+        Part::Link(format!("View {job_id}"), link)
+    });
     parts
 }
 

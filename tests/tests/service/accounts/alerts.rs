@@ -79,8 +79,11 @@ async fn a_client_sign_in_is_reported_once() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let before = world.mails().await.len();
-    let create =
-        world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", "fanfare/9 <b>").json(&json!({}));
+    let create = world
+        .http
+        .post(world.url("/v1/auth/cliLoginCreate"))
+        .header("user-agent", "<b>fanfare/9 (linux)")
+        .json(&json!({}));
     let login = world.send(create).await.json().clone();
     let fields = json!({"requestId": login["requestId"], "secret": login["secret"]});
     for _ in 0..2 {
@@ -92,7 +95,7 @@ async fn a_client_sign_in_is_reported_once() {
     let mails = told(&world, &tenant.email, before).await;
     assert_eq!(mails.len(), 1);
     let page = format!("View sessions:\n{}/console/account\n", world.stack.api());
-    says(&mails[0], "A command-line client signed in", &["Client: fanfare/9 <b>\n", "IP address: 127.0.0.1\n", &page]);
+    says(&mails[0], "A command-line client signed in", &["Client: <b>fanfare 9\n", "IP address: 127.0.0.1\n", &page]);
     assert!(!mails[0].to_string().contains(text(&login["secret"])));
 }
 

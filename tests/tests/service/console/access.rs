@@ -135,14 +135,14 @@ async fn a_form_of_an_ended_session_is_shown_again_after_sign_in() {
         &[
             "You are signed in again",
             "Nothing was saved or sent.",
-            "url http://127.0.0.1:9/kept",
+            "URL http://127.0.0.1:9/kept",
             "Secrets are not kept. Enter them again:",
         ],
     );
     assert!(!back.page().contains("canary"), "the secret is not in the page after the sign-in");
     assert!(world.endpoints(&tenant).await.is_empty());
     let cookie = back.headers["set-cookie"].to_str().expect("a cookie").split(';').next().unwrap_or_default();
-    let added = Browser::new(&world, cookie).press(path, &back, "Submit again", &[("headers", "x-key: canary")]).await;
+    let added = Browser::new(&world, cookie).press(path, &back, "Add endpoint", &[("headers", "x-key: canary")]).await;
     says(&added, &["Endpoint added"]);
     let stored = world.only_endpoint(&tenant).await;
     assert_eq!((&stored["url"], &stored["header_names"]), (&json!("http://127.0.0.1:9/kept"), &json!(["x-key"])));
@@ -166,7 +166,9 @@ async fn only_a_form_without_a_password_is_kept() {
         let led = world.send(request.header("origin", world.stack.api()).form(fields)).await;
         assert_eq!(
             (led.status, &led.headers["location"]),
-            (303, &"/signin?next=%2Fconsole%2Faccount".parse().expect("a header"))
+            (303, &"/signin?next=%2Fconsole%2Faccount&did=lost".parse().expect("a header"))
         );
     }
+    let page = visitor.open("/signin?next=%2Fconsole%2Faccount&did=lost").await;
+    says(&page, &["Your session had ended. Nothing was saved or sent."]);
 }

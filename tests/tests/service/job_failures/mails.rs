@@ -61,7 +61,7 @@ async fn an_email_names_the_job_the_time_and_the_error() {
     for part in [
         "A job of Doe & Co has failed.",
         "Workflow: import <b>\n",
-        "Failed jobs since the last email: 1\n",
+        "New failures: 1\n",
         "Job: job-7\n",
         "Deployment: dpl_1\n",
         "Failed at: 20",

@@ -32,11 +32,11 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     );
     for part in [
         "An endpoint of Doe & Co is failing",
-        &format!("Endpoint: {id}\n"),
+        &format!("Endpoint ID: {id}\n"),
         &format!("Address: {address}/billing/…\n"),
         "Description: <ours>\n",
         &format!("First permanent failure: {}\n", since.readable()),
-        "Failed deliveries: at least 3 by 20",
+        "Failed deliveries: 3 or more\n",
         "Last error: HTTP 503. The receiver reported a server error.\n",
         &format!("View endpoint:\n{}/console/endpoints/{id}\n", world.stack.api()),
         "disables the endpoint",
@@ -93,7 +93,7 @@ async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
     let text = disabled["text"].as_str().expect("a text");
     for part in [
         "its deliveries failed for too long",
-        "Failed deliveries: at least 4 by 20",
+        "Failed deliveries: 4 or more\n",
         "are held instead",
         "So far, 0 deliveries are held.",
         "are not sent automatically",

@@ -196,7 +196,8 @@ async fn an_account_is_deleted_with_its_password_and_a_checkbox() {
     world.is_shut_out(&tenant).await;
     // The user was the last member, so the slug is available again.
     world.sign_up("acme").await;
-    assert_eq!(location(&submit(&world, &tenant.cookie, PAGE, &form).await), "/signin?next=%2Fconsole%2Faccount");
+    let again = submit(&world, &tenant.cookie, PAGE, &form).await;
+    assert_eq!(location(&again), "/signin?next=%2Fconsole%2Faccount&did=lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -223,23 +223,27 @@ async fn the_page_asks_twice_before_an_organization_is_deleted() {
     let link = invite_account(&world, &acme, &other.email).await;
     let page = super::open(&world, &other.cookie, path(&link)).await;
     assert!(page.page().contains("You are the only member of Doe &amp; Co, so joining deletes it."), "{}", page.page());
-    let (first, second) = ("Leave Doe &amp; Co and join Doe &amp; Co", "Delete Doe &amp; Co and join Doe &amp; Co");
-    let unsure = super::submit(&world, &other.cookie, "/invite", &super::filled(&page, first, &[])).await;
+    let button = "Delete Doe &amp; Co and join Doe &amp; Co";
+    let unsure = super::submit(&world, &other.cookie, "/invite", &super::filled(&page, button, &[])).await;
     assert!(unsure.status == 400 && unsure.page().contains("Required."), "{}", unsure.page());
 
-    let asked =
-        super::submit(&world, &other.cookie, "/invite", &super::filled(&page, first, &[("deleteOrganization", "yes")]))
-            .await;
+    let asked = super::submit(
+        &world,
+        &other.cookie,
+        "/invite",
+        &super::filled(&page, button, &[("deleteOrganization", "yes")]),
+    )
+    .await;
     assert_eq!(asked.status, 200);
     for says in ["Delete your organization?", "2 endpoints, with all deliveries", "1 API key", "<strong>other</strong>"]
     {
         assert!(asked.page().contains(says), "{says} in {}", asked.page());
     }
-    let unsure = super::submit(&world, &other.cookie, "/invite", &super::filled(&asked, second, &[])).await;
+    let unsure = super::submit(&world, &other.cookie, "/invite", &super::filled(&asked, button, &[])).await;
     assert!(unsure.status == 400 && unsure.page().contains("Required."), "{}", unsure.page());
     assert_eq!(world.endpoints(&other).await.len(), 2, "nothing has happened");
     let joined =
-        super::submit(&world, &other.cookie, "/invite", &super::filled(&asked, second, &[("sure", "yes")])).await;
+        super::submit(&world, &other.cookie, "/invite", &super::filled(&asked, button, &[("sure", "yes")])).await;
     assert_eq!(super::location(&joined), "/console/team?did=joined");
     let organizations = world.cli_get(&other.cookie, "organization/list").await.body;
     assert_eq!(organizations[0]["id"], json!(acme.id));

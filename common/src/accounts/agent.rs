@@ -23,7 +23,8 @@ const SYSTEMS: [(&str, &str); 7] = [
 ];
 
 /// Returns `Chrome on Linux` for a browser, `curl 8.5.0` for a program, and other texts unchanged.
-pub(crate) fn name(agent: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn name(agent: &str) -> Cow<'_, str> {
     let system = SYSTEMS.iter().find(|(token, _)| agent.contains(token)).map(|(_, name)| *name);
     if !agent.starts_with("Mozilla/") {
         let first = agent.split(' ').next().unwrap_or_default();
