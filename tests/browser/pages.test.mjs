@@ -95,7 +95,7 @@ test("the states of an endpoint", { skip: here.skip }, async (t) => {
   const tenant_id = await person.tenant();
   await person.addsEndpoint(hook.url("/hook"), "Orders");
   await person.presses("link", "View endpoint");
-  await person.sees("No recent deliveries");
+  await person.sees("No recent jobs");
   await person.looks("an endpoint without deliveries");
   const path = new URL(person.page.url()).pathname;
 
@@ -167,6 +167,30 @@ test("the states of an endpoint", { skip: here.skip }, async (t) => {
     await person.opens(gone);
     await person.looks(`${gone}, which is not there`, 404);
   }
+  t.diagnostic(`pages looked at: ${person.seen}`);
+});
+
+test("an endpoint that gets all events, at a long URL", { skip: here.skip }, async (t) => {
+  const hook = await receiver();
+  t.after(() => hook.stop());
+  const person = await Person.sitsDown(t, here);
+  await person.joins("wide");
+  const tenant_id = await person.tenant();
+  await person.opens("/console/endpoints/new");
+  await person.fills("URL", hook.url(`/${"long/".repeat(40)}?key=${"k".repeat(300)}`));
+  await person.fills("Description (optional)", "A description that goes on ".repeat(6));
+  for (const name of ["endpoint.failing", "endpoint.disabled", "endpoint.recovered"]) await person.page.getByLabel(name).check();
+  await person.presses("button", "Add endpoint");
+  await person.addsEndpoint(hook.url("/0f0c5ac9-0e5d-7a52-8d0e-6bb1ad6b4a59/of/another"));
+  hook.answers(500, "{}");
+  await jobEnds(here.service, { tenant_id, job_id: "0f0c5ac9-0e5d-7a52-8d0e-6bb1ad6b4a59" });
+  await until("both arrive", () => hook.got.length === 2);
+  await person.opens("/console");
+  await person.awaits("5 events");
+  await person.awaits("Retrying");
+  await person.looks("the console with all events");
+  await person.opens("/console/deliveries");
+  await person.looks("deliveries to long URLs");
   t.diagnostic(`pages looked at: ${person.seen}`);
 });
 

@@ -235,7 +235,7 @@ fn answer_of(error: HttpError, back: &str, sent: Sent) -> Reply {
         HttpError::Domain(Error::Forbidden(Refusal::TwoFactorRequired)) => {
             Reply::Redirect { to: "/console/two-factor".to_owned(), cookies: Vec::new() }
         }
-        error => Page::of(error).into(),
+        error => Page::of(error, back.starts_with("/console")).into(),
     }
 }
 

@@ -11,6 +11,7 @@ use text::Untrusted;
 pub use self::{
     form::{Choice, Field, Form, TICKED, issues},
     json::pretty,
+    navigation::navigation,
 };
 use super::{
     event::Response,
@@ -20,6 +21,7 @@ use crate::error::Error;
 
 mod form;
 mod json;
+mod navigation;
 
 /// A page. Its status is 200 unless it reports an error.
 pub struct Page {
@@ -147,8 +149,8 @@ impl Page {
         Self { actions: Some(actions), ..self }
     }
 
-    /// Builds the page for an error that has no specific page.
-    pub(super) fn of(error: HttpError) -> Self {
+    /// Builds the page for an error that has no specific page. A page of the console keeps its navigation.
+    pub(super) fn of(error: HttpError, is_of_console: bool) -> Self {
         let (title, text) = match &error {
             _ if error.status().is_server_error() => {
                 ("Something went wrong on our side", "Try again in a moment.".to_owned())
@@ -158,9 +160,12 @@ impl Page {
         };
         let content = html! {
             p { (text) }
-            p { a href="/console" { "Go to the console" } " or " a href="/docs" { "read the documentation" } "." }
+            @if !is_of_console {
+                p { a href="/console" { "Go to the console" } " or " a href="/docs" { "read the documentation" } "." }
+            }
         };
-        Self { refused: Some(error), ..Self::new(title, content) }
+        let frame = is_of_console.then(|| navigation(""));
+        Self { refused: Some(error), frame, ..Self::new(title, content) }
     }
 
     /// Returns the response, and the error that the page reports, if any. `service` is the service's name.

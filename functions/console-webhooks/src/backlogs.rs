@@ -1,12 +1,13 @@
 //! Undelivered deliveries in words, and the labels of the buttons that send them.
 
 use common::{
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{endpoints::EndpointView, log::open::Backlog},
 };
 use maud::{Markup, html};
 
-use crate::{app::App, times};
+use crate::app::App;
 
 /// When the oldest of the missed deliveries was created.
 pub(crate) fn oldest(failed: &Backlog, held: &Backlog) -> Option<Timestamp> {

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use common::{
     id::EndpointId,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::log::count::{Counts, Statistics},
 };
 use maud::{Markup, html};
-
-use crate::times;
 
 /// The number of hours: a day and the current hour.
 const HOURS: u32 = 25;
@@ -69,7 +68,7 @@ fn columns(counted: &Statistics, now: Timestamp) -> Vec<Column> {
 
 /// Draws a small chart without a scale, with its totals as text. `name` is the name of the endpoint, for screen
 /// readers.
-pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
+pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) -> Markup {
     let columns = columns(counted, now);
     let highest = highest(&columns);
     let mut paths = PARTS.map(|(class, _)| (class, String::new()));
@@ -87,14 +86,14 @@ pub(crate) fn day(counted: &Statistics, name: &str, now: Timestamp) -> Markup {
                 path .base d={ "M0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
                 @for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) { path class=(class) d=(path) {} }
             }
-            p .soft { @if is_empty(counted) { "None" } @else { (numbers(counted)) } }
+            p .soft { @if is_empty(counted) { "None" } @else { (numbers(counted, held)) } }
         }
     }
 }
 
 /// Draws a chart with a scale, hours and a legend. Each bar links to the deliveries of its hour, as each table row
 /// does.
-pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) -> Markup {
+pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now: Timestamp) -> Markup {
     if is_empty(counted) {
         return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are not counted." } } };
     }
@@ -134,13 +133,13 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, now: Timestamp) 
             @for (((class, words), sum), is_part) in PARTS.iter().zip(sums).zip(are_parts).rev() {
                 li {
                     svg .i viewBox="0 0 8 8" aria-hidden="true" { path class=(class) d="M0 0h8v8H0z" {} }
-                    " " (words) " " strong { (sum) @if is_part { "+" } }
+                    " " @if *class == "held" && held != "held" { "To fetch" } @else { (words) } " " strong { (sum) @if is_part { "+" } }
                 }
             }
             li .soft { "Hours in UTC" }
         }
         p .soft {
-            (numbers(counted)) " in 24 hours, by the time of the event. Tests are not counted."
+            (numbers(counted, held)) " in 24 hours, by the time of the event. Tests are not counted."
             @if let Some(since) = counted.complete_since {
                 " Successes before " (times::hour(since)) " are not included: only the newest 1,000 deliveries are \
                                                            read."
@@ -155,13 +154,14 @@ fn is_empty(counted: &Statistics) -> bool {
 }
 
 /// Formats numbers: `37+ delivered, 2 failed`. The plus sign means that there are older deliveries that were not read.
-pub(crate) fn numbers(counted: &Statistics) -> String {
-    let Counts { pending, delivered, failed, held, ended } = counted.total;
+/// `held` is the word for held deliveries.
+pub(crate) fn numbers(counted: &Statistics, held: &str) -> String {
+    let Counts { pending, delivered, failed, held: waiting, ended } = counted.total;
     let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());
     let all = [
         (delivered, "delivered", is_part),
         (failed, "failed", is_open_part),
-        (held, "held", is_open_part),
+        (waiting, held, is_open_part),
         (pending, "pending", is_open_part),
         (ended, "ended", false),
     ];

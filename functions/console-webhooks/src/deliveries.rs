@@ -19,13 +19,14 @@ use common::{
     webhooks::{
         delivery::{DeliveryId, Status},
         endpoints::EndpointView,
+        event::EventName,
         log::search::Page as Found,
     },
 };
 use maud::{Markup, html};
 
 use self::query::{CURSOR, FILTERS, IDS, LIMIT, NEWER, PATH, REST, Wanted, address, is_filtered, remembered, wanted};
-pub(crate) use self::table::{clipped, deleted, hover, none, short, table};
+pub(crate) use self::table::{Of, clipped, deleted, destination, hover, none, one_line, short, subject, table, titled};
 use crate::{app::App, live};
 
 pub(crate) fn show() -> Route<App, People> {
@@ -114,7 +115,8 @@ fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Time
     let newer: Vec<_> = link.get(NEWER).split(' ').collect();
     let (last, before) = newer.split_last().map_or(("", [].as_slice()), |(last, before)| (*last, before));
     html! {
-        (table(&found.deliveries, Some(endpoints), nothing, now))
+        (table(&found.deliveries, endpoints, Of::AllEndpoints, nothing, now))
+        @if found.deliveries.is_empty() && found.next.is_none() { (unsubscribed(endpoints)) }
         nav .row aria-label="Pages" {
             @if !cursor.is_empty() {
                 a href=(address(link, &[])) { "Newest deliveries" }
@@ -125,6 +127,21 @@ fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Time
                 a href=(address(link, &[(CURSOR, next.as_str()), (NEWER, &newer)])) {
                     @if found.deliveries.is_empty() { "Search older deliveries" } @else { "Older deliveries" }
                 }
+            }
+        }
+    }
+}
+
+/// Explains why failed jobs have no deliveries, if no endpoint gets their event. Emails about failed jobs link to the
+/// list, and are sent even then.
+fn unsubscribed(endpoints: &[EndpointView]) -> Markup {
+    let gets_failures =
+        |endpoint: &EndpointView| endpoint.events.as_ref().is_none_or(|filter| filter.wants(EventName::Failed));
+    html! {
+        @if !endpoints.iter().any(gets_failures) {
+            p {
+                "No endpoint is subscribed to " code { "job.failed" } ", so failed jobs are not delivered. "
+                a href="/console/endpoints/new" { "Add endpoint" }
             }
         }
     }

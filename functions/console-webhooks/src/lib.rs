@@ -22,7 +22,6 @@ mod overview;
 mod pull;
 mod settings;
 mod states;
-mod times;
 mod verify;
 
 /// Builds the function with the settings in `env`.

@@ -182,8 +182,11 @@ async fn page(app: &App, call: &Call<User>, created: &Created) -> Result<Page> {
     let secret =
         secret.map_err(|_problems| Error::Internal("the secret of a form's endpoint does not parse".to_owned()))?;
     let content = html! {
-        (verify::secret(&secret))
-        @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) { (pull::usage(id, &call.base)) }
+        (verify::copied(&secret))
+        @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) {
+            (pull::usage(id, &call.base, true))
+            details { summary { "How to verify signatures" } (verify::code()) }
+        } @else { (verify::code()) }
         div .row {
             (Form { to: &link, button: "Send test event", hidden: &[("action", "test")], ..Form::default() })
             a href=(link) { "View endpoint" }

@@ -130,10 +130,17 @@ pub(crate) fn failures<'a>(endpoint: &EndpointView, delivery: Option<&'a Deliver
 
 /// The held deliveries that an endpoint has missed.
 pub(crate) fn held(endpoint: &EndpointView, open: &Open) -> Backlog {
-    match endpoint {
-        EndpointView { kind: Kind::Pull, active: true, .. } => Backlog::default(),
-        _ => open.held.clone(),
-    }
+    if is_fetched(endpoint) { Backlog::default() } else { open.held.clone() }
+}
+
+/// Whether a program fetches the endpoint's held deliveries, so they are not missed.
+pub(crate) fn is_fetched(endpoint: &EndpointView) -> bool {
+    endpoint.active && endpoint.kind == Kind::Pull
+}
+
+/// The word for the endpoint's held deliveries.
+pub(crate) fn held_word(endpoint: &EndpointView) -> &'static str {
+    if is_fetched(endpoint) { "to fetch" } else { "held" }
 }
 
 /// Whether the endpoint is disabled because its receiver asked to stop deliveries.

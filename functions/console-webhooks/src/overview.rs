@@ -15,7 +15,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::log::count::{Bound, Counts, Statistics},
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use self::elsewhere::{elsewhere, erred_at, urgency};
 use crate::{
@@ -34,6 +34,8 @@ const FIELDS: [(&str, &str); 3] = [
 
 /// The number of endpoints on a page. A request reads the log of each.
 const SHOWN: usize = 10;
+/// The maximum number of banners, so the table stays in sight.
+const BANNERS: usize = 3;
 /// The maximum number of newest deliveries that are read, for all endpoints of a page together.
 const READ: usize = 300;
 
@@ -53,15 +55,21 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let page = link.get("page").parse().unwrap_or(1).clamp(1, pages);
     let all = endpoints.len();
     let shown: Vec<_> = endpoints.drain((page - 1) * SHOWN..(page * SHOWN).min(all)).collect();
-    let is_troubled = endpoints.iter().filter(|endpoint| urgency(endpoint) < 2).count();
+    let mut troubles = Troubles::default();
+    endpoints.iter().for_each(|endpoint| troubles.add(urgency(endpoint)));
     let (mut rows, elsewhere) = tokio::try_join!(
         Known::read(&app, tenant, shown, Bound::Deliveries(READ), now),
         elsewhere(&app, tenant, endpoints, now)
     )?;
     rows.sort_by_key(|row| State::of(row).urgency());
-    let is_troubled = is_troubled
-        + rows.iter().filter(|row| State::of(row).urgency() < 2).count()
-        + elsewhere.iter().filter(|other| other.is_erring).count();
+    rows.iter().for_each(|row| troubles.add(State::of(row).urgency()));
+    troubles.failing += elsewhere.iter().filter(|other| other.is_erring).count();
+    let (banners, more) = {
+        let mut all: Vec<_> = rows.iter().filter(|row| banner::is_needed(row)).collect();
+        let more = all.len().saturating_sub(BANNERS);
+        all.truncate(BANNERS);
+        (all, more)
+    };
     let recovering = recovering(&app, tenant, &rows).await?;
     let is_deleted = is_deleted(&app, tenant, link.get("deleted")).await?;
     let is_changing = !recovering.is_empty() || rows.iter().any(Known::is_pending);
@@ -76,19 +84,49 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
         @if all == 0 { (empty(&call.base)) } @else {
             p {
                 (counted(all, "endpoint", "endpoints")) ", "
-                @match is_troubled {
-                    0 => "none failing or disabled.",
-                    number => strong { (number) " failing or disabled." },
-                }
+                (troubles) "."
                 (totals(&rows, pages))
             }
-            (elsewhere::notice(&elsewhere))
-            @for row in &rows { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
+            (elsewhere::notice(&elsewhere, page))
+            @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
+            @if more > 0 { p { (counted(more, "more endpoint", "more endpoints")) " in the table need attention." } }
             (table::table(&rows, now))
             (other_pages(page, pages))
         }
     };
     Ok(Page::new("Endpoints", content).actions(actions).live(is_live && is_changing).within(console))
+}
+
+/// The numbers of endpoints with problems, on all pages.
+#[derive(Default)]
+struct Troubles {
+    failing: usize,
+    disabled_by_us: usize,
+    disabled_by_team: usize,
+}
+
+impl Troubles {
+    fn add(&mut self, urgency: u8) {
+        match urgency {
+            0 => self.failing += 1,
+            1 => self.disabled_by_us += 1,
+            3 => self.disabled_by_team += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Render for Troubles {
+    fn render(&self) -> Markup {
+        let all = [
+            (self.failing, "failing"),
+            (self.disabled_by_us, "disabled by us"),
+            (self.disabled_by_team, "disabled by your team"),
+        ];
+        let words: Vec<_> =
+            all.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+        html! { @if words.is_empty() { "none failing or disabled" } @else { strong { (words.join(", ")) } } }
+    }
 }
 
 /// The numbers of all endpoints on the page: `In 24 hours, tests excluded: 200 delivered, 40 failed`.
@@ -101,7 +139,7 @@ fn totals(rows: &[Known], pages: usize) -> Markup {
     }
     html! {
         " In 24 hours, tests excluded" @if pages > 1 { ", to those on this page" } ": "
-        @match sum.total == Counts::default() { true => "no deliveries", false => (chart::numbers(&sum)) }
+        @match sum.total == Counts::default() { true => "no deliveries", false => (chart::numbers(&sum, "held")) }
         "."
     }
 }

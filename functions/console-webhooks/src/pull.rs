@@ -4,9 +4,9 @@ use common::{base_url::BaseUrl, id::EndpointId};
 use maud::{Markup, html};
 
 /// The command for a laptop, and the calls for other programs.
-pub(crate) fn usage(id: EndpointId, base: &BaseUrl) -> Markup {
+pub(crate) fn usage(id: EndpointId, base: &BaseUrl, is_open: bool) -> Markup {
     html! {
-        details {
+        details open[is_open] {
             summary { "How to fetch deliveries" }
             p { "To forward them to a program on your computer, run the command-line client:" }
             pre { "fanfare listen --endpoint " (id) " --to 3000/hook" }

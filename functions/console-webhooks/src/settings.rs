@@ -78,7 +78,7 @@ fn chosen(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Reje
 pub(crate) fn events(endpoint: &EndpointView) -> String {
     match &endpoint.events {
         Some(filter) => filter.names().collect::<Vec<_>>().join(", "),
-        None => "All".to_owned(),
+        None => "All job events".to_owned(),
     }
 }
 
@@ -153,12 +153,12 @@ impl Shown<'_> {
     pub(crate) fn fields(&self, form: &str, error: Option<&Error>) -> Markup {
         html! {
             @if let Some(url) = self.url {
-                (Field::url("url", "URL", url).hint("Deliveries are posted to this URL").html(form, error))
+                (Field::url("url", "URL", url).hint("Deliveries are posted to this URL, for example https://example.com/webhooks").html(form, error))
             }
             (Field::text("description", "Description", "off", self.description).optional().html(form, error))
             fieldset {
                 legend { "Events" }
-                p .hint { "The endpoint events are notices about other endpoints of your organization" }
+                p .hint { "The endpoint.* events report problems with your other endpoints" }
                 @for ((name, event), is_wanted) in EVENTS.iter().zip(self.events) {
                     div {
                         input type="checkbox" id={ (form) "-" (name) } name=(name) value=(TICKED) checked[is_wanted];

@@ -33,7 +33,7 @@ pub(crate) enum State {
     Healthy,
     /// The endpoint has recent deliveries, and none of those that were read succeeded.
     Unproven,
-    /// The endpoint has no recent deliveries.
+    /// The endpoint has no recent deliveries but tests.
     Idle,
     /// A user disabled the endpoint.
     Inactive,
@@ -85,7 +85,7 @@ impl State {
             Self::Missed(number) => badge("wait", FRAME, &format!("{number} to resend")),
             Self::Healthy => badge("good", DISC, "Healthy"),
             Self::Unproven => badge("", FRAME, "No recent success"),
-            Self::Idle => badge("", FRAME, "No recent deliveries"),
+            Self::Idle => badge("", FRAME, "No recent jobs"),
         }
     }
 
@@ -112,9 +112,10 @@ impl State {
     }
 }
 
-/// The badge of a delivery's status.
-pub(crate) fn of_delivery(status: Status) -> Markup {
+/// The badge of a delivery's status. `is_fetched` is whether a program fetches the endpoint's held deliveries.
+pub(crate) fn of_delivery(status: Status, is_fetched: bool) -> Markup {
     match status {
+        Status::Held if is_fetched => badge("held", BARS, "To fetch"),
         Status::Pending => badge("wait", DIAMOND, "Pending"),
         Status::Delivered => badge("good", DISC, "Delivered"),
         Status::Failed => badge("bad", TRIANGLE, "Failed"),

@@ -22,9 +22,14 @@ const LINES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A secret that is shown only once, with code that uses it. The libraries decode secrets from base64 and reject other
-/// texts, so the page also shows the secret in that form, unless all libraries accept it unchanged.
+/// A secret that is shown only once, with code that uses it.
 pub(crate) fn secret(secret: &SigningSecret) -> Markup {
+    html! { (copied(secret)) (code()) }
+}
+
+/// A secret that is shown only once. The libraries decode secrets from base64 and reject other
+/// texts, so the page also shows the secret in that form, unless all libraries accept it unchanged.
+pub(crate) fn copied(secret: &SigningSecret) -> Markup {
     let for_libraries = secret.for_libraries();
     html! {
         div .warning {
@@ -35,7 +40,13 @@ pub(crate) fn secret(secret: &SigningSecret) -> Markup {
                 pre #library-secret { (*for_libraries) }
             }
         }
-        p { "Store it as " code { "WEBHOOK_SECRET" } " on your server, and verify each request over the raw bytes of its body:" }
+    }
+}
+
+/// The code that verifies deliveries with the secret.
+pub(crate) fn code() -> Markup {
+    html! {
+        p { "Store the secret as " code { "WEBHOOK_SECRET" } " on your server, and verify each request over the raw bytes of its body:" }
         @for (language, lines) in LINES {
             p .soft { (language) }
             pre { (lines) }

@@ -21,13 +21,14 @@ use common::{
     issue::Problem,
     name::Name,
     paging::{Order, Paging},
+    presentation::times,
     timestamp::Timestamp,
 };
 use maud::{Markup, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, Sent, columns, console, day, go_on, invited, minute, role_name, tick},
+    frame::{NO_FORM, Sent, columns, console, go_on, invited, role_name, tick},
 };
 
 const HERE: &str = "/console/account";
@@ -261,6 +262,7 @@ fn profile(user: &User) -> Markup {
 
 /// The sessions, newest first. A device's description is untrusted text from the client.
 fn listed(sessions: &[Session], own: &Session) -> Markup {
+    let now = Timestamp::now();
     html! {
         table .cards {
             (columns(&["Device", "IP address", "Started", "Last seen", ""]))
@@ -271,8 +273,8 @@ fn listed(sessions: &[Session], own: &Session) -> Markup {
                     tr {
                         td data-label="Device" { span title=[agent] { (visible(&device)) } }
                         td data-label="IP address" { (visible(session.address.as_deref().unwrap_or("Unknown"))) }
-                        td data-label="Started" { (minute(session.created_at)) }
-                        td data-label="Last seen" { (day(session.seen_on)) }
+                        td data-label="Started" { (times::stacked(session.created_at, now)) }
+                        td data-label="Last seen" { (times::day(session.seen_on, now)) }
                         td {
                             @if session.id == own.id { span .state.good { "✓ This session" } } @else { (end_form(session, &visible(&device))) }
                         }

@@ -1,6 +1,6 @@
 //! The page with the organization's audit log, for owners.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use api::ClosedSet as _;
 use common::{
@@ -12,6 +12,7 @@ use common::{
         page::{Field, Page, visible},
     },
     issue::parse_name,
+    presentation::times,
     timestamp::Timestamp,
 };
 use maud::{Markup, html};
@@ -19,7 +20,7 @@ use url::form_urlencoded;
 
 use crate::{
     app::App,
-    frame::{columns, console, minute},
+    frame::{columns, console},
 };
 
 const HERE: &str = "/console/audit";
@@ -73,9 +74,9 @@ fn filters(link: &Typed) -> Markup {
     actions.extend(Action::ALL.iter().map(|action| (action.as_str(), words(*action))));
     html! {
         form .filters method="get" action=(HERE) role="search" aria-label="Filters" {
+            (Field::select("action", "Change", &actions, link.get("action")).html("", None))
+            (Field::search("actor", "User or key ID", link.get("actor")).filter().html("", None))
             div .row {
-                (Field::select("action", "Change", &actions, link.get("action")).html("", None))
-                (Field::search("actor", "User or key ID", link.get("actor")).filter().html("", None))
                 button { "Search" }
                 @if !link.get("action").is_empty() || !link.get("actor").is_empty() { a href=(HERE) { "Clear filters" } }
             }
@@ -84,14 +85,15 @@ fn filters(link: &Typed) -> Markup {
 }
 
 fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
+    let now = Timestamp::now();
     html! {
         table .cards {
-            (columns(&["Time", "Change", "By", "Object", "Fields"]))
+            (columns(&["Time", "Change", "By", "Object", "Details"]))
             tbody {
                 @for entry in entries {
                     tr {
                         td data-label="Time" {
-                            @if let Ok(at) = Timestamp::parse(entry.at.as_str()) { (minute(at)) }
+                            @if let Ok(at) = Timestamp::parse(entry.at.as_str()) { (times::stacked(at, now)) }
                         }
                         td data-label="Change" {
                             @match &entry.action {
@@ -101,7 +103,7 @@ fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
                         }
                         td data-label="By" { (author(&entry.actor, link)) (client(entry)) }
                         td data-label="Object" { (object(entry)) }
-                        td data-label="Fields" { @for change in &entry.changes { (field(change)) } }
+                        td data-label="Details" { @for change in &entry.changes { @if !is_obvious(change, entry) { (field(change)) } } }
                     }
                 }
             }
@@ -135,6 +137,11 @@ fn client(entry: &api::audit::Entry) -> Markup {
 
 fn object(entry: &api::audit::Entry) -> Markup {
     let target = &entry.target;
+    if target.kind == TargetKind::Session {
+        // The entry's client is the one that signed in. Otherwise, it ended the session, which may be another client's.
+        let agent = entry.user_agent.as_deref().filter(|_| entry.action == Action::SessionCreated);
+        return html! { (agent.map_or("A session".into(), |text| visible(&agent::name(text)).into_owned())) };
+    }
     let name = target.name.as_deref().unwrap_or(&target.id);
     html! {
         @if target.kind == TargetKind::Endpoint && entry.action != Action::WebhookDeleted {
@@ -145,19 +152,83 @@ fn object(entry: &api::audit::Entry) -> Markup {
     }
 }
 
+/// Whether the entry says the same elsewhere, or only in an id, which people cannot read.
+fn is_obvious(change: &Change, entry: &api::audit::Entry) -> bool {
+    let is_created = entry.action == Action::WebhookCreated;
+    match &*change.field {
+        "url" => is_created && change.new == entry.target.name,
+        "active" => is_created,
+        "invitation" => true,
+        _ => false,
+    }
+}
+
+/// A changed field, in words.
 fn field(change: &Change) -> Markup {
+    let Change { field, old, new } = change;
     let value =
-        |value: &Option<String>| value.as_deref().map_or_else(|| "none".to_owned(), |text| visible(text).into_owned());
+        |value: &Option<String>| value.as_deref().map_or_else(|| "none".to_owned(), |text| in_words(field, text));
+    if let ("active", Some(active)) = (&**field, new) {
+        return html! { div { @if active == "true" { "Enabled" } @else { "Disabled" } } };
+    }
     html! {
         div {
-            code { (change.field) }
-            @match (&change.old, &change.new) {
+            (label(field))
+            @match (old, new) {
                 (None, None) => " changed",
-                (None, Some(new)) => { ": " (visible(new)) },
-                (old, new) => { ": " (value(old)) " → " (value(new)) },
+                (None, Some(_)) => { ": " (value(new)) },
+                _ => { ": " (value(old)) " → " (value(new)) },
             }
         }
     }
+}
+
+/// The names of fields on pages. Fields that are added later have the API's names.
+const LABELS: [(&str, &str); 22] = [
+    ("backup_codes", "Backup codes"),
+    ("debug_notification_email", "Email for notifications"),
+    ("description", "Description"),
+    ("disable_job_failure_notifications", "Emails about failed jobs"),
+    ("email", "Email"),
+    ("email_verified", "Email confirmed"),
+    ("events", "Events"),
+    ("expires_at", "Expires"),
+    ("headers", "Headers"),
+    ("kind", "Acts for"),
+    ("name", "Name"),
+    ("password", "Password"),
+    ("pending_email", "New email"),
+    ("reason", "Reason"),
+    ("require_two_factor", "Two-factor authentication required"),
+    ("role", "Role"),
+    ("scopes", "Scopes"),
+    ("signing_secret", "Signing secret"),
+    ("slug", "Slug"),
+    ("url", "URL"),
+    ("workflows", "Workflows"),
+    ("active", "Enabled"),
+];
+
+fn label(field: &str) -> Cow<'_, str> {
+    LABELS.iter().find(|(name, _)| *name == field).map_or_else(|| visible(field), |(_, label)| (*label).into())
+}
+
+/// A value as people read it.
+fn in_words(field: &str, value: &str) -> String {
+    let words = match (field, value) {
+        ("disable_job_failure_notifications", "true") => "off",
+        ("disable_job_failure_notifications", _) => "on",
+        ("reason", "gone") => "HTTP 410",
+        ("kind", "personal") => "its creator",
+        ("kind", "organization") => "the organization",
+        (_, "true") => "yes",
+        (_, "false") => "no",
+        ("expires_at", at) => {
+            return Timestamp::parse(at).map_or_else(|_| visible(at).into_owned(), Timestamp::readable);
+        }
+        (_, value) => return visible(value).into_owned(),
+    };
+    words.to_owned()
 }
 
 /// The links to newer and older pages.

@@ -1,4 +1,4 @@
-//! Parts that the console's pages share: notices, row forms, table headers and times.
+//! Parts that the console's pages share: notices, row forms and table headers.
 
 use common::{
     accounts::{
@@ -13,7 +13,6 @@ use common::{
     },
     issue::Problem,
     presentation::console::Console,
-    timestamp::Timestamp,
 };
 use maud::{Markup, Render, html};
 
@@ -159,18 +158,4 @@ pub(crate) fn role_name(role: Role) -> &'static str {
         Role::Owner => "Owner",
         Role::Member => "Member",
     }
-}
-
-/// A date in UTC.
-pub(crate) fn day(at: Timestamp) -> Markup {
-    let text = at.to_string();
-    let day = text.split('T').next().unwrap_or_default();
-    html! { time datetime=(day) { (day) } }
-}
-
-/// A date and time in UTC, to the minute.
-pub(crate) fn minute(at: Timestamp) -> Markup {
-    let text = at.to_string();
-    let (day, time) = text.split_once('T').unwrap_or_default();
-    html! { time datetime=(text) { (day) " " (time.get(..5).unwrap_or_default()) " UTC" } }
 }

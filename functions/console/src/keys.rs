@@ -24,13 +24,14 @@ use common::{
     id::{KeyId, UserId},
     issue::{Problem, parse_name},
     name::Name,
+    presentation::times,
     timestamp::Timestamp,
 };
 use maud::{Markup, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, unverified},
+    frame::{NO_FORM, RowForm, Sent, columns, console, go_on, unverified},
 };
 
 const HERE: &str = "/console/keys";
@@ -183,8 +184,8 @@ fn listed(keys: &[KeyRecord], names: &BTreeMap<UserId, Name>) -> Markup {
                         td data-label="Key" { code { (key.start) "…" } }
                         td data-label="Acts for" { (acts_for(key, names)) }
                         td data-label="Scopes" { (key.permissions) }
-                        td data-label="Created" { (day(key.created_at)) }
-                        td data-label="Last used" { (last_use(key)) }
+                        td data-label="Created" { (times::ago(key.created_at, now)) }
+                        td data-label="Last used" { (last_use(key, now)) }
                         td data-label="Expires" { (expiry(key.expires_at, now)) }
                         td { (delete_form(key)) }
                     }
@@ -204,11 +205,11 @@ fn acts_for(key: &KeyRecord, names: &BTreeMap<UserId, Name>) -> Markup {
     }
 }
 
-fn last_use(key: &KeyRecord) -> Markup {
+fn last_use(key: &KeyRecord, now: Timestamp) -> Markup {
     html! {
         @match key.last_request {
             None => "Never",
-            Some(at) => { (day(at)) @if let Some(address) = &key.last_address { div .soft { "from " (address) } } },
+            Some(at) => { (times::day(at, now)) @if let Some(address) = &key.last_address { div .soft { "from " (address) } } },
         }
     }
 }
@@ -217,7 +218,7 @@ fn expiry(expires_at: Option<Timestamp>, now: Timestamp) -> Markup {
     html! {
         @match expires_at {
             None => "Never",
-            Some(at) => { (day(at)) @if at <= now { " " span .state.bad { "✕ Expired" } } },
+            Some(at) => { (times::ago(at, now)) @if at <= now { " " span .state.bad { "✕ Expired" } } },
         }
     }
 }
@@ -285,7 +286,10 @@ fn new_key(base: &BaseUrl, issued: &IssuedKey) -> Page {
         }
         h2 { "Try it" }
         pre #try { "curl " (base) "/v1/webhooks/list -H 'x-api-key: " (key) "' -d '{}'" }
-        p { a .button href=(HERE) { "Back to API keys" } }
+        div .row {
+            a .button href="/console/endpoints/new" { "Add endpoint" }
+            a href=(HERE) { "Back to API keys" }
+        }
     };
     Page::new("Your new API key", content).done()
 }

@@ -17,13 +17,14 @@ use common::{
     },
     id::{InvitationId, UserId},
     paging::{Order, Paging},
+    presentation::times,
     timestamp::Timestamp,
 };
 use maud::{Markup, html};
 
 use crate::{
     app::App,
-    frame::{NO_FORM, RowForm, Sent, columns, console, day, go_on, minute, role_name, unverified},
+    frame::{NO_FORM, RowForm, Sent, columns, console, go_on, role_name, unverified},
 };
 
 const PART: (&str, &str) = ("part", "The page of the member list to show. The default is the first.");
@@ -194,6 +195,7 @@ impl Team<'_> {
     }
 
     fn listed(&self) -> Markup {
+        let now = Timestamp::now();
         html! {
             table .cards {
                 (columns(if self.manages.is_ok() { &["Name", "Email", "Role", "Joined", ""] } else { &["Name", "Email", "Role", "Joined"] }))
@@ -205,7 +207,7 @@ impl Team<'_> {
                             }
                             td data-label="Email" { (user.email) }
                             td data-label="Role" { (badge(user.role)) }
-                            td data-label="Joined" { (day(*joined_at)) }
+                            td data-label="Joined" { (times::ago(*joined_at, now)) }
                             @if self.manages.is_ok() { td { (self.forms(user)) } }
                         }
                     }
@@ -256,9 +258,9 @@ impl Team<'_> {
                             tr {
                                 td data-label="Email" { (invited.invitation.email) }
                                 td data-label="Role" { (badge(invited.invitation.role)) }
-                                td data-label="Sent" { (day(invited.created_at)) }
+                                td data-label="Sent" { (times::ago(invited.created_at, now)) }
                                 td data-label="Expires" {
-                                    (minute(invited.expires_at))
+                                    (times::ago(invited.expires_at, now))
                                     @if invited.expires_at <= now { " " span .state.bad { "✕ Expired" } }
                                 }
                                 td { (cancel_form(invited)) }

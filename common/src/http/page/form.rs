@@ -14,6 +14,8 @@ pub struct Form<'a> {
     pub to: &'a str,
     /// The label of the button.
     pub button: &'a str,
+    /// The button's object, for its accessible name, if several buttons of a page have the same label.
+    pub about: &'a str,
     /// Whether the button is less important than another button on the page.
     pub is_secondary: bool,
     /// Whether the button's action is destructive.
@@ -54,7 +56,7 @@ impl Render for Form<'_> {
                     (field.html(self.id, self.error))
                 }
                 @if let Some(more) = self.more { (more) }
-                button class=[class] { (self.button) }
+                button class=[class] aria-label=[(!self.about.is_empty()).then(|| format!("{}: {}", self.button, self.about))] { (self.button) }
             }
         }
     }

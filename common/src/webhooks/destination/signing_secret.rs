@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_chosen_secret_has_16_visible_characters() {
-        let visible = "Must have at least 16 visible characters, not counting `whsec_`";
+        let visible = "Must have at least 16 visible characters, not counting whsec_";
         for short in [
             "s",
             "five5",

@@ -1,5 +1,7 @@
 //! Endpoints, as their tenants see them.
 
+use std::borrow::Cow;
+
 use super::{
     headers,
     health::{self, DisabledReason, Health},
@@ -128,11 +130,17 @@ impl EndpointView {
         })
     }
 
-    /// The name to show: the URL or, if there is none, the description.
+    /// The name to show: the URL or, if there is none, the description. Without either, it contains the end of the id.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> Cow<'_, str> {
         let described = || self.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
-        self.url.as_deref().or_else(described).unwrap_or("A pull endpoint")
+        match self.url.as_deref().or_else(described) {
+            Some(name) => name.into(),
+            None => {
+                let id = self.id.to_string();
+                format!("Pull endpoint …{}", id.rsplit('-').next().unwrap_or_default()).into()
+            }
+        }
     }
 
     /// The shards of the delivery log that contain its deliveries.

@@ -27,8 +27,8 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// A destination's undelivered deliveries, by status. Failed tests are not included, because the endpoint did not miss
-/// an event.
+/// A destination's undelivered deliveries, by status. Failed tests, and those that wait for a pull endpoint, are not
+/// included, because the endpoint does not miss an event.
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     /// Deliveries waiting for an attempt.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     items::*,
     states::kept_job_id,
-    table::{INDEX, Log, failed_tests_key, index_key, shard_key},
+    table::{INDEX, Log, index_key, shard_key, tests_key},
 };
 use crate::{
     aws::{
@@ -162,13 +162,14 @@ impl Log {
         let is_filtered = filter.is_beyond_the_index();
         let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
         let parts = shards.iter().map(|shard| (*shard, false));
-        // Failed tests have a separate partition, in the first shard.
-        let tests = shards.iter().filter(|shard| shard.number == 0 && filter.status == Some(Status::Failed));
+        // Failed and held tests have separate partitions, in the first shard.
+        let tested = filter.status.filter(|status| matches!(status, Status::Failed | Status::Held));
+        let tests = shards.iter().filter(|shard| shard.number == 0 && tested.is_some());
         let parts = parts.chain(tests.map(|shard| (*shard, true))).collect::<Vec<_>>();
         let read = stream::iter(parts).map(async |(shard, is_of_tests)| {
-            let query = match is_of_tests {
-                true => self.query_index(failed_tests_key(tenant, shard), range),
-                false => self.query(tenant, shard, filter.status, range),
+            let query = match tested.filter(|_| is_of_tests) {
+                Some(status) => self.query_index(tests_key(tenant, shard, status), range),
+                None => self.query(tenant, shard, filter.status, range),
             };
             let query = query.limit(most).scan_index_forward(false);
             let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;

@@ -13,9 +13,7 @@ use super::{
     due::DueRow,
     items::*,
     payload::{self, LZ4, Packed, RAW, TRACE},
-    table::{
-        Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, failed_tests_key, index_key, shard_key, state_key,
-    },
+    table::{Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, shard_key, state_key, tests_key},
 };
 use crate::{
     aws::{
@@ -366,7 +364,7 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute
 /// The partition of the index that contains a delivery.
 fn open_key(tenant: &TenantId, delivery: &Delivery) -> String {
     match (delivery.status, delivery.event) {
-        (Status::Failed, EventName::Test) => failed_tests_key(tenant, delivery.id.shard()),
+        (status @ (Status::Failed | Status::Held), EventName::Test) => tests_key(tenant, delivery.id.shard(), status),
         (status, _) => index_key(tenant, delivery.id.shard(), status),
     }
 }

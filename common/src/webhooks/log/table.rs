@@ -221,9 +221,10 @@ pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> Stri
     format!("{tenant}/{shard}/{status}")
 }
 
-/// The index partition with a shard's failed tests. They are listed, but neither counted nor recovered.
-pub(super) fn failed_tests_key(tenant: &TenantId, shard: Shard) -> String {
-    format!("{tenant}/{shard}/failed-test")
+/// The index partition with a shard's failed or held tests. They are listed, but neither counted nor
+/// recovered.
+pub(super) fn tests_key(tenant: &TenantId, shard: Shard, status: Status) -> String {
+    format!("{tenant}/{shard}/{status}-test")
 }
 
 /// The partition with a delivery's payload and earlier attempts.

@@ -7,6 +7,7 @@ use common::{
         page::{Field, visible},
     },
     id::EndpointId,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{
         delivery::error_name,
@@ -23,7 +24,7 @@ use super::{
     query::{PATH, RANGES, address, is_filtered},
     table::{deleted, short},
 };
-use crate::{numbers::within, times};
+use crate::numbers::within;
 
 /// The selectable reasons. `status_other` and `untaken` are rare, and accepted only in the address.
 const REASONS: [(&str, &str); 12] = [
@@ -62,8 +63,8 @@ const STATUSES: [(&str, &str); 6] = [
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     // The select is narrow, so the description comes first: it is usually shorter than the URL.
     let name = |endpoint: &EndpointView| match &endpoint.description {
-        Some(text) if endpoint.url.is_some() => format!("{} ({})", visible(text.as_str()), short(endpoint.name())),
-        _ => short(endpoint.name()),
+        Some(text) if endpoint.url.is_some() => format!("{} ({})", visible(text.as_str()), short(&endpoint.name())),
+        _ => short(&endpoint.name()),
     };
     let ids: Vec<_> = endpoints.iter().map(|endpoint| (endpoint.id.to_string(), name(endpoint))).collect();
     let gone = EndpointId::parse(link.get("endpoint")).map_or_else(|_| "Deleted endpoint".to_owned(), deleted);
@@ -86,24 +87,24 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     let is_open = ["event", "reason", "workflow", "since", "until"].iter().any(|name| !link.get(name).is_empty());
     html! {
         form .filters method="get" action=(PATH) role="search" aria-label="Filters" {
-            div .row {
-                (Field::search("q", "Exact job, delivery or message ID", link.get("q")).filter().html("", error))
-                (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
-                button { "Search" }
-                @if is_filtered(link) { a href=(PATH) { "Clear filters" } }
-            }
             @for name in ["status", "range"] {
                 @if !link.get(name).is_empty() { input type="hidden" name=(name) value=(link.get(name)); }
             }
+            (Field::search("q", "Exact job, delivery or message ID", link.get("q")).filter().html("", error))
+            (Field::select("endpoint", "Endpoint", &all, chosen).html("", error))
             details open[is_open] {
                 summary { "More filters" }
-                div .row {
+                div .more {
                     (Field::select("event", "Event", &EVENTS, link.get("event")).html("", error))
                     (Field::select("reason", "Last error", &reasons, reason).html("", error))
                     (Field::search("workflow", "Workflow", link.get("workflow")).filter().html("", error))
                     (Field::moment("since", "From (UTC)", &since).filter().html("", error))
                     (Field::moment("until", "Until (UTC)", &until).filter().html("", error))
                 }
+            }
+            div .row {
+                button { "Search" }
+                @if is_filtered(link) { a href=(PATH) { "Clear filters" } }
             }
             @for (name, message) in of_links(error) { p .error role="alert" { (name) ": " (message) "." } }
         }

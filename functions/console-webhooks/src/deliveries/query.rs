@@ -7,6 +7,7 @@ use common::{
     http::Typed,
     id::EndpointId,
     issue::{Problem, parse_name},
+    presentation::times::moment,
     timestamp::Timestamp,
     webhooks::{
         delivery::parse_outcome,
@@ -15,7 +16,7 @@ use common::{
     },
 };
 
-use crate::{live::LIVE, times::moment};
+use crate::live::LIVE;
 
 pub(super) const PATH: &str = "/console/deliveries";
 /// The filters in the address, with their descriptions. Links in emails use `job_id`.

@@ -14,6 +14,7 @@ use common::{
     webhooks::{
         delivery::{Delivery, DeliveryId, Status, Trigger},
         endpoints::{EndpointView, Kind},
+        event::EventName,
         log::{count::Counts, search::Page as Found},
     },
 };
@@ -21,7 +22,7 @@ use maud::{Markup, html};
 
 use super::{
     query::{IDS, LIMIT, PATH, Wanted, address},
-    table::table,
+    table::{Of, table},
 };
 use crate::{app::App, chart, live, numbers::counted};
 
@@ -34,6 +35,10 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
 fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: bool) -> bool {
     let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
     let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
+    // Failed tests are not counted as missed, so the button's number equals the tab's.
+    if delivery.event == EventName::Test {
+        return false;
+    }
     let can_arrive = endpoint.map_or(delivery.webhook_endpoint_id.is_none(), |endpoint| endpoint.active);
     match delivery.status {
         Status::Failed => can_arrive,
@@ -58,7 +63,9 @@ pub(super) fn these(deliveries: &[Delivery], endpoints: &[EndpointView], status:
         (false, false) => "pending ",
     };
     let verb = if is_of_pending { "Retry" } else { "Resend" };
-    let left = deliveries.iter().filter(|delivery| is_of_inactive(delivery, endpoints)).count();
+    let is_of_missed = matches!(status, "failed" | "held");
+    let left =
+        deliveries.iter().filter(|_| is_of_missed).filter(|delivery| is_of_inactive(delivery, endpoints)).count();
     let these = counted(missed.len(), &format!("{kind}delivery"), &format!("{kind}deliveries"));
     html! {
         @if !missed.is_empty() {
@@ -72,7 +79,7 @@ pub(super) fn these(deliveries: &[Delivery], endpoints: &[EndpointView], status:
         }
         @if left > 0 {
             span .soft {
-                (counted(left, "delivery is", "deliveries are"))
+                (counted(left, "delivery on this page is", "deliveries on this page are"))
                 " for disabled endpoints. To resend, enable the endpoint first."
             }
         }
@@ -165,7 +172,7 @@ pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Time
             }
         }
         p { a href=(PATH) { "All deliveries" } }
-        (table(&deliveries, Some(&endpoints), "No such deliveries.", now))
+        (table(&deliveries, &endpoints, Of::AllEndpoints, "No such deliveries.", now))
     };
     let switch = live::switch(is_live, is_changing, &on, &off);
     Ok(Page::new("Resent deliveries", content).actions(switch).live(is_live && is_changing).within(console))

@@ -1,38 +1,51 @@
 //! A table of deliveries.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use common::{
     http::page::visible,
     id::EndpointId,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, error_name},
         endpoints::EndpointView,
+        event::EventName,
     },
 };
 use maud::{Markup, html};
 
-use crate::{states, times};
+use crate::{numbers::is_fetched, states};
 
-/// A table of deliveries, or the text `nothing` if there are none. Without `endpoints`, all deliveries belong to one
-/// endpoint, and the table has no column for it.
+/// A due attempt is shown as due now for this long.
+const SOON: Duration = Duration::from_secs(60);
+/// The maximum length of an endpoint's description in a cell.
+const DESCRIBED: usize = 60;
+
+/// The columns that depend on the page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Deliveries to one endpoint, which the page names.
+    OneEndpoint,
+    AllEndpoints,
+}
+
+/// A table of deliveries, or the text `nothing` if there are none. `endpoints` are those that its cells name.
 pub(crate) fn table(
     deliveries: &[Delivery],
-    endpoints: Option<&[EndpointView]>,
+    endpoints: &[EndpointView],
+    of: Of,
     nothing: &str,
     now: Timestamp,
 ) -> Markup {
-    let names = endpoints.map(|endpoints| -> BTreeMap<_, _> {
-        endpoints.iter().map(|endpoint| (endpoint.id, short(endpoint.name()))).collect()
-    });
+    let endpoints: BTreeMap<_, _> = endpoints.iter().map(|endpoint| (endpoint.id, endpoint)).collect();
     html! {
         @if deliveries.is_empty() { p { (nothing) } } @else {
             table .cards.rows {
                 thead {
                     tr {
                         th scope="col" { "Job" }
-                        @if names.is_some() { th scope="col" { "Endpoint" } }
+                        @if of == Of::AllEndpoints { th scope="col" { "Endpoint" } }
                         th scope="col" { "Event" }
                         th scope="col" { "Status" }
                         th scope="col" { "Last error" }
@@ -42,30 +55,29 @@ pub(crate) fn table(
                 }
                 tbody {
                     @for delivery in deliveries {
-                        @let is_deleted = match (&names, delivery.webhook_endpoint_id) {
-                            (Some(names), Some(id)) => !names.contains_key(&id),
-                            _ => false,
-                        };
-                        @let to = names.as_ref().map(|names| destination(delivery, names));
+                        @let endpoint = delivery.webhook_endpoint_id.and_then(|id| endpoints.get(&id).copied());
+                        @let is_deleted = endpoint.is_none() && delivery.webhook_endpoint_id.is_some();
+                        @let to = destination(delivery, endpoint);
+                        @let about = subject(delivery, |id| endpoints.get(&id).map(|endpoint| short(&endpoint.name())));
                         tr {
                             td {
                                 // Includes the destination: a job has a delivery to each endpoint, and screen readers
                                 // read links without their rows.
-                                a .strong.clip href={ "/console/deliveries/" (delivery.id) } title=(visible(&delivery.job_id))
-                                    aria-label=[to.as_ref().map(|(to, _)| format!("{} to {to}", visible(&delivery.job_id)))] {
-                                    bdi .mono { (visible(&delivery.job_id)) }
+                                a .strong.cut href={ "/console/deliveries/" (delivery.id) } title=(about)
+                                    aria-label=[(of == Of::AllEndpoints).then(|| titled(delivery, &about, &to))] {
+                                    @if is_about_a_job(delivery) { (one_line(&about)) } @else { bdi { (about) } }
                                 }
                             }
-                            @if let Some((to, id)) = &to {
+                            @if of == Of::AllEndpoints {
                                 td data-label="Endpoint" {
-                                    @match id {
-                                        Some(id) => a .clip href={ "/console/endpoints/" (id) } title=(to) { bdi .mono { (to) } },
+                                    @match endpoint {
+                                        Some(endpoint) => (endpoint_link(endpoint)),
                                         None => (to),
                                     }
                                 }
                             }
                             td data-label="Event" { (delivery.event.as_str()) }
-                            td data-label="Status" { (states::of_delivery(delivery.status)) }
+                            td data-label="Status" { (states::of_delivery(delivery.status, endpoint.is_some_and(is_fetched))) }
                             td data-label="Last error" { (last_error(delivery, now)) }
                             td data-label="Attempts" { (attempts(delivery, is_deleted, now)) }
                             td data-label="Created" { (times::ago(delivery.created_at, now)) }
@@ -77,14 +89,51 @@ pub(crate) fn table(
     }
 }
 
-/// The display name of a delivery's destination, and the endpoint, if it exists.
-fn destination(delivery: &Delivery, names: &BTreeMap<EndpointId, String>) -> (String, Option<EndpointId>) {
-    match delivery.webhook_endpoint_id {
-        None => ("Job callback".to_owned(), None),
-        Some(id) => match names.get(&id) {
-            Some(name) => (name.clone(), Some(id)),
-            None => (deleted(id), None),
-        },
+/// A link to an endpoint, by its description if it has one, because URLs are long and often similar.
+fn endpoint_link(endpoint: &EndpointView) -> Markup {
+    let (name, described) = (short(&endpoint.name()), endpoint.description.as_ref());
+    html! {
+        a .cut href={ "/console/endpoints/" (endpoint.id) } title=(name) {
+            @match described {
+                Some(text) => bdi { (clipped(&visible(text.as_str()), DESCRIBED)) },
+                None => (one_line(&name)),
+            }
+        }
+    }
+}
+
+/// Whether a delivery is about a job, rather than about an endpoint.
+fn is_about_a_job(delivery: &Delivery) -> bool {
+    delivery.event.is_of_a_job()
+}
+
+/// Names what a delivery is about: a job or, for a notice, another endpoint, whose name `name_of` returns if it exists.
+pub(crate) fn subject(delivery: &Delivery, name_of: impl Fn(EndpointId) -> Option<String>) -> String {
+    let news = match delivery.event {
+        EventName::EndpointFailing => "is failing",
+        EventName::EndpointDisabled => "was disabled",
+        EventName::EndpointRecovered => "has recovered",
+        EventName::Test => return "Test event".to_owned(),
+        EventName::Completed | EventName::Failed => return visible(&delivery.job_id).into_owned(),
+    };
+    let id = EndpointId::parse(&delivery.job_id);
+    let name =
+        id.map_or_else(|_| visible(&delivery.job_id).into_owned(), |id| name_of(id).unwrap_or_else(|| deleted(id)));
+    format!("Notice: {name} {news}")
+}
+
+/// Joins a delivery's subject and its destination: `job-1 to example.com/hook`.
+pub(crate) fn titled(delivery: &Delivery, about: &str, to: &str) -> String {
+    let is_notice = !is_about_a_job(delivery) && delivery.event != EventName::Test;
+    format!("{about}{} to {to}", if is_notice { "," } else { "" })
+}
+
+/// The display name of a delivery's destination.
+pub(crate) fn destination(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
+    match (endpoint, delivery.webhook_endpoint_id) {
+        (Some(endpoint), _) => short(&endpoint.name()),
+        (None, Some(id)) => deleted(id),
+        (None, None) => "Job callback".to_owned(),
     }
 }
 
@@ -109,7 +158,8 @@ fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
         @match delivery.next_attempt_at.filter(|_| !is_deleted) {
-            Some(next) if next <= now => { ", due " (times::ago(next, now)) ", waits for its turn" },
+            Some(next) if now.since(next) > SOON => { ", due " (times::ago(next, now)) ", waits for its turn" },
+            Some(next) if next <= now => ", due now",
             Some(next) => { ", next " (times::ago(next, now)) },
             None => "",
         }
@@ -122,17 +172,32 @@ pub(crate) fn deleted(id: EndpointId) -> String {
     format!("Deleted endpoint …{}", id.rsplit('-').next().unwrap_or_default())
 }
 
-/// Shortens a URL for a list, without its scheme.
+/// Shortens a URL for a list: without its scheme and, if it is long, without its middle, because URLs often differ only
+/// at their ends.
 pub(crate) fn short(url: &str) -> String {
-    const MOST: usize = 60;
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    clipped(&visible(rest), MOST)
+    const START: usize = 36;
+    const END: usize = 23;
+    let rest = visible(url.split_once("://").map_or(url, |(_, rest)| rest)).into_owned();
+    let last = rest.char_indices().rev().nth(END - 1).map_or(0, |(at, _)| at);
+    if rest.chars().count() <= START + 1 + END {
+        return rest;
+    }
+    clipped(&rest, START) + rest.get(last..).unwrap_or_default()
 }
 
-/// More of a URL that [`short`] has truncated, shown on hover. The endpoint's page shows all of it.
+/// More of a URL than [`short`] contains, shown on hover. The endpoint's page shows all of it.
 pub(crate) fn hover(url: &str) -> Option<String> {
     const MOST: usize = 200;
-    short(url).ends_with('…').then(|| clipped(&visible(url), MOST))
+    short(url).contains('…').then(|| clipped(&visible(url), MOST))
+}
+
+/// An id or a URL on one line. Where there is no room for all of it, its middle is cut.
+pub(crate) fn one_line(text: &str) -> Markup {
+    const UNCUT: usize = 24;
+    const END: usize = 12;
+    let end = text.char_indices().rev().nth(END - 1).map_or(0, |(at, _)| at);
+    let (start, end) = text.split_at(if text.chars().count() > UNCUT { end } else { text.len() });
+    html! { bdi .mono { (start) } @if !end.is_empty() { bdi .mono { (end) } } }
 }
 
 /// The first characters of a text, with an ellipsis if there are more.
@@ -145,5 +210,5 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
 
 /// An empty cell.
 pub(crate) fn none() -> Markup {
-    html! { span .soft { "None" } }
+    html! { span .soft.none { "None" } }
 }

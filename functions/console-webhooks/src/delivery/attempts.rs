@@ -1,13 +1,14 @@
 //! A delivery's attempts on a timeline.
 
 use common::{
+    presentation::times,
     timestamp::Timestamp,
     webhooks::delivery::{Attempt, Delivery, Status, Trigger, error_meaning},
 };
 use maud::{Markup, html};
 
 use super::content::scrolling;
-use crate::{states, times};
+use crate::states;
 
 /// The next attempt and the earlier attempts, latest first.
 pub(super) fn time_line(delivery: &Delivery, attempts: &[Attempt], is_deleted: bool, now: Timestamp) -> Markup {

@@ -8,12 +8,12 @@ use common::{
         DID, Typed,
         page::{Form, Page, TICKED, alert, visible},
     },
-    id::TenantId,
-    presentation::docs::RECEIVING,
+    id::{EndpointId, TenantId},
+    presentation::{docs::RECEIVING, times},
     timestamp::Timestamp,
     webhooks::{
         delivery::{Attempt, Delivery, DeliveryId, Status, Trigger, error_name},
-        endpoints::{EndpointView, Kind},
+        endpoints::EndpointView,
         event::{EventName, TraceParent},
     },
 };
@@ -25,11 +25,11 @@ use super::{
 };
 use crate::{
     app::App,
-    deliveries::{deleted, short},
+    deliveries::{deleted, destination, short, subject, titled},
     endpoint::gone,
     live,
-    numbers::is_gone,
-    states, times,
+    numbers::{is_fetched, is_gone},
+    states,
 };
 
 pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
@@ -49,11 +49,24 @@ pub(super) fn id(typed: &Typed) -> Result<DeliveryId> {
 /// A delivery's endpoint, unless it has been deleted, or the delivery is a job's callback.
 pub(super) async fn endpoint(app: &App, tenant: &TenantId, id: &DeliveryId) -> Result<Option<EndpointView>> {
     match id.destination.endpoint() {
-        Some(endpoint) => app.endpoints.view(tenant, endpoint).await.map(Some).or_else(|error| match error {
-            Error::NotFound(_) => Ok(None),
-            error => Err(error),
-        }),
+        Some(endpoint) => existing(app.endpoints.view(tenant, endpoint).await),
         None => Ok(None),
+    }
+}
+
+/// The endpoint that a notice is about, if the delivery is a notice and the endpoint exists.
+async fn notice_about(app: &App, tenant: &TenantId, delivery: &Delivery) -> Result<Option<EndpointView>> {
+    let is_notice = !delivery.event.is_of_a_job() && delivery.event != EventName::Test;
+    match EndpointId::parse(&delivery.job_id).ok().filter(|_| is_notice) {
+        Some(id) => existing(app.endpoints.view(tenant, id).await),
+        None => Ok(None),
+    }
+}
+
+fn existing(found: Result<EndpointView>) -> Result<Option<EndpointView>> {
+    match found {
+        Err(Error::NotFound(_)) => Ok(None),
+        found => found.map(Some),
     }
 }
 
@@ -71,6 +84,9 @@ pub(super) async fn page(
     let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
     // A delivery that failed without an attempt still has a last attempt, which holds the reason.
     attempts.extend(delivery.last_attempt.clone());
+    let told = notice_about(app, tenant, &delivery).await?;
+    let about_what = subject(&delivery, |_| told.as_ref().map(|endpoint| short(&endpoint.name())));
+    let about_what = if delivery.event.is_of_a_job() { short(&delivery.job_id) } else { about_what };
     let trace = payload.as_ref().and_then(|payload| payload.trace.clone());
     let event = payload.as_ref().map_or(delivery.event, |payload| delivery.event_in(&payload.body));
     let payload = payload.map(|payload| String::from_utf8_lossy(&payload.body).into_owned());
@@ -81,7 +97,7 @@ pub(super) async fn page(
         @if link.get(DID.0) == "resent" { (resent(&delivery, now)) }
         (standing(&delivery, endpoint.as_ref(), now))
         (again(&delivery, endpoint.as_ref(), payload.is_some(), link.get(CONFIRM.0) == "resend"))
-        (about(&delivery, endpoint.as_ref(), now))
+        (about(&delivery, endpoint.as_ref(), told.as_ref(), now))
         section {
             h2 { "Attempts" }
             (time_line(&delivery, &attempts, is_deleted(&delivery, endpoint.as_ref()), now))
@@ -97,17 +113,17 @@ pub(super) async fn page(
             p { a href=(RECEIVING) { "Verify the signature, and other rules for receivers" } }
         }
     };
-    let title = format!("{} to {}", short(&delivery.job_id), destination(&delivery, endpoint.as_ref()));
+    let title = titled(&delivery, &about_what, &receiver(&delivery, endpoint.as_ref()));
     let switch = live::switch(is_live, is_changing, "?live=1", "?");
     Ok(Page::new(title, content).actions(switch).refused(error).live(is_live && is_changing).within(console))
 }
 
 /// Names the destination in a heading.
-fn destination(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
+fn receiver(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
     match (endpoint, delivery.webhook_endpoint_id) {
-        (Some(endpoint), _) => short(endpoint.name()),
         (None, Some(_)) => "a deleted endpoint".to_owned(),
         (None, None) => "its job's callback".to_owned(),
+        (Some(_), _) => destination(delivery, endpoint),
     }
 }
 
@@ -131,11 +147,11 @@ fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
 
 /// The status and its meaning.
 fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
-    let is_pulled = endpoint.is_some_and(|endpoint| endpoint.active && endpoint.kind == Kind::Pull);
+    let is_pulled = endpoint.is_some_and(is_fetched);
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
     html! {
         p {
-            (states::of_delivery(delivery.status))
+            (states::of_delivery(delivery.status, is_pulled))
             " "
             @match (delivery.status, delivery.next_attempt_at) {
                 (Status::Pending, _) if is_deleted(delivery, endpoint) => "Its endpoint was deleted. It won't be retried.",
@@ -151,7 +167,8 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 (Status::Held, _) => "The endpoint was disabled when the event arrived. It won't be sent \
                     automatically.",
                 (Status::Failed, _) => "It won't be retried automatically.",
-                (Status::Ended, _) => "Canceled: the endpoint was deleted, or was inactive for too long.",
+                (Status::Ended, _) if is_deleted(delivery, endpoint) => "Canceled: its endpoint was deleted.",
+                (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
                 _ => "",
             }
             @if delivery.event == EventName::Test { " " span .soft { "A test event. Tests are not counted." } }
@@ -196,22 +213,27 @@ fn is_deleted(delivery: &Delivery, endpoint: Option<&EndpointView>) -> bool {
     endpoint.is_none() && delivery.webhook_endpoint_id.is_some()
 }
 
-fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp) -> Markup {
+fn about(delivery: &Delivery, endpoint: Option<&EndpointView>, told: Option<&EndpointView>, now: Timestamp) -> Markup {
     html! {
         dl {
             dt { "Destination" }
             dd {
                 @match (endpoint, delivery.webhook_endpoint_id) {
                     (Some(endpoint), _) => {
-                        a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(endpoint.name())) } }
+                        a href={ "/console/endpoints/" (endpoint.id) } { bdi .mono.clip { (visible(&endpoint.name())) } }
                         @if let Some(description) = &endpoint.description { " " bdi .soft { (visible(description.as_str())) } }
                     },
                     (None, Some(id)) => (deleted(id)),
                     (None, None) => "Job callback",
                 }
             }
-            dt { "Job" }
-            dd { a href=(same("q", &delivery.job_id)) { bdi .mono.clip { (visible(&delivery.job_id)) } } }
+            @if let Some(told) = told {
+                dt { "About" }
+                dd { a href={ "/console/endpoints/" (told.id) } { bdi .mono { (short(&told.name())) } } }
+            } @else if delivery.event != EventName::Test {
+                dt { @if delivery.event.is_of_a_job() { "Job" } @else { "About" } }
+                dd { a href=(same("q", &delivery.job_id)) { bdi .mono.clip { (visible(&delivery.job_id)) } } }
+            }
             @if let Some(workflow) = &delivery.workflow {
                 dt { "Workflow" }
                 dd { a href=(same("workflow", workflow)) { bdi .clip { (visible(workflow)) } } }

@@ -12,6 +12,7 @@ use common::{
     id::{EndpointId, TenantId},
     issue::Problem,
     patch::Patch,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{delivery::Delivery, destination::SigningSecret, endpoints::Change, event::EventName},
 };
@@ -22,7 +23,7 @@ use super::{
     forms::Refused,
     page::{after, id, page},
 };
-use crate::{app::App, numbers::is_gone, settings::Settings, times, verify};
+use crate::{app::App, numbers::is_gone, settings::Settings, verify};
 
 /// The fields of all the page's forms.
 pub(super) const FIELDS: [(&str, &str); 21] = [

@@ -10,6 +10,7 @@ use common::{
     },
     id::{EndpointId, TenantId},
     issue::parse_name,
+    presentation::times::{self, moment},
     timestamp::Timestamp,
     webhooks::{
         endpoints::EndpointView,
@@ -26,7 +27,6 @@ use crate::{
     app::App,
     backlogs::{missed, resend_button, retry_button},
     numbers::{counted, held, is_gone, within},
-    times::{self, moment},
 };
 
 /// The maximum number of deliveries that are resent without confirmation.
@@ -139,7 +139,7 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
         return Ok(Page::new("Nothing to resend", content).within(console));
     }
     let content = html! {
-        p .mono .whole { bdi { (visible(endpoint.name())) } }
+        p .mono .whole { bdi { (visible(&endpoint.name())) } }
         p { (found.words()) " " (period(&wanted.time, now)) ", up to 100 per second." }
         @if wanted.missed == Missed::Pending {
             p { "Each gets an attempt now, followed by a full retry schedule. Deliveries with an attempt in progress \
@@ -173,7 +173,7 @@ pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Re
     let (endpoint, console) = tokio::try_join!(app.endpoints.view(tenant, id), app.console(tenant, "/console"))?;
     let back = format!("/console/endpoints/{id}");
     let content = html! {
-        p .mono .whole { bdi { (visible(endpoint.name())) } }
+        p .mono .whole { bdi { (visible(&endpoint.name())) } }
         @if is_gone(&endpoint) { (gone("Enable the endpoint")) }
         p { "New events will be sent to it. Deliveries that it missed will not: resend them afterward." }
         div .row {

@@ -4,6 +4,7 @@
 use common::{
     base_url::BaseUrl,
     http::page::visible,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, error_meaning},
@@ -20,7 +21,6 @@ use crate::{
     numbers::{Known, counted, failures, is_rotating},
     pull,
     states::State,
-    times,
 };
 
 /// The numbers that only this page shows.
@@ -122,7 +122,7 @@ fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: Waiting, now: Timest
                 None => "No program has asked for deliveries yet.",
             }
         }
-        (pull::usage(endpoint.id, base))
+        (pull::usage(endpoint.id, base, taken_at.is_none()))
     }
 }
 

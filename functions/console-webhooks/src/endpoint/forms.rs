@@ -6,6 +6,7 @@ use common::{
         Typed,
         page::{Field, Form, visible},
     },
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{destination::SigningSecret, endpoints::EndpointView},
 };
@@ -17,7 +18,6 @@ use crate::{
     chart,
     numbers::{Known, counted, is_rotating},
     settings::{Shown, events},
-    times,
 };
 
 /// A refused form, with the reason.
@@ -31,11 +31,13 @@ pub(super) fn all(app: &App, known: &Known, refused: Option<&Refused<'_>>, now: 
     let endpoint = &known.endpoint;
     let refusal = |action: &str| refused.filter(|refused| refused.form.get("action") == action);
     html! {
-        h2 { "Manage endpoint" }
-        (edit(endpoint, refusal("edit")))
-        (rotate(app, endpoint, refusal("rotate").map(|refused| &refused.error), now))
-        (since(refusal("recover").map(|refused| &refused.error), now))
-        (delete(app, known, refusal("delete").map(|refused| &refused.error)))
+        section .manage {
+            h2 { "Manage endpoint" }
+            (edit(endpoint, refusal("edit")))
+            (rotate(app, endpoint, refusal("rotate").map(|refused| &refused.error), now))
+            (since(refusal("recover").map(|refused| &refused.error), now))
+            (delete(app, known, refusal("delete").map(|refused| &refused.error)))
+        }
     }
 }
 

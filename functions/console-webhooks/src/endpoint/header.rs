@@ -2,6 +2,7 @@
 
 use common::{
     http::page::{Form, visible},
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{
         delivery::error_name,
@@ -11,9 +12,8 @@ use common::{
 use maud::{Markup, html};
 
 use crate::{
-    numbers::{Known, is_gone},
+    numbers::{Known, counted, is_gone},
     states::State,
-    times,
 };
 
 /// The state, the numbers of the last 24 hours and the last error, in a row.
@@ -54,7 +54,7 @@ pub(super) fn header(known: &Known, now: Timestamp) -> Markup {
                         dt { (word) }
                         dd {
                             @if let Some(oldest) = backlog.oldest_at() {
-                                a .strong href=(list(status)) aria-label={ (backlog.number()) " " (status) " deliveries" } { (backlog.number()) }
+                                a .strong href=(list(status)) aria-label=(counted(backlog.number(), &format!("{status} delivery"), &format!("{status} deliveries"))) { (backlog.number()) }
                                 // Only here: notices show the age of the failed and held deliveries.
                                 @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }
                             } @else { "0" }

@@ -2,6 +2,7 @@
 
 use common::{
     http::page::Form,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{
         delivery::Delivery,
@@ -14,7 +15,6 @@ use maud::{Markup, html};
 use crate::{
     backlogs::{self, missed, oldest, resend_button, retry_button},
     numbers::{Known, counted, within},
-    times,
 };
 
 /// The missed deliveries, with the button that recovers them.
@@ -64,10 +64,9 @@ pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
 }
 
 /// The progress of the newest recovery: requested, in progress or finished. Its total is the sum of the resent and the
-/// remaining deliveries.
-pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
-    let Some(newest) = newest else { return html! {} };
-    let (open, time) = (&known.open, newest.since..newest.until);
+/// remaining deliveries. A disabled endpoint gets none of them: they are held again.
+pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
+    let (open, time, is_active) = (&known.open, newest.since..newest.until, known.endpoint.active);
     let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, &time));
     let (kind, left) = match newest.status {
         Missed::Failed => ("failed ", failed.count),
@@ -77,20 +76,28 @@ pub(super) fn recovery(known: &Known, newest: Option<&Recovery>) -> Markup {
     };
     let resent = usize::try_from(newest.resent).unwrap_or(usize::MAX);
     let deliveries = |number: usize| counted(number, &format!("{kind}delivery"), &format!("{kind}deliveries"));
-    let now = [(pending.count, "pending"), (failed.count, "failed"), (held.count, "held")];
-    let now: Vec<_> =
-        now.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let open = [(pending.count, "pending"), (failed.count, "failed"), (held.count, "held")];
+    let open: Vec<_> =
+        open.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let is_well = newest.done && open.is_empty() && resent > 0;
+    let is_stopped = !is_active && (!newest.done || held.count > 0);
     html! {
-        div .notice role=[(!newest.done).then_some("status")] {
+        div .notice.good[is_well].bad[is_stopped] role=[(!newest.done).then_some("status")] {
             p {
                 @match (newest.done, resent, newest.status) {
+                    _ if is_stopped => {
+                        strong { "Not sent: the endpoint is disabled" } ". Its deliveries stay held"
+                        @if !open.is_empty() { ": " (open.join(", ")) }
+                        "."
+                    },
+                    (true, ..) if is_well => { strong { (deliveries(resent)) " resent, all delivered" } "." },
                     (true, ..) => {
-                        strong { (deliveries(resent)) " resent" } " of those created since " (times::date(newest.since)) ". "
-                        @if now.is_empty() { "No delivery from that period is pending, failed or held." }
-                        @else { "Still open from that period: " (now.join(", ")) "." }
+                        strong { (deliveries(resent)) " resent" } " of those created since " (times::date(newest.since))
+                        @if !open.is_empty() { ". Still open: " (open.join(", ")) }
+                        "."
                     },
                     (false, 0, _) => {
-                        strong { "Resending " (deliveries(left)) } ": starts within 2 minutes, up to 100 per second."
+                        strong { "Resending " (deliveries(left)) } ": usually starts within a minute, at up to 100 per second."
                     },
                     // No total: resent deliveries may be pending again.
                     (false, _, Missed::Pending) => { strong { "Resending: " (deliveries(resent)) " so far" } "." },

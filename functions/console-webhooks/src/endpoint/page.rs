@@ -10,7 +10,7 @@ use common::{
         page::{Page, alert, visible},
     },
     id::EndpointId,
-    presentation::docs::RECEIVING,
+    presentation::{docs::RECEIVING, times},
     timestamp::Timestamp,
     webhooks::{
         delivery::Status,
@@ -29,11 +29,10 @@ use super::{
 use crate::{
     app::App,
     chart,
-    deliveries::{self, short},
+    deliveries::{self, Of, short},
     live,
-    numbers::Known,
+    numbers::{Known, held_word},
     settings::events,
-    times,
 };
 
 /// The number of latest deliveries to show, and the maximum number to count.
@@ -74,10 +73,20 @@ pub(super) async fn page(
         app.log.search(tenant, &shards, &newest, None, SHOWN, now),
         app.log.search(tenant, &shards, &failed, None, 1, now),
     )?;
-    let known = known.first().ok_or(NOT_FOUND)?;
+    let mut known = known.into_iter().next().ok_or(NOT_FOUND)?;
     let erring = known.oldest_pending.iter().chain(&failed.deliveries).chain(&page.deliveries);
     let erring = erring.filter(|delivery| LastError::of(delivery).is_some());
     let erring = erring.max_by_key(|delivery| delivery.last_attempt.as_ref().map(|last| last.at)).cloned();
+    // The item's last error is up to a minute old, or newer if its delivery has succeeded since.
+    let latest = erring.as_ref().and_then(LastError::of);
+    let stored = known.last_error();
+    let is_latest = latest.as_ref().map(|error| error.at) >= stored.as_ref().map(|error| error.at);
+    let erring = erring.filter(|_| is_latest);
+    known.endpoint.last_error = if is_latest { latest } else { stored };
+    let known = &known;
+    let notices = page.deliveries.iter().any(|delivery| EndpointId::parse(&delivery.job_id).is_ok());
+    let named = if notices { app.endpoints.list(tenant).await? } else { Vec::new() };
+    let named = if named.is_empty() { std::slice::from_ref(&known.endpoint) } else { &named };
     let (more, newest) = (More { waiting, erring }, recoveries.first());
     let is_changing = known.is_pending() || newest.is_some_and(|newest| !newest.done);
     let is_live = refused.is_none() && live::is_wanted(link);
@@ -96,21 +105,22 @@ pub(super) async fn page(
                 error => (alert(error)),
             }
         }
+        @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed::recovery(known, newest)) }
         (header(known, now))
         (explanations(app, &call.base, known, &more, now))
-        (missed::recovery(known, newest))
+        @if let Some(newest) = newest.filter(|newest| newest.done) { (missed::recovery(known, newest)) }
         @if known.open.failed.count + known.held().count > 0 && newest.is_none_or(|newest| newest.done) {
             (missed::again(known, now))
         }
         @if newest.is_none_or(|newest| newest.done) { (missed::retry(known, now)) }
         section {
             h2 { "Last 24 hours" }
-            (chart::large(&known.counted, id, now))
+            (chart::large(&known.counted, id, held_word(&known.endpoint), now))
             (chart::by_hour(&known.counted, id))
         }
         section {
             h2 { "Latest deliveries" }
-            (deliveries::table(&page.deliveries, None, "No deliveries yet. They appear here when a job ends, or when you send a test event.", now))
+            (deliveries::table(&page.deliveries, named, Of::OneEndpoint, "No deliveries yet. They appear here when a job ends, or when you send a test event.", now))
             p .row {
                 a href={ "/console/deliveries?endpoint=" (id) } { "View all deliveries" }
                 a href=(RECEIVING) { "Receiving webhooks" }
@@ -118,12 +128,12 @@ pub(super) async fn page(
         }
         section {
             h2 { "Settings" }
-            (facts(&known.endpoint))
+            (facts(&known.endpoint, now))
         }
         (forms::all(app, known, refused.as_ref(), now))
     };
     let error = refused.map(|refused| refused.error);
-    let title = short(known.endpoint.name());
+    let title = short(&known.endpoint.name());
     let actions = html! { (live::switch(is_live, is_changing, "?live=1", "?")) (actions(&known.endpoint)) };
     Ok(Page::new(title, content).actions(actions).refused(error).live(is_live && is_changing).within(console))
 }
@@ -140,7 +150,7 @@ fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static s
     }
 }
 
-fn facts(endpoint: &EndpointView) -> Markup {
+fn facts(endpoint: &EndpointView, now: Timestamp) -> Markup {
     html! {
         dl {
             @if let Some(url) = &endpoint.url {
@@ -160,7 +170,7 @@ fn facts(endpoint: &EndpointView) -> Markup {
                 dd .mono { (endpoint.header_names.join(", ")) }
             }
             dt { "Created" }
-            dd { (times::date(endpoint.created_at)) }
+            dd { (times::when(endpoint.created_at, now)) }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use common::{
     http::page::Form,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{
         delivery::{error_meaning, error_name},
@@ -17,17 +18,18 @@ use crate::{
     deliveries::short,
     numbers::{Known, counted},
     states::State,
-    times,
 };
 
-/// The banner, if the endpoint has a problem or missed deliveries.
+/// Whether the endpoint has a problem or missed deliveries.
+pub(super) fn is_needed(row: &Known) -> bool {
+    State::of(row).urgency() < 2 || row.open.failed.count + row.held().count > 0
+}
+
+/// The banner of an endpoint that needs one.
 pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp) -> Markup {
     let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
-    let (id, name) = (endpoint.id, short(endpoint.name()));
+    let (id, name) = (endpoint.id, short(&endpoint.name()));
     let (state, number) = (State::of(row), failed.count + held.count);
-    if state.urgency() >= 2 && number == 0 {
-        return html! {};
-    }
     let is_bad = state.urgency() < 2 || failed.count > 0;
     let oldest = oldest(failed, held);
     html! {
@@ -57,6 +59,7 @@ pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp
                     (Form {
                         to: &format!("/console/endpoints/{id}"),
                         button: &resend_button(endpoint.active, failed, held),
+                        about: &name,
                         is_secondary: !is_bad,
                         hidden: &[("action", "recover"), ("since", &oldest.to_string()), ("activate", "yes")],
                         ..Form::default()

@@ -89,7 +89,9 @@ pub(super) fn erred_at(endpoint: &EndpointView, now: Timestamp) -> Option<Timest
 }
 
 /// The notice about [`elsewhere`].
-pub(super) fn notice(elsewhere: &[Elsewhere]) -> Markup {
+pub(super) fn notice(elsewhere: &[Elsewhere], page: usize) -> Markup {
+    // Problems come first, so the other pages with problems are mostly the first ones.
+    let other = if page == 1 { 2 } else { 1 };
     html! {
         @if !elsewhere.is_empty() {
             div .notice.bad {
@@ -97,7 +99,7 @@ pub(super) fn notice(elsewhere: &[Elsewhere]) -> Markup {
                 ul {
                     @for Elsewhere { endpoint, failed, is_erring } in elsewhere.iter().take(NAMED) {
                         li {
-                            a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(endpoint.name())) } } ": "
+                            a href={ "/console/endpoints/" (endpoint.id) } { bdi { (short(&endpoint.name())) } } ": "
                             @match (urgency(endpoint), failed.count) {
                                 _ if *is_erring => "all attempts fail",
                                 (0, 0) => "failing",
@@ -107,7 +109,7 @@ pub(super) fn notice(elsewhere: &[Elsewhere]) -> Markup {
                             }
                         }
                     }
-                    @if elsewhere.len() > NAMED { li { "and " (elsewhere.len() - NAMED) " more" } }
+                    @if elsewhere.len() > NAMED { li { a href={ "/console?page=" (other) } { "and " (elsewhere.len() - NAMED) " more" } } }
                 }
             }
         }

@@ -2,21 +2,22 @@
 
 use common::{
     http::page::visible,
+    presentation::times,
     timestamp::Timestamp,
     webhooks::{
         delivery::error_name,
         endpoints::{EndpointView, Kind, LastError},
+        event::{EventFilter, WorkflowFilter},
     },
 };
 use maud::{Markup, html};
 
 use crate::{
     chart,
-    deliveries::{clipped, hover, none, short},
-    numbers::{Known, is_rotating},
+    deliveries::{clipped, hover, none, one_line, short},
+    numbers::{Known, counted, held_word, is_rotating},
     settings::events,
     states::State,
-    times,
 };
 
 pub(super) fn table(rows: &[Known], now: Timestamp) -> Markup {
@@ -38,12 +39,12 @@ pub(super) fn table(rows: &[Known], now: Timestamp) -> Markup {
 }
 
 fn line(row: &Known, now: Timestamp) -> Markup {
-    let Known { endpoint, open, counted, .. } = row;
+    let Known { endpoint, open, counted: statistics, .. } = row;
     html! {
         tr {
             td {
-                a .strong.clip href={ "/console/endpoints/" (endpoint.id) } title=[hover(endpoint.name())] {
-                    bdi .mono { (short(endpoint.name())) }
+                a .strong.cut href={ "/console/endpoints/" (endpoint.id) } title=[hover(&endpoint.name())] {
+                    (one_line(&short(&endpoint.name())))
                 }
                 (description(endpoint))
             }
@@ -52,19 +53,29 @@ fn line(row: &Known, now: Timestamp) -> Markup {
                 @if is_rotating(endpoint, now) { " " span .soft.note { "two secrets" } }
                 @if endpoint.kind == Kind::Pull { " " span .soft.note { "pull" } }
             }
-            td data-label="Events" { (events(endpoint)) }
-            td data-label="Last 24 hours" { (chart::day(counted, &short(endpoint.name()), now)) }
+            td data-label="Events" { (wanted(endpoint)) }
+            td data-label="Last 24 hours" { (chart::day(statistics, &short(&endpoint.name()), held_word(endpoint), now)) }
             td data-label="Last error" { (last_error(row, now)) }
             td data-label="Pending" {
                 @if let Some(oldest) = open.pending.oldest_at() {
                     a href={ "/console/deliveries?endpoint=" (endpoint.id) "&status=pending" }
-                        aria-label={ (open.pending.number()) " pending to " (short(endpoint.name())) } {
+                        aria-label={ (open.pending.number()) " pending to " (short(&endpoint.name())) } {
                         (open.pending.number())
                     }
                     ", oldest " (times::ago(oldest, now))
                 } @else { (none()) }
             }
         }
+    }
+}
+
+/// The endpoint's events and workflows: by name if there is one, otherwise their number. The endpoint's page names all.
+fn wanted(endpoint: &EndpointView) -> Markup {
+    let names: Vec<_> = endpoint.events.iter().flat_map(EventFilter::names).collect();
+    let workflows: Vec<_> = endpoint.workflows.iter().flat_map(WorkflowFilter::names).collect();
+    html! {
+        @if names.len() > 1 { span title=(names.join(", ")) { (names.len()) " events" } } @else { (events(endpoint)) }
+        @if !workflows.is_empty() { div .soft { (counted(workflows.len(), "workflow", "workflows")) } }
     }
 }
 

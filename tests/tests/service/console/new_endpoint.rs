@@ -40,7 +40,7 @@ async fn a_new_endpoint_shows_its_secret_once_and_is_tested() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 
     let tested = browser.press(PATH, &added, "Send test event", &[]).await;
-    says(&tested, &["test to 127.0.0.1", "Delivered", "HTTP 200", "test event", "authorization: (secret)"]);
+    says(&tested, &["Test event to 127.0.0.1", "Delivered", "HTTP 200", "test event", "authorization: (secret)"]);
     let received = receiver.wait_for(1).await.remove(0);
     received.verify(&secret(&added));
     assert_eq!((received.header("authorization"), received.header("x-team")), ("Bearer a-secret-token", "blue"));

@@ -18,7 +18,8 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
     let nothing = browser.press(new, &form, "Add endpoint", &typed[..1]).await;
     says(&nothing, &["Choose at least one event"]);
     let added = browser.press(new, &nothing, "Add endpoint", &typed).await;
-    says(&added, &["Endpoint added", "whsec_"]);
+    says(&added, &["Endpoint added", "whsec_", "fanfare listen --endpoint", "How to verify signatures", "Node.js"]);
+    assert!(added.page().contains("<details open><summary>How to fetch deliveries"));
     let listed = world.only_endpoint(&tenant).await;
     assert_eq!((&listed["kind"], &listed["description"]), (&json!("pull"), &json!("A laptop")));
 
@@ -32,7 +33,7 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
     );
     // Waiting events do not count as a problem.
     let overview = browser.open("/console").await;
-    says(&overview, &["none failing or disabled", "A laptop", "pull"]);
+    says(&overview, &["none failing or disabled", "A laptop", "pull", "2 to fetch"]);
     assert!(!overview.page().contains("notice bad"));
     let taken = json!({"webhook_endpoint_id": listed["webhook_endpoint_id"], "limit": 1});
     world.rpc(&tenant.key, "deliveries/receive", taken).await.ok();
@@ -59,6 +60,10 @@ async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
     let path = format!("/console/endpoints/{}", made.ok()["webhook_endpoint_id"].as_str().expect("an id"));
     let browser = Browser::new(&world, &tenant.cookie);
     let test = browser.press(&path, &browser.open(&path).await, "Send test event", &[]).await;
-    says(&test, &["Held", "It waits for a client to receive it."]);
+    says(&test, &["To fetch", "It waits for a client to receive it."]);
+    // Like all tests, it is not counted, but it is listed.
+    says(&browser.open("/console").await, &["tests excluded: no deliveries.", "Pull endpoint …", "No recent jobs"]);
+    says(&browser.open(&path).await, &["To fetch 0", "No deliveries in the last 24 hours", "webhook.test", "To fetch"]);
+    says(&browser.open("/console/deliveries?status=held").await, &["Held 0", "webhook.test", "To fetch"]);
     assert!(!super::text(&test).contains("inactive"), "{}", super::text(&test));
 }

@@ -57,7 +57,7 @@ async fn pages_and_stats_count_the_deliveries_in_the_list() {
     let browser = Browser::new(&world, &tenant.cookie);
     let first = browser.open("/console").await;
     let page = readable(first.page());
-    assert!(page.contains("4 endpoints, 1 failing or disabled."), "{page}");
+    assert!(page.contains("4 endpoints, 1 disabled by us, 1 disabled by your team ."), "{page}");
     let expected = [
         ("/retrying", &retrying, "Retrying", None, "HTTP 503"),
         ("/disabled", &disabled, "Disabled: HTTP 410", Some("8 failed deliveries"), "HTTP 410"),

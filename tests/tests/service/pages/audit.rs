@@ -1,7 +1,7 @@
 //! The page `/console/audit`.
 
 use serde_json::json;
-use tests::World;
+use tests::{World, world::people::PASSWORD};
 
 use super::{SCRIPT, harmless, open};
 
@@ -38,6 +38,32 @@ async fn owners_read_who_changed_what_in_words() {
     assert!(empty.page().contains("No changes found."), "{empty:?}");
     let wrong = open(&world, &owner.cookie, &format!("{PAGE}?cursor=x")).await;
     assert_eq!(wrong.status, 400);
+}
+
+/// People cannot read ids and the names of fields in the API.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_and_sign_ins_are_described_without_ids() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let made = world.rpc(&owner.key, "webhooks/create", json!({"url": "http://127.0.0.1:9/hook"})).await;
+    let id = made.ok()["webhook_endpoint_id"].clone();
+    world.rpc(&owner.key, "webhooks/update", json!({"id": id, "active": false})).await.ok();
+    let off = json!({"disable_job_failure_notifications": true});
+    world.rpc_by_session(&owner.cookie, "tenant/settings", off).await.ok();
+    world.signed_in(&owner.email, PASSWORD).await;
+    let page = open(&world, &owner.cookie, PAGE).await;
+    let table = page.page().split_once("<tbody>").expect("a table").1;
+    let says = tests::browser::readable(&format!("<body>{table}"));
+    for text in ["Disabled", "Acts for: its creator", "Emails about failed jobs: on → off", "just now", " UTC"] {
+        assert!(says.contains(text), "{text}: {says}");
+    }
+    for text in ["active", "true", "Enabled", "kind: ", "debug_notification_email", "_"] {
+        assert!(!says.contains(text), "{text}: {says}");
+    }
+    // The object of a sign-in is the device, not the id of the session.
+    let (_, sign_in) = says.split_once("Signed in").expect("a sign-in");
+    let sign_in = sign_in.split("just now").next().unwrap_or_default();
+    assert_eq!(sign_in.matches('-').count(), 0, "{sign_in}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

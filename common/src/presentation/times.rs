@@ -2,43 +2,75 @@
 
 use std::time::Duration;
 
-use common::{issue::Problem, timestamp::Timestamp};
 use maud::{Markup, html};
 
+use crate::{issue::Problem, timestamp::Timestamp};
+
+/// The age up to which a time is shown as "just now".
+const JUST_NOW: Duration = Duration::from_secs(5);
+
 /// `9 min ago (2026-01-31 12:00:05 UTC)`.
-pub(crate) fn when(at: Timestamp, now: Timestamp) -> Markup {
-    html! { time datetime=(at) { (distance(at, now)) } " " span .soft { "(" (at.readable()) ")" } }
+#[must_use]
+pub fn when(at: Timestamp, now: Timestamp) -> Markup {
+    html! { (ago(at, now)) " " span .soft { "(" (at.readable()) ")" } }
 }
 
 /// `9 min ago` or `in 9 min`, with the time in UTC on hover and for programs.
-pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
+#[must_use]
+pub fn ago(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.readable()) { (distance(at, now)) } }
 }
 
 /// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". The time left until `at` is rounded, so
 /// almost seven days are not shown as six.
-pub(crate) fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
+#[must_use]
+pub fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
     let time = if at > now { left(at.since(now)) } else { length(now.since(at)) };
-    html! { time datetime=(at) { (time) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
+    html! { time datetime=(at) title=(at.readable()) { (time) } " " span .soft { "(" (word) " " (at.readable()) ")" } }
 }
 
 /// `2026-01-31 12:00:05 UTC`, also in a format for programs that read the page.
-pub(crate) fn date(at: Timestamp) -> Markup {
+#[must_use]
+pub fn date(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.readable()) } }
 }
 
+/// `9 min ago`, with the time in UTC on a line of its own, for tables whose readers compare times.
+#[must_use]
+pub fn stacked(at: Timestamp, now: Timestamp) -> Markup {
+    html! { (ago(at, now)) div .soft { (at.readable()) } }
+}
+
+/// `Today`, `Yesterday` or `3 days ago`, with the date on hover: for times of which only the day is known.
+#[must_use]
+pub fn day(at: Timestamp, now: Timestamp) -> Markup {
+    let words = match now.day().since(at.day()).as_secs() / 86_400 {
+        0 => "Today".to_owned(),
+        1 => "Yesterday".to_owned(),
+        days => format!("{days} days ago"),
+    };
+    let readable = at.readable();
+    let date = readable.split(' ').next().unwrap_or_default();
+    html! { time datetime=(date) title=(date) { (words) } }
+}
+
 /// `12:00`.
-pub(crate) fn hour(at: Timestamp) -> String {
+#[must_use]
+pub fn hour(at: Timestamp) -> String {
     at.to_string().get(11..16).unwrap_or_default().to_owned()
 }
 
 /// The value for a `datetime-local` input, in UTC: `2026-01-31T12:00`.
-pub(crate) fn local(at: Timestamp) -> String {
+#[must_use]
+pub fn local(at: Timestamp) -> String {
     at.to_string().get(..16).unwrap_or_default().to_owned()
 }
 
 /// Parses a time from a form or a link. Without a time zone, it is in UTC.
-pub(crate) fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
+///
+/// # Errors
+/// The text is not a time.
+pub fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
     let zoned = match text.len() {
         16 => format!("{text}:00Z"),
         19 => format!("{text}Z"),
@@ -47,13 +79,18 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
     Timestamp::parse(&zoned)
 }
 
-/// `9 min ago` or `in 9 min`.
+/// `9 min ago` or `in 9 min`, and `just now` for a few seconds.
 fn distance(at: Timestamp, now: Timestamp) -> String {
-    if at > now { format!("in {}", length(at.since(now))) } else { format!("{} ago", length(now.since(at))) }
+    match (at > now, now.since(at) < JUST_NOW) {
+        (true, _) => format!("in {}", left(at.since(now))),
+        (false, true) => "just now".to_owned(),
+        (false, false) => format!("{} ago", length(now.since(at))),
+    }
 }
 
 /// Formats a duration in its largest unit: `9 min`. Up to two minutes, the unit is seconds.
-pub(crate) fn length(time: Duration) -> String {
+#[must_use]
+pub fn length(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -83,9 +120,14 @@ mod tests {
         let at = Timestamp::from_second(1_769_860_805).expect("a time");
         assert_eq!(at.readable(), "2026-01-31 12:00:05 UTC");
         assert_eq!((hour(at), local(at)), ("12:00".to_owned(), "2026-01-31T12:00".to_owned()));
-        for (seconds, ago) in
-            [(0, "0 s ago"), (119, "119 s ago"), (120, "2 min ago"), (7_200, "2 h ago"), (172_800, "2 days ago")]
-        {
+        for (seconds, ago) in [
+            (0, "just now"),
+            (5, "5 s ago"),
+            (119, "119 s ago"),
+            (120, "2 min ago"),
+            (7_200, "2 h ago"),
+            (172_800, "2 days ago"),
+        ] {
             assert_eq!(distance(at, at.after(Duration::from_secs(seconds))), ago);
         }
         assert_eq!(distance(at.after(Duration::from_secs(300)), at), "in 5 min");
