@@ -35,7 +35,6 @@ pub fn read_limit(fields: &mut Fields, name: &'static str) -> Result<usize, Reje
     Ok(number(limit.unwrap_or(MOST_LISTED.into())))
 }
 
-/// The sort key of a list.
 #[derive(JsonSchema)]
 #[schemars(inline, rename_all = "camelCase")]
 enum SortBy {

@@ -54,8 +54,7 @@ fn route() -> Route<App> {
         .summary("Creates a webhook endpoint.")
         .description(
             "An organization can have 100 endpoints, unless the deployment sets another limit. A receiver that takes more \
-             than half a second to answer counts as slow and gets its events later, as the guide to receiving webhooks \
-             explains.",
+             than half a second to answer counts as slow or hanging, and gets its events later.",
         )
         .faults(&[
             Fault::EmailNotVerified,
