@@ -22,7 +22,7 @@ pub(crate) struct Column {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Text,
-    /// A text that begins with a status, which determines the color.
+    /// Text that begins with a status, which determines the color.
     Status,
     /// A URL, which loses its scheme before its end is truncated.
     Url,

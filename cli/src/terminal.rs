@@ -37,13 +37,13 @@ pub(crate) fn is_for_people() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Colors a text. Streams remove the color if they are not terminals or the user has disabled colors.
+/// Colors text. Streams remove the color if they are not terminals or the user has disabled colors.
 pub(crate) fn painted(text: &str, color: AnsiColor) -> String {
     let style = color.on_default();
     format!("{style}{text}{style:#}")
 }
 
-/// Makes a text a link. Streams remove the link like a color.
+/// Turns text into a link. Streams remove links as they remove colors.
 pub(crate) fn linked(text: &str, address: &str) -> String {
     match address.is_empty() {
         true => text.to_owned(),
@@ -51,7 +51,7 @@ pub(crate) fn linked(text: &str, address: &str) -> String {
     }
 }
 
-/// The width of a text in columns.
+/// The width of text in columns.
 pub(crate) fn width_of(text: &str) -> usize {
     text.width()
 }

@@ -1,4 +1,4 @@
-//! Makes the documentation pages from `docs/openapi.json` and two of the pages in `docs/`.
+//! Generates the documentation pages from `docs/openapi.json` and two of the pages in `docs/`.
 
 use std::{env, error::Error, fs, path::Path};
 

@@ -33,8 +33,8 @@ pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
     let Some(path) = path else { return Ok(Database::memory()?) };
     let path = path.to_str().context("the data directory's name is not UTF-8")?;
     let database = Database::new(path).with_context(|| format!("cannot open {path}"))?;
-    // Sets `synchronous = NORMAL`, as for the queues: written data survives if the process dies, but writes do not wait
-    // for the disk. By default, SQLite waits after each item of a batch.
+    // Sets `synchronous = NORMAL`, as for the queues: committed data survives if the process dies, but writes do not
+    // wait for the disk. By default, SQLite waits after each item of a batch.
     database.disable_bulk_loading()?;
     Ok(database)
 }

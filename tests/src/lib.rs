@@ -27,8 +27,8 @@ pub use receiver::{Received, Receiver};
 pub use rough::{Manner, Rough};
 pub use world::{Answer, Tenant, World, faults::Switch};
 
-/// A client for plain HTTP. The command-line client enables TLS in `reqwest`, which then needs a provider; root
-/// certificates would take time to load.
+/// A client for plain HTTP. The command-line client enables TLS in `reqwest`, so a crypto provider must be installed
+/// even for plain HTTP. No root certificates are loaded, because loading them is slow.
 pub fn plain_http() -> reqwest::ClientBuilder {
     let _may_be_installed = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().tls_certs_only([]).no_proxy()
@@ -50,7 +50,7 @@ pub fn cargo() -> std::process::Command {
 /// A string value.
 #[must_use]
 pub fn text(value: &serde_json::Value) -> &str {
-    value.as_str().unwrap_or_else(|| unreachable!("{value} is not a text"))
+    value.as_str().unwrap_or_else(|| unreachable!("{value} is not a string"))
 }
 
 /// The sample event of a function, from `events/`.

@@ -66,8 +66,8 @@ impl Moody {
         self.mood().ids.clone()
     }
 
-    /// For each request: the number of concurrent requests at its arrival, and the number of accepted requests by then.
-    /// The first request counts only itself, because it may be cut off.
+    /// For each request: the number of requests in flight when it arrived, and the number accepted by then. The first
+    /// request counts only itself, because it may be cut off.
     #[must_use]
     pub fn seen(&self) -> Vec<(usize, usize)> {
         self.mood().seen.clone()

@@ -51,7 +51,7 @@ pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
     })
 }
 
-/// Reads the newest deliveries, at most `limit`, and the cursor of the next page. Continues over empty pages.
+/// Reads the newest deliveries, at most `limit`, and the cursor for the next page. Skips empty pages.
 pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut deliveries = Vec::new();
     loop {

@@ -12,7 +12,7 @@ use super::Machine;
 
 const PAGE: &str = include_str!("../../../docs/listening.md");
 
-/// Returns the code blocks of a text with this language.
+/// Returns the code blocks in this language.
 fn blocks<'a>(text: &'a str, mark: &str) -> impl Iterator<Item = &'a str> {
     text.split(&format!("```{mark}\n"))
         .skip(1)

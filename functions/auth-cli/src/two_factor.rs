@@ -39,8 +39,8 @@ pub(crate) fn verify_code() -> Route<App> {
         .before_two_factor()
         .records(&[Action::TwoFactorEnabled, Action::SessionCreated])
         .summary(
-            "Finishes a sign-in with a code from the authenticator app. With a session, it checks a code; the first \
-             one enables the second factor.",
+            "Finishes a sign-in with a code from the authenticator app. If the caller is already signed in, checks a \
+             code instead; the first valid code enables the second factor.",
         )
         .description(
             "A sign-in can be finished within five minutes, with the cookie that `sign-in/email` set. Each code works \
@@ -60,7 +60,8 @@ pub(crate) fn verify_backup_code() -> Route<App> {
     Route::post("/api/auth/two-factor/verify-backup-code", Visitor, Code::read, enter_backup_code)
         .before_two_factor()
         .records(&[Action::SessionCreated])
-        .summary("Finishes a sign-in with a backup code, which works once. With a session, it checks and uses up a code.")
+        .summary("Finishes a sign-in with a backup code, which works once. If the caller is already signed in, checks \
+                  a code instead and uses it up.")
         .description(
             "The limits are those of `two-factor/verify-totp`. The user is notified by email. Requests with `trustDevice` \
              or `disableSession` are refused with a 400.",

@@ -46,7 +46,7 @@ pub(crate) fn submit() -> Route<App, People> {
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
-    // Links in emails, and links from version 0.1.0, have the job in a separate field.
+    // Links in emails, and links from version 0.1.0, carry the job in a separate field.
     let link = link.or("q", "job_id");
     if !link.get(IDS).is_empty() {
         return Ok(resend::chosen(&app, tenant, &link, now).await?.into());

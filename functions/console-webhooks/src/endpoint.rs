@@ -50,7 +50,8 @@ pub(crate) fn submit() -> Route<App, People> {
     Route::post(PATH, VerifiedPerson, |_, fields| Ok(fields.typed(&act::FIELDS)), act::act)
         .records(&[Action::WebhookUpdated, Action::WebhookDeleted])
         .summary(
-            "Handles the forms on the endpoint page, like the API's calls: test, change, rotate, recover and delete.",
+            "Handles the forms on the endpoint page, with the same effect as the API calls: testing, changing, \
+             rotating, recovering and deleting.",
         )
         .faults(&[
             Fault::EmailNotVerified,

@@ -50,7 +50,7 @@ const FORMS: [&str; 5] = ["leave", "name", "email", "password", "delete"];
 
 const DONE: [(&str, &str); 7] = [
     ("named", "Name changed."),
-    ("asked", "Email sent to the new address. Open its link to use that address."),
+    ("asked", "Email sent to the new address. Click the link in it to switch to that address."),
     ("mailed", "Confirmation email sent. Its link works for 24 hours."),
     ("confirmed", "Your email address is already confirmed."),
     ("password", "Password changed. All other sessions have ended."),
@@ -76,8 +76,9 @@ pub(crate) fn submit() -> Route<App> {
             Action::OrganizationDeleted,
         ])
         .summary(
-            "Handles the forms on the account page, like the API's calls: resend the verification email, change the \
-             name, address or password, end sessions, leave the organization, and delete the account.",
+            "Handles the forms on the account page, with the same effect as the API calls: resending the verification \
+             email, changing the name, address or password, ending sessions, leaving the organization, and deleting \
+             the account.",
         )
         .faults(&[
             Fault::InvalidPassword,

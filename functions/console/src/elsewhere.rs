@@ -1,4 +1,4 @@
-//! Addresses without a page, and the icon that browsers request with every page.
+//! Requests for unknown paths, and the favicon.
 
 use std::sync::{Arc, LazyLock};
 

@@ -85,8 +85,8 @@ pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .records(&[Action::KeyCreated, Action::KeyDeleted])
         .summary(
-            "Handles the forms on the API keys page, like the API's calls: create a key and show it once, or delete a \
-             key.",
+            "Handles the forms on the API keys page, with the same effect as the API calls: creating a key and showing \
+             it once, or deleting a key.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
         .redirects()

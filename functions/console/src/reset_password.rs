@@ -37,8 +37,8 @@ pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
         .records(&[Action::PasswordReset])
         .summary(
-            "Handles the forms on the password reset page, like the API's calls: send the email, and set a new \
-             password.",
+            "Handles the forms on the password reset page, with the same effect as the API calls: sending the email, \
+             and setting a new password.",
         )
         .faults(&[Fault::TooMany])
 }

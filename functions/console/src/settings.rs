@@ -62,8 +62,8 @@ pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), act)
         .records(&[Action::SettingsChanged, Action::OrganizationRenamed])
         .summary(
-            "Handles the forms on the settings page, like the API's calls: change the organization's settings and \
-             name. Owners only.",
+            "Handles the forms on the settings page, with the same effect as the API calls: changing the \
+             organization's settings and name. Owners only.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])
         .redirects()

@@ -89,8 +89,9 @@ pub(crate) fn submit() -> Route<App> {
         .before_two_factor()
         .records(&[Action::SessionCreated, Action::SessionEnded, Action::OrganizationCreated])
         .summary(
-            "Handles the forms on the sign-in page, like the API's calls: sign in (with a second factor, if the user \
-             has one), sign up, sign out, approve a client, and resend the verification email.",
+            "Handles the forms on the sign-in page, with the same effect as the API calls: signing in (with a second \
+             factor, if the user has one), signing up, signing out, approving a client, and resending the verification \
+             email.",
         )
         .faults(&[
             Fault::WrongPassword,

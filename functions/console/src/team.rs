@@ -68,8 +68,8 @@ pub(crate) fn submit() -> Route<App> {
             Action::InvitationCanceled,
         ])
         .summary(
-            "Handles the forms on the team page, like the API's calls: change a role, remove a member, invite an email \
-             address, and cancel an invitation. Owners only.",
+            "Handles the forms on the team page, with the same effect as the API calls: changing a role, removing a \
+             member, inviting an email address, and canceling an invitation. Owners only.",
         )
         .faults(&[
             Fault::EmailNotVerified,

@@ -80,7 +80,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Sends the confirmation email to another address. The response and its timing are the same whether or not that address has an account.
+/// Sends the confirmation email to another address. The response and its timing are the same whether or not that address
+/// has an account.
 async fn replace(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     let email = form.read(|fields| fields.text("email", Email::parse))?;
@@ -109,7 +110,7 @@ fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
         @if *to != user.email { p { "Until you do, you sign in with " strong { (user.email) } "." } }
         p { a .button href={ "?did=" (UNCONFIRMED) } { "Continue after confirming" } }
         h2 { "No email?" }
-        p { "If it has not arrived after a few minutes, check the spam folder, or:" }
+        p { "If it has not arrived after a few minutes, check your spam folder or have it sent again:" }
         (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
         details open[sent.error(REPLACE).is_some()] {
             summary { "Wrong address?" }

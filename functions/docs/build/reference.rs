@@ -1,4 +1,4 @@
-//! Makes the documentation's index and the pages about API calls from `docs/openapi.json`.
+//! Generates the documentation's index and the pages about API calls from `docs/openapi.json`.
 
 use std::sync::LazyLock;
 

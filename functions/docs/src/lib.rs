@@ -1,5 +1,5 @@
-//! The documentation: an index, a page for each API call, and guides. The build script makes their content, so the
-//! function reads no table and parses nothing. The pages need neither scripts nor a session.
+//! The documentation: an index, a page for each API call, and guides. The build script generates their content, so the
+//! function does not read tables or parse anything. The pages need neither scripts nor a session.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use maud::{Markup, PreEscaped, html};
 /// The path, the title and a page's content.
 type Made = (&'static str, &'static str, &'static str);
 
-/// The pages that the build script made.
+/// The pages that the build script generated.
 const PAGES: &[Made] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
 /// The placeholder for the API's address in a page's content.

@@ -137,7 +137,7 @@ fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Written data still survives if the process dies. A power failure may lose the last moments.
+    // Committed data still survives if the process dies. A power failure may lose the most recent writes.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.execute_batch(SCHEMA)?;
     connection.execute("DELETE FROM messages WHERE sent < ?1", [now() - RETENTION])?;

@@ -274,7 +274,7 @@ async fn receiver(status: StatusCode, after: Duration) -> String {
     url
 }
 
-/// Measures and computes the costs. Writes tables to `docs/performance.md`, and adds the values with a bound to the
+/// Measures and computes the costs. Writes tables to `docs/performance.md`, and adds each value that has a bound to the
 /// figures.
 pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table) {
     let good = receiver(StatusCode::OK, Duration::from_millis(200)).await;

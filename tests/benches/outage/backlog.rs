@@ -16,7 +16,8 @@ use crate::on_the_minute;
 
 /// The number of rows written at once.
 const BATCH: usize = 5_000;
-/// The wait that ends in the minute of the sweep. It exceeds SQS's longest delay.
+/// How long deliveries wait before they all come due in the same minute, when the sweep runs. Longer than SQS's longest
+/// delay.
 const WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// The log, and tenants with an endpoint each.

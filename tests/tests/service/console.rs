@@ -18,7 +18,7 @@ fn text(page: &Answer) -> String {
     readable(page.page())
 }
 
-/// Fails the test unless the page contains all of these texts, in this order.
+/// Fails the test unless the page contains all of these strings, in this order.
 fn says(page: &Answer, words: &[&str]) {
     let text = text(page);
     let mut rest = text.as_str();

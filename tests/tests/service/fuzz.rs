@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 const CASES: u64 = 1_000;
 const AT_A_TIME: u16 = 1_000;
 
-/// Texts that have caused failures of parsers.
+/// Strings that have made parsers fail.
 const TEXTS: [&str; 44] = [
     "",
     " ",
@@ -390,7 +390,7 @@ fn every_route_is_in_the_list() {
     assert_eq!(called, tests::description::routes().into_iter().map(|(name, _)| name).collect());
 }
 
-/// A text from the list, alone or within another text; any character; or a text that is too long.
+/// A string from the list, alone or inside another string; any character; or a string that is too long.
 fn text(rng: &mut Rng) -> String {
     match rng.u8(..20) {
         0 => "a".repeat(rng.usize(..100_000)),

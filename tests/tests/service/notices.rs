@@ -33,7 +33,7 @@ async fn mails(world: &World) -> Vec<Value> {
     mails
 }
 
-/// A text without the ports of the receivers.
+/// The emails' subjects, without the receivers' ports.
 async fn subjects(world: &World) -> Vec<String> {
     let without_port = |subject: &str| match subject.split_once("127.0.0.1:") {
         Some((before, rest)) => format!("{before}127.0.0.1{}", rest.trim_start_matches(|c: char| c.is_ascii_digit())),

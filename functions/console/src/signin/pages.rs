@@ -173,7 +173,7 @@ pub(super) fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedI
         (warning(html! {
             p {
                 strong { "Approve only if you just started this sign-in yourself. " }
-                "If another person sent you this link, approving it gives that person access to your account."
+                "If someone else sent you this link, approving the request gives them access to your account."
             }
             @if is_elsewhere {
                 p {

@@ -276,7 +276,7 @@ async fn a_concurrent_deletion_prevents_joining_the_organization() {
     eprintln!("outcomes: {outcomes:?}");
 }
 
-/// The acceptance reads the slug before the deletion, and its transaction runs after it.
+/// The slug is read before the organization is deleted, but the accepting transaction runs afterward.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acceptance_in_progress_finds_the_organization_deleted() {
     let world = World::start().await;

@@ -294,7 +294,7 @@ fn answer_of(route: &Value) -> &Value {
     schema.pointer("/properties/json").unwrap_or(schema)
 }
 
-/// A text in lines of the usual length, indented from the second line on.
+/// Wraps text at the usual length, indented from the second line on.
 fn wrapped(text: &str, indent: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in text.split(' ') {

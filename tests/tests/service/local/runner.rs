@@ -125,7 +125,7 @@ fn doors(stack: &Stack) -> [&str; 3] {
     [stack.api(), stack.mail(), stack.sqs()].map(|url| url.trim_start_matches("http://"))
 }
 
-/// Sends a text over a new connection, and returns the response up to the end of the connection.
+/// Sends `sent` over a new connection, and returns everything received until the connection ends.
 async fn answer_until_closed(door: &str, sent: &str) -> String {
     let mut connection = TcpStream::connect(door).await.expect("a connection");
     connection.write_all(sent.as_bytes()).await.expect("the send succeeds");

@@ -1,4 +1,5 @@
-//! Calls by Better Auth's clients at startup: the active organization, which is the user's only organization.
+//! The calls about the active organization that Better Auth's clients make at startup. A user's only organization is
+//! always the active one.
 
 use serde_json::{Value, json};
 use tests::{Answer, Tenant, World};

@@ -348,7 +348,7 @@ async fn a_client_is_approved_only_by_a_button() {
     let code = api::auth::comparison_code(&login["requestId"].as_str().expect("an id").into());
     assert!(says.contains(&format!("<dt>Code</dt><dd>{code}</dd>")), "{code} is missing in {says}");
     assert!(
-        says.contains("If another person sent you this link, approving it gives that person access to your account.")
+        says.contains("If someone else sent you this link, approving the request gives them access to your account.")
     );
     assert!(!says.contains("comes from a different IP address"));
     assert_eq!(poll(&world, &login).await, "pending", "opening the page changes nothing");

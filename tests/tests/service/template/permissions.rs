@@ -134,7 +134,8 @@ fn every_role_has_the_shared_policies() {
         for (name, role) in roles {
             let policies = role["Properties"]["ManagedPolicyArns"].as_array().expect("a list");
             let own = if name == "WebhooksDeliverRole" { vpc } else { 0 };
-            // The documentation is in no table, so its function needs no encryption key.
+            // The documentation is not stored in a table, so the function that serves it does not need the encryption
+            // key.
             let needless = if name == "DocsRole" { shared / 2 } else { 0 };
             assert_eq!(policies.len(), shared + own - needless, "{name}");
         }
