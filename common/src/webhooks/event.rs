@@ -10,7 +10,7 @@ pub use api::MAX_WORKFLOWS;
 pub(in crate::webhooks) use self::job_event::malformed;
 pub use self::{
     filter::{EventFilter, WorkflowFilter},
-    job_event::{Audience, JobEvent, Malformed},
+    job_event::{Audience, JobEvent, MAX_MESSAGE_BYTES, Malformed},
     name::{EventName, TEST_JOB, named_in, parse_event},
     trace::TraceParent,
 };

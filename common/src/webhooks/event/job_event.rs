@@ -18,6 +18,10 @@ use crate::{
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
 
+/// The maximum size of a message in bytes, as in the template. An item of the delivery log, which DynamoDB limits to 400
+/// KB, thus has room for the body of any delivery, with the URL and the secret of a callback.
+pub const MAX_MESSAGE_BYTES: usize = 256_000;
+
 /// A finished job, and its audience.
 #[derive(Debug)]
 pub struct JobEvent {
@@ -94,6 +98,9 @@ impl JobEvent {
     /// # Errors
     /// The message is not a job event. The error contains none of its text.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
+        if text.len() > MAX_MESSAGE_BYTES {
+            return Err(Malformed(format!("the message has more than {MAX_MESSAGE_BYTES} bytes")));
+        }
         let message = Message(serde_json::from_str(text).map_err(|error| {
             // Objects are only checked for syntax.
             if error.is_data() { Malformed("the message is not a JSON object".to_owned()) } else { malformed(error) }

@@ -68,11 +68,8 @@ impl Packed {
 /// The largest body that fits into a kilobyte with the other attributes of a delivery that succeeds immediately.
 const SMALL: usize = 640;
 
-/// The largest body, because SQS accepts messages of up to 1 MiB.
+/// More than the length of any stored body, so that a broken item cannot take much memory.
 const MAX_BODY_BYTES: usize = 1 << 20;
-
-/// The largest stored body: an item has at most 400 KB, with its keys, and the URL and secret of a callback.
-pub(super) const MOST_STORED_BYTES: usize = 390 * 1024;
 
 /// The stored size of the body in `item`.
 pub(super) fn stored_bytes(item: &Item) -> usize {

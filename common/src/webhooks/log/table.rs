@@ -9,10 +9,7 @@ use std::{
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use futures::StreamExt;
 
-use super::{
-    items::{DELIVERY, DESTINATION},
-    payload::{MOST_STORED_BYTES, stored_bytes},
-};
+use super::items::{DELIVERY, DESTINATION};
 use crate::{
     aws::{
         batch::{Left, put_request, read_all, write_all},
@@ -135,11 +132,8 @@ impl Log {
         Self { gathered: Some(Arc::default()), ..self }
     }
 
-    /// Writes rows, in any order. Each has a label that identifies it to the caller. A row with a body too large for an
-    /// item fails alone: DynamoDB would reject the whole batch, and it may belong to several tenants.
+    /// Writes rows, in any order. Each has a label that identifies it to the caller.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
-        let is_too_large = |(_, Row(item)): &(T, Row)| stored_bytes(item) > MOST_STORED_BYTES;
-        let (too_large, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_too_large);
         // A batch must not contain the same key twice, so only the last of several duplicates is written.
         let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(label, row)| (row.key(), (label, row))).collect();
         let writes = rows.into_iter().map(|(key, (label, Row(item)))| ((key, label), put_request(item))).collect();
@@ -147,8 +141,7 @@ impl Log {
             write_all(&self.dynamodb, &self.table, writes, "writing the delivery log", |(key, _), write| {
                 write.put_request.as_ref().is_some_and(|put| key_of(&put.item) == *key)
             });
-        let failed = too_large.into_iter().map(|(label, _)| label).collect();
-        let mut unwritten = Unwritten { throttled: Vec::new(), failed };
+        let mut unwritten = Unwritten { throttled: Vec::new(), failed: Vec::new() };
         while let Some(result) = written.next().await {
             let Err(Left { items, error }) = result else { continue };
             let labels = items.into_iter().map(|(_, label)| label);

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -95,25 +96,28 @@ async fn the_largest_event_fits_into_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_cannot_be_stored_fails_only_its_record() {
+async fn an_event_too_large_for_the_log_is_sent_nowhere() {
     let world = World::start().await;
     let receiver = Receiver::start().await;
-    let mut large = callback("other", "j", "http://127.0.0.1:1/");
-    large["result"] = json!(noise(420_000));
+    let mut large = callback("t", "large", receiver.url("/large"));
+    large["result"] = json!(noise(256_000));
     let batch = records([large, callback("t", "j", receiver.url("/"))]);
     let response = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
-    assert_eq!(world.only_logged("t").await.status, Status::Delivered);
+    assert_eq!(world.only_logged("t").await.job_id, "j");
+    assert_eq!(receiver.received().await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_delivery_stays_queued_while_the_log_fails() {
-    let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
+    let was_refused = AtomicBool::new(false);
+    let world = World::answering(&[("RETRY_SCHEDULE", "0")], move |call| {
+        let is_first = call.operation == "BatchWriteItem" && !was_refused.swap(true, Ordering::Relaxed);
+        is_first.then(|| (400, json!({"__type": "com.amazon.coral.validate#ValidationException"})))
+    })
+    .await;
     let receiver = Receiver::scripted(&[(500, &[])]).await;
-    // The payload exceeds the limits of messages and of DynamoDB items.
-    let mut event = callback("t", "j", receiver.url("/"));
-    event["result"] = json!(noise(420_000));
-    let batch = records([event]);
+    let batch = records([callback("t", "j", receiver.url("/"))]);
     let response = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
     assert_eq!(response, json!({"batchItemFailures": [{"itemIdentifier": "0"}]}));
     let again = world.stack.invoke("webhooks-deliver", batch).await.expect("an answer");

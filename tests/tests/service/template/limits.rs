@@ -3,6 +3,7 @@
 //! CloudFormation counts the resources that SAM generates from the template: an HTTP API has a stage, and each event of
 //! a function is a permission, an event source mapping or a rule.
 
+use common::webhooks::event::MAX_MESSAGE_BYTES;
 use serde_json::{Map, Value};
 
 use super::{ALL, resources, template, text};
@@ -70,4 +71,10 @@ fn a_tenth_of_each_quota_of_routes_is_left() {
         routes += of_api().count();
     }
     is_below(ROUTES, routes, "routes");
+}
+
+#[test]
+fn the_template_limits_messages_like_the_function() {
+    let queue = &template(&ALL)["Resources"]["JobEventsQueue"]["Properties"];
+    assert_eq!(queue["MaximumMessageSize"], MAX_MESSAGE_BYTES);
 }
