@@ -32,5 +32,5 @@ mod table;
 
 pub use self::{
     states::{CHANGED_WITH_STATE, First, HELD_WITH_STATE},
-    table::{Log, Retention, Row, Unwritten},
+    table::{Log, Retention, Row},
 };

@@ -12,11 +12,7 @@ use common::{
     http::{Call, Done, Fault, Fields, Function, Reason, Rejected, Route, Tenant, Wire},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{DeliveryId, Trigger},
-        log::Log,
-        queue::SharedQueue,
-    },
+    webhooks::{delivery::DeliveryId, log::Log, queue::SharedQueue},
 };
 
 const ROUTE: &str = Resend::PATH;
@@ -78,7 +74,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Ans
     let resend = async {
         let done = Done::new("Delivery will be resent");
         let marker = once.marker(&done)?;
-        let delivery = app.log.resend(tenant, &input.id, Trigger::Resend, now, marker.as_ref(), now).await?;
+        let delivery = app.log.resend(tenant, &input.id, marker.as_ref(), now).await?;
         app.queue.wake(tenant, &delivery, now).await;
         Ok(done)
     };

@@ -227,10 +227,7 @@ impl App {
         now: Timestamp,
         end: Instant,
     ) -> Result<()> {
-        let rows = late.iter().map(|delivery| ((), self.log.due_row(tenant, delivery, queue, now))).collect();
-        if !self.log.put(rows).await.is_empty() {
-            return Err(Error::Busy);
-        }
+        self.log.put_all(late.iter().map(|delivery| self.log.due_row(tenant, delivery, queue, now))).await?;
         for delivery in late {
             common::log!("attempt.overdue", %tenant, delivery_id = %delivery.id);
         }
@@ -252,8 +249,7 @@ impl App {
             rows.iter().enumerate().map(|(number, row)| (number, self.log.due_row_again(row, now))).collect();
         for write in 1..=WRITES {
             let unwritten = self.log.put(left.clone()).await;
-            let unwritten: Vec<_> = unwritten.throttled.into_iter().chain(unwritten.failed).collect();
-            left.retain(|(number, _)| unwritten.contains(number));
+            left.retain(|(number, _)| unwritten.iter().any(|(unwritten, _)| unwritten == number));
             if left.is_empty() {
                 return Ok(());
             }

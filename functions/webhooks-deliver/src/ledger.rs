@@ -22,13 +22,12 @@ use std::{
 use common::{
     aws::rounds,
     error::Error,
-    id::TenantId,
     random,
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
         delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status},
-        log::{First, Row, Unwritten},
+        log::{First, Row},
     },
 };
 use futures::{
@@ -66,21 +65,12 @@ pub(crate) struct Ledger {
     pub(crate) disable_after: Duration,
 }
 
-/// The memory for the bodies of a batch's chunks.
-struct Room(Semaphore);
-
-impl Room {
-    fn new() -> Self {
-        Self(Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX)))
-    }
-
-    /// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone.
-    /// The memory is taken until the permit is dropped.
-    async fn admit(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
-        // The semaphore is never closed.
-        self.0.acquire_many(kb).await.ok()
-    }
+/// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone. `room`
+/// has a permit for each of [`CHUNKS_KB`]. The memory is taken until the result is dropped.
+async fn admit(room: &Semaphore, bytes: usize) -> Option<SemaphorePermit<'_>> {
+    let kb = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(CHUNKS_KB);
+    // The semaphore is never closed.
+    room.acquire_many(kb).await.ok()
 }
 
 /// An ended attempt that is being stored.
@@ -111,11 +101,11 @@ impl Ledger {
             let is_closed = timeout(LINGER, fill).await.is_ok() && chunk.is_empty();
             (!is_closed).then_some((chunk, inbox))
         });
-        let room = Room::new();
+        let room = Semaphore::new(usize::try_from(CHUNKS_KB).unwrap_or(usize::MAX));
         let stored = chunks.map(async |chunk: Vec<Ended>| {
             // The gate is never closed.
             let _passed = OptionFuture::from(gate.map(Semaphore::acquire)).await;
-            let _room = room.admit(chunk.iter().map(|ended| ended.due.payload.body.len()).sum()).await;
+            let _room = admit(&room, chunk.iter().map(|ended| ended.due.payload.body.len()).sum()).await;
             self.store(chunk).await
         });
         stored.buffer_unordered(CHUNKS).collect::<Vec<_>>().await.into_iter().flatten().collect()
@@ -125,7 +115,9 @@ impl Ledger {
     async fn store(&self, ended: Vec<Ended>) -> Vec<(usize, Undone)> {
         let now = Timestamp::now();
         let mut entries = self.open(ended, now);
-        self.write_rows(&mut entries, now).await;
+        let rows = entries.iter().enumerate();
+        let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
+        self.put(&mut entries, rows).await;
         self.begin(&mut entries, now).await;
         self.spread(&mut entries, now).await;
         let stored = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
@@ -174,23 +166,13 @@ impl Ledger {
         before.after(result, &self.schedule, random::fraction, now)
     }
 
-    /// Writes the rows that precede states.
-    async fn write_rows(&self, entries: &mut [Entry], now: Timestamp) {
-        let rows = entries.iter().enumerate();
-        let rows = rows.flat_map(|(number, entry)| self.rows(entry, now).map(move |row| (number, row))).collect();
-        self.put(entries, rows).await;
-    }
-
     /// Writes rows, each for the entry with the given number.
     async fn put(&self, entries: &mut [Entry], rows: Vec<(usize, Row)>) {
-        let Unwritten { throttled, failed } = self.stores.log.put(rows).await;
-        let mut fail = |numbers: Vec<usize>, error: fn() -> Error| {
-            for number in numbers {
-                entries.get_mut(number).into_iter().for_each(|entry| entry.written = Err(error()));
+        for (number, error) in self.stores.log.put(rows).await {
+            if let Some(entry) = entries.get_mut(number) {
+                entry.written = Err(error);
             }
-        };
-        fail(throttled, || Error::Busy);
-        fail(failed, || Error::Internal("a row was not written".to_owned()));
+        }
     }
 
     /// Returns the rows to write before an entry's state.
@@ -298,7 +280,7 @@ impl Ledger {
             if log.advance(tenant, &before, &after).await? {
                 return Ok(Break(Some(after)));
             }
-            let Some(current) = self.current(tenant, &after).await? else { return Ok(Break(None)) };
+            let Some(current) = log.known(tenant, &[after.id]).await?.remove(&after.id) else { return Ok(Break(None)) };
             if current.attempts == after.attempts && current.last_attempt == after.last_attempt {
                 // An earlier round of this loop wrote the state, but its response was lost.
                 return Ok(Break(Some(current)));
@@ -308,15 +290,11 @@ impl Ledger {
             }
             // A person has resent the delivery since: the attempt counts as the first of the new schedule.
             let after = self.after(&current, &ended.result, now);
-            let due = (after.status == Status::Pending).then(|| log.due_row(tenant, &after, ended.queue, now));
-            let unwritten = log.put(due.map(|due| ((), due)).into_iter().collect()).await;
-            if unwritten.is_empty() { Ok(Continue((current, after))) } else { Err(Error::Busy) }
+            log.put_all((after.status == Status::Pending).then(|| log.due_row(tenant, &after, ended.queue, now)))
+                .await?;
+            Ok(Continue((current, after)))
         })
         .await
-    }
-
-    async fn current(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Option<Delivery>, Error> {
-        Ok(self.stores.log.known(tenant, &[delivery.id]).await?.remove(&delivery.id))
     }
 }
 
@@ -329,8 +307,8 @@ mod tests {
     #[test]
     fn chunks_wait_for_memory_and_one_that_is_too_large_is_alone() {
         const HALF: usize = CHUNKS_KB as usize * 1024 / 2;
-        let room = Room::new();
-        let fits = |bytes| room.admit(bytes).now_or_never().flatten();
+        let room = Semaphore::new(CHUNKS_KB as usize);
+        let fits = |bytes| admit(&room, bytes).now_or_never().flatten();
         let (first, second) = (fits(HALF), fits(HALF));
         assert!(first.is_some() && second.is_some() && fits(1024).is_none());
         drop(first);

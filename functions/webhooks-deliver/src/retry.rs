@@ -85,10 +85,7 @@ pub(crate) async fn attempt(
         Step::SendOn => {
             if delivery.pull.is_some() {
                 // Receiving a delivery moves its due time without writing a due row for the end of the lease.
-                let row = log.due_row(&due.tenant, &delivery, batch.queue(), now);
-                if !log.put(vec![((), row)]).await.is_empty() {
-                    return Err(Error::Busy.into());
-                }
+                log.put_all([log.due_row(&due.tenant, &delivery, batch.queue(), now)]).await?;
             }
             // `None` if the wait exceeds SQS's longest delay: the due row then wakes the delivery.
             let message = DueAttempt::soon(&due.tenant, &delivery, now);

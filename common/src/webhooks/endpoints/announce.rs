@@ -128,11 +128,9 @@ impl Endpoints {
             let destination = Destination::Endpoint(delivery.webhook_endpoint_id.unwrap_or(notice.endpoint));
             let payload = Payload { destination, body: body.clone(), trace: None };
             let payload = log.payload_row(tenant, &delivery.id, &payload, now);
-            [payload, log.due_row(tenant, delivery, Queue::Shared, now)].map(|row| ((), row))
+            [payload, log.due_row(tenant, delivery, Queue::Shared, now)]
         });
-        if !log.put(rows.collect()).await.is_empty() {
-            return Err(Error::Busy);
-        }
+        log.put_all(rows).await?;
         for delivery in &new {
             // Another process may have written the state in the meantime.
             let state = log.begin_in(Transaction::new("announcing a notice"), tenant, delivery, now);

@@ -199,37 +199,28 @@ impl Log {
     ) -> Result<bool> {
         let range = self.range(&Filter::default(), None, now);
         let share = (most / shards.len().max(1)).max(1);
-        let reads = shards.iter().map(|shard| self.shard_succeeded_since(tenant, *shard, since, share, &range));
-        let reads: Vec<_> = reads.collect();
-        let found: Vec<bool> = stream::iter(reads).buffer_unordered(CONCURRENCY).try_collect().await?;
-        Ok(found.contains(&true))
-    }
-
-    async fn shard_succeeded_since(
-        &self,
-        tenant: &TenantId,
-        shard: Shard,
-        since: Timestamp,
-        most: usize,
-        range: &KeyRange,
-    ) -> Result<bool> {
         let succeeded = STATUS.equals(text(Status::Delivered)).and(EVENT.differs_from(text(TEST)));
         let succeeded = succeeded.and(LAST_AT.is_at_least(number(since.as_millisecond())));
-        let query = self.query(tenant, shard, None, range).scan_index_forward(false);
-        let query = filter(select(query, &[DELIVERY]), succeeded);
-        let mut start = None;
-        for limit in [FEW.min(most), most.saturating_sub(FEW)].into_iter().filter(|limit| *limit > 0) {
-            let query = query.clone().limit(i32::try_from(limit).unwrap_or(i32::MAX)).set_exclusive_start_key(start);
-            let answer = Box::pin(query.send()).await.map_err(failure("looking for a success"))?;
-            if answer.count > 0 {
-                return Ok(true);
+        let found = stream::iter(shards.to_vec()).map(async |shard| {
+            let query = self.query(tenant, shard, None, &range).scan_index_forward(false);
+            let query = filter(select(query, &[DELIVERY]), succeeded.clone());
+            let mut start = None;
+            for limit in [FEW.min(share), share.saturating_sub(FEW)].into_iter().filter(|limit| *limit > 0) {
+                let query = query.clone().limit(i32::try_from(limit).unwrap_or(i32::MAX));
+                let answer = Box::pin(query.set_exclusive_start_key(start).send()).await;
+                let answer = answer.map_err(failure("looking for a success"))?;
+                if answer.count > 0 {
+                    return Ok(true);
+                }
+                start = answer.last_evaluated_key;
+                if start.is_none() {
+                    break;
+                }
             }
-            start = answer.last_evaluated_key;
-            if start.is_none() {
-                break;
-            }
-        }
-        Ok(false)
+            Ok(false)
+        });
+        let found: Vec<bool> = found.buffer_unordered(CONCURRENCY).try_collect().await?;
+        Ok(found.contains(&true))
     }
 }
 

@@ -165,9 +165,6 @@ impl fmt::Display for Minute {
 const WAKE: &str = "wake";
 /// The kind of the other rows. Their deliveries have a message, so they are only checked.
 const CHECK: &str = "check";
-/// The suffix of the row kind if the attempt does not use the shared queue.
-const SLOW: &str = "-slow";
-const HANGING: &str = "-hanging";
 
 impl Log {
     /// Builds the due row of a pending delivery whose next attempt uses `queue`.
@@ -257,15 +254,14 @@ impl Log {
 impl DueRow {
     fn to_row(&self, kind: &str, now: Timestamp) -> Row {
         let Self { attempt: DueAttempt { tenant, id, attempt }, at, queue } = self;
-        let suffix = match queue {
-            Queue::Shared => "",
-            Queue::Slow => SLOW,
-            Queue::Hanging => HANGING,
+        let kind = match queue {
+            Queue::Shared => kind.to_owned(),
+            Queue::Slow | Queue::Hanging => format!("{kind}-{}", queue.as_str()),
         };
         // An overdue row is written to the current minute, because past minutes have been swept.
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
-        let mut item = key(partition, format!("{kind}{suffix}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
+        let mut item = key(partition, format!("{kind}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
         let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(due.as_second());
         item.extend([EXPIRES_AT.with(number(expires))]);
         Row(item)
@@ -276,11 +272,8 @@ impl DueRow {
 fn parse_due_row(item: &Item) -> Option<DueRow> {
     // The tenant's id is last, because it may contain slashes.
     let mut parts = item.get(DELIVERY.name())?.as_s().ok()?.splitn(5, '/');
-    let queue = match parts.next()? {
-        kind if kind.ends_with(SLOW) => Queue::Slow,
-        kind if kind.ends_with(HANGING) => Queue::Hanging,
-        _ => Queue::Shared,
-    };
+    let (_, name) = parts.next()?.split_once('-').unwrap_or_default();
+    let queue = Queue::ALL.into_iter().find(|queue| queue.as_str() == name).unwrap_or(Queue::Shared);
     let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?);
     let (attempt, id) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     Some(DueRow { attempt: DueAttempt { tenant: parts.next()?.parse().ok()?, id, attempt }, at, queue })

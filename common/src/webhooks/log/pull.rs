@@ -105,7 +105,8 @@ impl Log {
                         Ok(Some(lease)) if !is_full && has_room(&lease) => taken.push(lease),
                         Ok(Some(lease)) => {
                             is_full = true;
-                            failed = self.release(tenant, &lease.delivery, now).await.err().or(failed);
+                            let (leased, released) = (&lease.delivery, lease.delivery.released(now));
+                            failed = self.settle(tenant, leased, &released, now).await.err().or(failed);
                         }
                         Err(error) => failed = Some(error),
                     }
@@ -169,25 +170,17 @@ impl Log {
         let leased = update.send_for(&self.dynamodb, ReturnValue::AllNew, "leasing a delivery").await?;
         let Some(item) = leased else { return Ok(None) };
         let delivery = read_delivery(id, &item)?;
-        let content = match content(&item)? {
-            Some(content) => Some(content),
-            None => self.content(tenant, &id).await?,
-        };
-        if content.is_none() {
+        let mut found = content(&item)?;
+        if found.is_none() {
+            let key = details_key(tenant, &id, PAYLOAD);
+            let apart = get(&self.dynamodb, &self.table, key, "reading a payload").await?;
+            found = apart.as_ref().map_or(Ok(None), content)?;
+        }
+        if found.is_none() {
             // The delivery becomes due again after its lease, and eventually fails.
             crate::log!("payload.missing", %tenant, delivery_id = %id);
         }
-        Ok(content.map(|(body, trace)| Taken { delivery, lease, ends, body, trace }))
-    }
-
-    async fn content(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Bytes, Option<TraceParent>)>> {
-        let key = details_key(tenant, id, PAYLOAD);
-        let found = get(&self.dynamodb, &self.table, key, "reading a payload").await?;
-        found.as_ref().map_or(Ok(None), content)
-    }
-
-    async fn release(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Result<()> {
-        self.settle(tenant, delivery, &delivery.released(now), now).await.map(drop)
+        Ok(found.map(|(body, trace)| Taken { delivery, lease, ends, body, trace }))
     }
 
     /// Settles the lease of `before` by changing the state to `after`. Returns `false` if the lease is no longer
@@ -200,9 +193,7 @@ impl Log {
         let Some(lease) = before.pull.as_ref().and_then(|pull| pull.lease) else { return Ok(false) };
         let is_attempted = after.attempts > before.attempts;
         let earlier = is_attempted.then(|| self.attempts_row(tenant, before, after, now)).flatten();
-        if !self.put(earlier.map(|row| ((), row)).into_iter().collect()).await.is_empty() {
-            return Err(Error::Busy);
-        }
+        self.put_all(earlier).await?;
         let update = self.attempted(tenant, after).only_if(LEASE.equals(text(lease.id)).and(LEASE_ENDS.exists()));
         let is_settled = update.send(&self.dynamodb, "settling a delivery").await?;
         if is_settled && after.status == Status::Delivered {

@@ -241,14 +241,36 @@ impl Log {
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
         let ids = self.missed(tenant, shard, recovery.status, &KeyRange { to: to.max(from.clone()), from }).await?;
-        let asked = recovery.clone();
+        let (resent, failed) = self.resend_missed(tenant, recovery, &ids, due, now).await;
+        recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
+        if let Some(error) = failed {
+            return Ok((resent, Err(error)));
+        }
+        match ids.last().filter(|_| ids.len() == PAGE) {
+            Some(last) => recovery.after = last.moment(),
+            None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
+        }
+        recovery.done = recovery.shard >= SHARDS;
+        Ok((resent, Ok(())))
+    }
+
+    /// Resends those of these deliveries that the recovery still wants, each at the time that `due` returns. Returns them,
+    /// and an error if others could not be resent.
+    async fn resend_missed(
+        &self,
+        tenant: &TenantId,
+        recovery: &Recovery,
+        ids: &[DeliveryId],
+        due: impl Fn() -> Timestamp,
+        now: Timestamp,
+    ) -> (Vec<Delivery>, Option<Error>) {
         // If the partition is throttled, the remaining deliveries wait for the next call.
         let is_throttled = AtomicBool::new(false);
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
             if is_throttled.load(Ordering::Relaxed) {
                 return Err(Error::Busy);
             }
-            let is_wanted = |delivery: &Delivery| asked.resends(delivery, due);
+            let is_wanted = |delivery: &Delivery| recovery.resends(delivery, due);
             match self.resend_if(tenant, id, (Trigger::Recovery, due), None, is_wanted, now).await {
                 Ok(delivery) => Ok(Some(delivery)),
                 // The delivery has been resent or has expired, or its payload was not kept.
@@ -272,16 +294,7 @@ impl Log {
                 Err(error) => failed = Some(error),
             }
         }
-        recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
-        if let Some(error) = failed {
-            return Ok((resent, Err(error)));
-        }
-        match ids.last().filter(|_| ids.len() == PAGE) {
-            Some(last) => recovery.after = last.moment(),
-            None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
-        }
-        recovery.done = recovery.shard >= SHARDS;
-        Ok((resent, Ok(())))
+        (resent, failed)
     }
 
     /// Begins a recovery, so that it can no longer be extended, and reads its final period. A deleted recovery counts

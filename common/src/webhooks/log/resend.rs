@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Log {
-    /// Makes a delivery of any status pending again, with a new schedule whose first attempt is at `due`. Returns its
-    /// new state. Adds a due row; the caller sends the message.
+    /// Makes a delivery of any status pending again, with a new schedule that begins now. Returns its new state. Adds a
+    /// due row; the caller sends the message.
     ///
     /// # Errors
     /// There is no such delivery, its payload was not kept, or the marker already exists.
@@ -30,15 +30,14 @@ impl Log {
         &self,
         tenant: &TenantId,
         id: &DeliveryId,
-        trigger: Trigger,
-        due: Timestamp,
         once: Option<&Marker>,
         now: Timestamp,
     ) -> Result<Delivery> {
-        self.resend_if(tenant, id, (trigger, due), once, |_| true, now).await
+        self.resend_if(tenant, id, (Trigger::Resend, now), once, |_| true, now).await
     }
 
-    /// Like [`Self::resend`], but a delivery whose current state is not wanted counts as not found.
+    /// Like [`Self::resend`], but the first attempt is at `due`, and a delivery whose current state is not wanted counts
+    /// as not found.
     pub(super) async fn resend_if(
         &self,
         tenant: &TenantId,
@@ -65,9 +64,7 @@ impl Log {
             let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
             let moved = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
             let after = before.clone().reopened(trigger, due, now);
-            if !self.put(vec![((), self.due_row(tenant, &after, Queue::Shared, now))]).await.is_empty() {
-                return Err(Error::Busy);
-            }
+            self.put_all([self.due_row(tenant, &after, Queue::Shared, now)]).await?;
             let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
             Ok(if is_reopened { Break(after) } else { Continue(()) })
         })

@@ -180,9 +180,7 @@ impl Log {
         if body.len() <= self.kept_payload_bytes || Packed::new(body).len() <= self.kept_payload_bytes {
             return Ok(());
         }
-        let key = details_key(tenant, id, PAYLOAD);
-        let delete = self.dynamodb.delete_item().table_name(&self.table).set_key(Some(key));
-        delete.send().await.map(drop).map_err(failure("deleting a payload"))
+        self.forget_large_apart(tenant, id).await
     }
 
     /// Deletes the payload of a successful delivery, if it is in a separate item and too large to be kept.

@@ -82,23 +82,6 @@ pub(super) fn key_of(item: &Item) -> Key {
     })
 }
 
-/// The labels of the rows that could not be written.
-#[derive(Debug)]
-pub struct Unwritten<T> {
-    /// Rows whose partition or table was throttled in every round.
-    pub throttled: Vec<T>,
-    /// Rows whose call failed.
-    pub failed: Vec<T>,
-}
-
-impl<T> Unwritten<T> {
-    /// Whether all rows were written.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.throttled.is_empty() && self.failed.is_empty()
-    }
-}
-
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
 /// Items outlive the retention period by this much, so a resend on the last day still has its full schedule.
@@ -132,8 +115,18 @@ impl Log {
         Self { gathered: Some(Arc::default()), ..self }
     }
 
-    /// Writes rows, in any order. Each has a label that identifies it to the caller.
-    pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Unwritten<T> {
+    /// Writes rows, in any order.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: a row may be missing. The call can be repeated.
+    pub async fn put_all(&self, rows: impl IntoIterator<Item = Row>) -> Result<()> {
+        let unwritten = self.put(rows.into_iter().map(|row| ((), row)).collect()).await;
+        if unwritten.is_empty() { Ok(()) } else { Err(Error::Busy) }
+    }
+
+    /// Writes rows, in any order. Each has a label that identifies it to the caller. Returns the labels of the rows that
+    /// were not written, with the reason: [`Error::Busy`] if the partition or the table was throttled in every round.
+    pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Vec<(T, Error)> {
         // A batch must not contain the same key twice, so only the last of several duplicates is written.
         let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(label, row)| (row.key(), (label, row))).collect();
         let writes = rows.into_iter().map(|(key, (label, Row(item)))| ((key, label), put_request(item))).collect();
@@ -141,17 +134,16 @@ impl Log {
             write_all(&self.dynamodb, &self.table, writes, "writing the delivery log", |(key, _), write| {
                 write.put_request.as_ref().is_some_and(|put| key_of(&put.item) == *key)
             });
-        let mut unwritten = Unwritten { throttled: Vec::new(), failed: Vec::new() };
+        let mut unwritten = Vec::new();
         while let Some(result) = written.next().await {
             let Err(Left { items, error }) = result else { continue };
-            let labels = items.into_iter().map(|(_, label)| label);
-            match error {
-                None | Some(Error::Busy) => unwritten.throttled.extend(labels),
-                Some(error) => {
-                    crate::log!("log.rows_unwritten", ?error, rows = labels.len());
-                    unwritten.failed.extend(labels);
-                }
+            let failed = error.filter(|error| !matches!(error, Error::Busy));
+            if let Some(error) = &failed {
+                crate::log!("log.rows_unwritten", ?error, rows = items.len());
             }
+            let error =
+                || if failed.is_some() { Error::Internal("a row was not written".to_owned()) } else { Error::Busy };
+            unwritten.extend(items.into_iter().map(|(_, label)| (label, error())));
         }
         unwritten
     }

@@ -12,7 +12,7 @@ use common::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, Status, Trigger},
+        delivery::{Delivery, DeliveryId, Status},
         endpoints::{EndpointView, Kind},
         event::EventName,
         log::{count::Counts, search::Page as Found},
@@ -129,7 +129,7 @@ pub(super) async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Resu
     let ids = ids(&form);
     let mut sent = Vec::new();
     for id in &ids {
-        match app.log.resend(tenant, id, Trigger::Resend, now, None, now).await {
+        match app.log.resend(tenant, id, None, now).await {
             Ok(delivery) => {
                 app.queue.wake(tenant, &delivery, now).await;
                 sent.push((*id, delivery.attempts));

@@ -8,10 +8,7 @@ use common::{
     http::{Call, Reply, Typed, page::TICKED},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{DeliveryId, Trigger},
-        endpoints::Change,
-    },
+    webhooks::{delivery::DeliveryId, endpoints::Change},
 };
 
 use super::page::{ID, endpoint, id, page};
@@ -54,7 +51,7 @@ async fn resend(app: &App, tenant: &TenantId, id: &DeliveryId, form: &Typed) -> 
             app.endpoints.update(tenant, endpoint.id, change, app.rotation_overlap, now).await?;
         }
     }
-    let delivery = app.log.resend(tenant, id, Trigger::Resend, now, None, now).await?;
+    let delivery = app.log.resend(tenant, id, None, now).await?;
     app.queue.wake(tenant, &delivery, now).await;
     app.wait_for_attempt(tenant, id, delivery.attempts).await?;
     Ok(to("?did=resent"))

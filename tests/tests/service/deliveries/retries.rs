@@ -2,7 +2,7 @@
 
 use common::{
     timestamp::Timestamp,
-    webhooks::delivery::{Delivery, Status, Trigger},
+    webhooks::delivery::{Delivery, Status},
 };
 use serde_json::json;
 use tests::{Receiver, World, callback, event, receiver::Scripted, records, world::log::due_message};
@@ -54,7 +54,7 @@ async fn a_delivery_fails_after_its_last_attempt_and_can_be_resent() {
     assert_eq!(failed.job_id, "j");
 
     let (log, owner, now) = (world.delivery_log(), tenant.id.parse().expect("an id"), Timestamp::now());
-    let again = log.resend(&owner, &failed.id, Trigger::Resend, now, None, now).await.expect("it is resent");
+    let again = log.resend(&owner, &failed.id, None, now).await.expect("it is resent");
     world.enqueue("deliveries", due_message(&tenant.id, &again)).await;
     world.poll("deliveries").await;
     let received = receiver.received().await;
