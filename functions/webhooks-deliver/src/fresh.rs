@@ -57,19 +57,11 @@ pub(crate) async fn event(
 
 /// Returns an event's deliveries, to the given endpoints of its tenant or to its callback.
 fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<Outgoing<'a>> {
-    match &event.audience {
-        Audience::None => Vec::new(),
-        Audience::Callback { url, secret } => {
-            let callback = Destination::Callback { url: url.clone(), secret: secret.clone() };
-            vec![Outgoing::first(record, event, callback, None)]
-        }
-        Audience::Endpoints => {
-            let first = |endpoint: &'a Endpoint| {
-                Outgoing::first(record, event, Destination::Endpoint(endpoint.id), Some(endpoint))
-            };
-            endpoints.map(first).collect()
-        }
-    }
+    let destinations = match event.audience.callback() {
+        Some((url, secret)) => vec![(Destination::Callback { url: url.clone(), secret: secret.clone() }, None)],
+        None => endpoints.map(|endpoint| (Destination::Endpoint(endpoint.id), Some(endpoint))).collect(),
+    };
+    destinations.into_iter().map(|(to, endpoint)| Outgoing::first(record, event, to, endpoint)).collect()
 }
 
 /// Removes the deliveries that the log already contains, and finishes work that an earlier process may have left

@@ -14,12 +14,15 @@ use common::{
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, Detail, Failure, Outcome, Queue},
+        delivery::{AttemptResult, Detail, Failure, Outcome, Queue},
         event::{EventName, TraceParent},
     },
 };
 
-use crate::{plan::Ended, record::Undone};
+use crate::{
+    plan::{Due, Ended},
+    record::Undone,
+};
 
 /// The results of a batch's attempts. Each attempt is logged immediately, but metrics are emitted once per batch,
 /// because one document per attempt costs more than signing its request. If a process dies, the metrics of its batch
@@ -49,15 +52,9 @@ struct Usage {
 }
 
 impl Tally {
-    /// Logs and counts an attempt that ended at `now`.
-    pub(crate) fn attempt(
-        &self,
-        tenant: &TenantId,
-        (delivery, trace): (&Delivery, Option<&TraceParent>),
-        (outcome, detail): (Outcome, Option<&Detail>),
-        (took, queue): (Duration, Queue),
-        now: Timestamp,
-    ) {
+    /// Logs and counts an attempt that has just ended.
+    pub(crate) fn attempt(&self, due: &Due, outcome: Outcome, detail: Option<&Detail>, took: Duration, queue: Queue) {
+        let Due { tenant, delivery, payload, .. } = due;
         let (result, status) = match outcome {
             Outcome::Delivered(status) => ("delivered", status),
             Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
@@ -76,7 +73,7 @@ impl Tally {
             status,
             detail,
             duration_ms,
-            traceparent = trace.map(TraceParent::as_str),
+            traceparent = payload.trace.as_ref().map(TraceParent::as_str),
         );
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.latencies.push(duration_ms);
@@ -88,7 +85,7 @@ impl Tally {
         match outcome {
             Outcome::Delivered(_) => {
                 counts.delivered += 1;
-                counts.ages.push(milliseconds_of(now.since(delivery.created_at)));
+                counts.ages.push(milliseconds_of(Timestamp::now().since(delivery.created_at)));
             }
             Outcome::Failed(failure) => *counts.failed.entry(failure.reason()).or_default() += 1,
         }
@@ -96,7 +93,7 @@ impl Tally {
 
     /// Logs and counts an attempt that was cut off. The receiver may have handled the request, and gets it again with
     /// more time.
-    pub(crate) fn cut(&self, tenant: &TenantId, delivery: &Delivery) {
+    pub(crate) fn cut(&self, Due { tenant, delivery, .. }: &Due) {
         common::log!(
             "attempt.cut_off",
             tenant = tenant.as_str(),

@@ -63,6 +63,15 @@ pub(crate) struct Receivers {
     known: Mutex<Known>,
 }
 
+/// A receiver, with access to the state of all receivers.
+#[derive(Clone, Copy)]
+pub(crate) struct Receiver<'a> {
+    pub(crate) key: Key,
+    /// The health of an endpoint; callbacks have none.
+    health: Option<&'a Health>,
+    known: &'a Mutex<Known>,
+}
+
 #[derive(Default)]
 struct Known {
     seen: Recent<Seen>,
@@ -80,9 +89,11 @@ impl Receivers {
         Self { secret: random::bytes(), known: Mutex::default() }
     }
 
-    pub(crate) fn key(&self, tenant: &TenantId, receiver: impl Hash) -> Key {
+    /// Returns a receiver of a tenant: an endpoint with its health, or a callback origin.
+    pub(crate) fn of<'a>(&'a self, tenant: &TenantId, id: impl Hash, health: Option<&'a Health>) -> Receiver<'a> {
         let tenant = self.hash(tenant.as_str());
-        Key { tenant, receiver: self.hash((tenant, receiver)) }
+        let key = Key { tenant, receiver: self.hash((tenant, id)) };
+        Receiver { key, health, known: &self.known }
     }
 
     fn hash(&self, value: impl Hash) -> u64 {
@@ -90,93 +101,112 @@ impl Receivers {
         (self.secret, value).hash(&mut hasher);
         hasher.finish()
     }
+}
 
-    /// Returns a receiver's standing. `health` belongs to an endpoint; callbacks have none.
-    pub(crate) fn standing(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Standing {
+impl Receiver<'_> {
+    /// Returns the receiver's standing.
+    pub(crate) fn standing(&self, now: Timestamp) -> Standing {
         let known = self.lock();
-        match known.seen.get(key.receiver).unwrap_or(&Seen::default()).standing(health, now) {
-            Standing::Unknown if health.is_none() && known.doubts.get(key.tenant) >= Some(&DOUBTS) => Standing::Hanging,
+        match known.seen.get(self.key.receiver).unwrap_or(&Seen::default()).standing(self.health, now) {
+            Standing::Unknown if self.health.is_none() && known.doubts.get(self.key.tenant) >= Some(&DOUBTS) => {
+                Standing::Hanging
+            }
             standing => standing,
         }
     }
 
     /// Whether the receiver answers in time, but rarely quickly (see `pace`).
-    pub(crate) fn lingers(&self, key: Key, health: Option<&Health>, now: Timestamp) -> bool {
-        self.lock().paces.get(pacer(key, health)).is_some_and(|pace| pace.lingers(now))
+    pub(crate) fn lingers(&self, now: Timestamp) -> bool {
+        self.lock().paces.get(self.pacer()).is_some_and(|pace| pace.lingers(now))
     }
 
     /// Returns the start of the receiver's silence, if it does not answer.
-    pub(crate) fn silent_since(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
-        self.lock().seen.get(key.receiver).unwrap_or(&Seen::default()).silent_since(health, now)
+    pub(crate) fn silent_since(&self, now: Timestamp) -> Option<Timestamp> {
+        self.lock().seen.get(self.key.receiver).unwrap_or(&Seen::default()).silent_since(self.health, now)
     }
 
-    /// Whether a callback origin has recently answered in time.
-    pub(crate) fn has_answered(&self, key: Key, now: Timestamp) -> bool {
-        self.lock().seen.get(key.receiver).is_some_and(|seen| seen.has_answered(now))
+    /// Whether this is a callback origin that has not recently answered in time.
+    pub(crate) fn is_new_origin(&self, now: Timestamp) -> bool {
+        let has_answered = || self.lock().seen.get(self.key.receiver).is_some_and(|seen| seen.has_answered(now));
+        self.health.is_none() && !has_answered()
     }
 
-    pub(crate) fn is_probing(&self, key: Key, now: Timestamp) -> bool {
-        self.lock().seen(key).is_probing(now)
+    pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
+        self.lock().seen(self.key).is_probing(now)
     }
 
-    pub(crate) fn let_probe(&self, key: Key, until: Timestamp) {
-        self.lock().seen(key).let_probe(until);
+    pub(crate) fn let_probe(&self, until: Timestamp) {
+        self.lock().seen(self.key).let_probe(until);
     }
 
     /// Records that an attempt was cut off. Returns whether a trial begins. Only the first cut-off in the shared queues
     /// begins one. A callback origin must have answered before, because a tenant may have any number of origins.
-    pub(crate) fn cut(
-        &self,
-        key: Key,
-        health: Option<&Health>,
-        queue: Queue,
-        (since, now): (Timestamp, Timestamp),
-    ) -> bool {
+    pub(crate) fn cut(&self, queue: Queue, since: Timestamp, now: Timestamp) -> bool {
         let mut known = self.lock();
-        let seen = known.seen(key);
-        let is_first = matches!(seen.standing(health, now), Standing::Good | Standing::Unknown);
-        let is_known = health.is_some() || seen.has_answered(now);
-        let is_trial = queue == Queue::Shared && is_first && is_known && known.trials.begin(key.tenant, now);
+        let seen = known.seen(self.key);
+        let is_first = matches!(seen.standing(self.health, now), Standing::Good | Standing::Unknown);
+        let is_known = self.health.is_some() || seen.has_answered(now);
+        let is_trial = queue == Queue::Shared && is_first && is_known && known.trials.begin(self.key.tenant, now);
         if is_trial {
-            known.seen(key).suspect(now);
+            known.seen(self.key).suspect(now);
         }
-        known.learn(key, health, now, |seen| seen.cut(since, now));
+        self.learn(&mut known, now, |seen| seen.cut(since, now));
         is_trial
     }
 
     /// Returns the end of the receiver's trial, if another delivery may wait for it.
-    pub(crate) fn wait_for_trial(&self, key: Key, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn wait_for_trial(&self, now: Timestamp) -> Option<Timestamp> {
         let mut known = self.lock();
-        let began = known.seen(key).suspected_at(health).filter(|at| now < at.after(TRIAL))?;
-        known.seen(key).suspect(began);
-        known.trials.wait(key.tenant, began.after(TRIAL), now).then_some(began.after(TRIAL))
+        let seen = known.seen(self.key);
+        let began = seen.suspected_at(self.health).filter(|at| now < at.after(TRIAL))?;
+        seen.suspect(began);
+        known.trials.wait(self.key.tenant, began.after(TRIAL), now).then_some(began.after(TRIAL))
     }
 
     /// Lets the organization rest after an attempt that took from `began` to `now`.
-    pub(crate) fn begin_rest(&self, key: Key, began: Timestamp, now: Timestamp) {
-        self.lock().rests.begin(key.tenant, began, now);
+    pub(crate) fn begin_rest(&self, began: Timestamp, now: Timestamp) {
+        self.lock().rests.begin(self.key.tenant, began, now);
     }
 
     /// Whether the organization's attempt, which has been due since `due`, has to yield.
-    pub(crate) fn rests(&self, key: Key, due: Timestamp, now: Timestamp) -> bool {
-        self.lock().rests.rests(key.tenant, due, now)
+    pub(crate) fn rests(&self, due: Timestamp, now: Timestamp) -> bool {
+        self.lock().rests.rests(self.key.tenant, due, now)
     }
 
     /// Records a response's duration.
-    pub(crate) fn answered(&self, key: Key, health: Option<&Health>, took: Duration, now: Timestamp) {
-        self.lock().paces.of(pacer(key, health)).answered(took, now);
+    pub(crate) fn answered(&self, took: Duration, now: Timestamp) {
+        self.lock().paces.of(self.pacer()).answered(took, now);
     }
 
     /// Records the outcome of an attempt that began at `began`. Returns the behavior that the receiver showed.
-    pub(crate) fn ended(
-        &self,
-        key: Key,
-        outcome: Outcome,
-        health: Option<&Health>,
-        (began, now): (Timestamp, Timestamp),
-    ) -> Shown {
-        let mut known = self.lock();
-        known.learn(key, health, now, |seen| seen.ended(outcome, health, began, now))
+    pub(crate) fn ended(&self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
+        self.learn(&mut self.lock(), now, |seen| seen.ended(outcome, self.health, began, now))
+    }
+
+    /// Returns the key of the receiver's pace. All of a tenant's callback origins share one, because each event may have
+    /// a different origin.
+    fn pacer(&self) -> u64 {
+        if self.health.is_some() { self.key.receiver } else { self.key.tenant }
+    }
+
+    /// Changes the state of the receiver and, for a callback origin, its tenant's number of doubts.
+    fn learn<T>(&self, known: &mut Known, now: Timestamp, change: impl FnOnce(&mut Seen) -> T) -> T {
+        let seen = known.seen(self.key);
+        let (before, has_been_slow) = (seen.standing(self.health, now), seen.has_been_slow());
+        let result = change(seen);
+        let after = seen.standing(self.health, now);
+        if self.health.is_none() && before != after {
+            let doubts = known.doubts.of(self.key.tenant);
+            match after {
+                Standing::Good => *doubts = doubts.saturating_sub(1),
+                // A slow origin counts once, even if it is found slow again after `Seen` has forgotten the first time.
+                Standing::Slow | Standing::Suspect | Standing::Hanging if !has_been_slow => {
+                    *doubts = doubts.saturating_add(1).min(MOST_DOUBTS);
+                }
+                _ => {}
+            }
+        }
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -184,44 +214,9 @@ impl Receivers {
     }
 }
 
-/// Returns the key of a receiver's pace. All of a tenant's callback origins share one, because each event may have a
-/// different origin.
-fn pacer(key: Key, health: Option<&Health>) -> u64 {
-    if health.is_some() { key.receiver } else { key.tenant }
-}
-
 impl Known {
     fn seen(&mut self, key: Key) -> &mut Seen {
         self.seen.of(key.receiver)
-    }
-
-    /// Changes the state of a receiver and, for a callback origin, its tenant's number of doubts.
-    fn learn<T>(
-        &mut self,
-        key: Key,
-        health: Option<&Health>,
-        now: Timestamp,
-        change: impl FnOnce(&mut Seen) -> T,
-    ) -> T {
-        let seen = self.seen(key);
-        let (before, has_been_slow) = (seen.standing(health, now), seen.has_been_slow());
-        let result = change(seen);
-        let after = seen.standing(health, now);
-        // A slow origin counts once, even if it is found slow again after `Seen` has forgotten the first time.
-        let is_slow = matches!(after, Standing::Slow | Standing::Suspect | Standing::Hanging);
-        if health.is_none() && before != after && !(is_slow && has_been_slow) {
-            self.doubt(key.tenant, after);
-        }
-        result
-    }
-
-    fn doubt(&mut self, tenant: u64, standing: Standing) {
-        let doubts = self.doubts.of(tenant);
-        *doubts = match standing {
-            Standing::Slow | Standing::Suspect | Standing::Hanging => doubts.saturating_add(1).min(MOST_DOUBTS),
-            Standing::Good => doubts.saturating_sub(1),
-            Standing::Unknown => *doubts,
-        };
     }
 }
 
@@ -233,14 +228,14 @@ mod tests {
     fn callbacks_of_a_tenant_share_a_pace_and_endpoints_do_not() {
         let receivers = Receivers::new();
         let tenant: TenantId = "t".parse().expect("a tenant");
-        let [one, other] = ["one", "other"].map(|name| receivers.key(&tenant, name));
         let began = Timestamp::from_second(0).expect("a time");
         let took = Duration::from_millis(200);
         let now = began.after(took);
         let health = Some(&Health::default());
         for (health, shared) in [(None, true), (health, false)] {
-            receivers.answered(one, health, took, now);
-            assert_eq!((receivers.lingers(one, health, now), receivers.lingers(other, health, now)), (true, shared));
+            let [one, other] = ["one", "other"].map(|name| receivers.of(&tenant, name, health));
+            one.answered(took, now);
+            assert_eq!((one.lingers(now), other.lingers(now)), (true, shared));
         }
     }
 
@@ -248,59 +243,58 @@ mod tests {
     fn new_origins_count_as_hanging_after_several_slow_ones() {
         let receivers = Receivers::new();
         let tenant: TenantId = "t".parse().expect("a tenant");
-        let key = |name: &str| receivers.key(&tenant, name);
+        let origin = |name: &str| receivers.of(&tenant, name, None);
         let mut now = Timestamp::from_second(0).expect("a time");
         for _ in 0..DOUBTS * 2 {
-            receivers.cut(key("slow"), None, Queue::Shared, (now, now));
+            origin("slow").cut(Queue::Shared, now, now);
             now = now.after(Duration::from_secs(11 * 60));
         }
-        assert_eq!(receivers.standing(key("new"), None, now), Standing::Unknown);
+        assert_eq!(origin("new").standing(now), Standing::Unknown);
         for other in 1..DOUBTS {
-            receivers.cut(key(&other.to_string()), None, Queue::Shared, (now, now));
+            origin(&other.to_string()).cut(Queue::Shared, now, now);
         }
-        assert_eq!(receivers.standing(key("new"), None, now), Standing::Hanging);
-        assert_eq!(receivers.standing(key("new"), Some(&Health::default()), now), Standing::Unknown, "an endpoint");
-        receivers.ended(key("good"), Outcome::Delivered(200), None, (now, now));
-        assert_eq!(receivers.standing(key("new"), None, now), Standing::Unknown);
+        assert_eq!(origin("new").standing(now), Standing::Hanging);
+        let health = Health::default();
+        assert_eq!(receivers.of(&tenant, "new", Some(&health)).standing(now), Standing::Unknown, "an endpoint");
+        origin("good").ended(Outcome::Delivered(200), now, now);
+        assert_eq!(origin("new").standing(now), Standing::Unknown);
     }
 
     #[test]
     fn only_known_receivers_get_a_trial_one_for_a_tenant_at_a_time() {
         let receivers = Receivers::new();
         let tenant: TenantId = "t".parse().expect("a tenant");
-        let key = |name: &str| receivers.key(&tenant, name);
+        let health = Health::default();
+        let origin = |name: &str| receivers.of(&tenant, name, None);
+        let endpoint = |name: &str| receivers.of(&tenant, name, Some(&health));
         let now = Timestamp::from_second(1000).expect("a time");
-        let health = Some(&Health::default());
-        assert!(!receivers.cut(key("new origin"), None, Queue::Shared, (now, now)));
-        assert!(
-            !receivers.cut(key("slow"), health, Queue::Slow, (now, now)),
-            "the queue for slow receivers has no trials"
-        );
-        receivers.ended(key("origin"), Outcome::Delivered(200), None, (now, now));
-        assert!(receivers.cut(key("origin"), None, Queue::Shared, (now, now)));
-        assert!(!receivers.cut(key("origin"), None, Queue::Shared, (now, now)), "its trial has already begun");
-        assert!(!receivers.cut(key("endpoint"), health, Queue::Shared, (now, now)), "another receiver has a trial");
+        assert!(!origin("new origin").cut(Queue::Shared, now, now));
+        assert!(!endpoint("slow").cut(Queue::Slow, now, now), "the queue for slow receivers has no trials");
+        origin("origin").ended(Outcome::Delivered(200), now, now);
+        assert!(origin("origin").cut(Queue::Shared, now, now));
+        assert!(!origin("origin").cut(Queue::Shared, now, now), "its trial has already begun");
+        assert!(!endpoint("endpoint").cut(Queue::Shared, now, now), "another receiver has a trial");
         let until = now.after(TRIAL);
-        assert_eq!(receivers.wait_for_trial(key("origin"), None, now), Some(until));
-        assert_eq!(receivers.wait_for_trial(key("endpoint"), health, now), None);
-        assert!(receivers.cut(key("other"), health, Queue::Shared, (until, until)));
-        assert!(!receivers.cut(key("origin"), None, Queue::Shared, (until, until)), "it hangs");
+        assert_eq!(origin("origin").wait_for_trial(now), Some(until));
+        assert_eq!(endpoint("endpoint").wait_for_trial(now), None);
+        assert!(endpoint("other").cut(Queue::Shared, until, until));
+        assert!(!origin("origin").cut(Queue::Shared, until, until), "it hangs");
     }
 
     #[test]
     fn the_origins_of_a_tenant_do_not_displace_those_of_another() {
         let receivers = Receivers::new();
         let [flood, quiet]: [TenantId; 2] = ["flood", "quiet"].map(|id| id.parse().expect("a tenant"));
-        let (good, now) = (receivers.key(&quiet, "good"), Timestamp::from_second(1000).expect("a time"));
+        let (good, now) = (receivers.of(&quiet, "good", None), Timestamp::from_second(1000).expect("a time"));
         for slow in 0..=DOUBTS {
-            receivers.cut(receivers.key(&quiet, slow), None, Queue::Shared, (now, now));
+            receivers.of(&quiet, slow, None).cut(Queue::Shared, now, now);
         }
         for number in 0..100_000 {
             if number % 1000 == 0 {
-                receivers.ended(good, Outcome::Delivered(200), None, (now, now));
+                good.ended(Outcome::Delivered(200), now, now);
             }
-            receivers.ended(receivers.key(&flood, number), Outcome::Delivered(200), None, (now, now));
-            assert_eq!(receivers.standing(good, None, now), Standing::Good, "after {number} others");
+            receivers.of(&flood, number, None).ended(Outcome::Delivered(200), now, now);
+            assert_eq!(good.standing(now), Standing::Good, "after {number} others");
         }
     }
 }

@@ -9,46 +9,48 @@
 //! The write that records the cut-off decides which process makes the trial. A process makes only one trial per tenant
 //! at a time, because trials take capacity from slow receivers.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use common::timestamp::Timestamp;
+
+use crate::recent::Recent;
 
 /// Deliveries wait this long for the result of a trial. Its attempt takes at most `ANSWERS`.
 pub(crate) const TRIAL: Duration = Duration::from_secs(2);
 /// The maximum number of a tenant's deliveries waiting for a trial: two batches.
 const WAITING: u32 = 20;
-/// The maximum number of tenants whose trials a process remembers.
-const MOST: usize = 10_000;
 
 /// The trials that this process knows of, by tenant.
 #[derive(Default)]
-pub(crate) struct Trials(HashMap<u64, Trial>);
+pub(crate) struct Trials(Recent<Trial>);
 
+#[derive(Default)]
 struct Trial {
-    until: Timestamp,
+    until: Option<Timestamp>,
     waiting: u32,
 }
 
 impl Trials {
     /// Begins a trial. Returns `false` if the tenant already has one.
     pub(crate) fn begin(&mut self, tenant: u64, now: Timestamp) -> bool {
-        if self.0.get(&tenant).is_some_and(|trial| now < trial.until) {
-            return false;
+        let trial = self.0.of(tenant);
+        let is_new = trial.until <= Some(now);
+        if is_new {
+            *trial = Trial { until: Some(now.after(TRIAL)), waiting: 0 };
         }
-        if self.0.len() >= MOST {
-            self.0.clear();
-        }
-        self.0.insert(tenant, Trial { until: now.after(TRIAL), waiting: 0 });
-        true
+        is_new
     }
 
     /// Whether another of the tenant's deliveries may wait until `until` for a trial, perhaps begun by another process.
     pub(crate) fn wait(&mut self, tenant: u64, until: Timestamp, now: Timestamp) -> bool {
         self.begin(tenant, now);
-        let Some(trial) = self.0.get_mut(&tenant).filter(|trial| trial.waiting < WAITING) else { return false };
-        trial.until = trial.until.max(until);
-        trial.waiting += 1;
-        true
+        let trial = self.0.of(tenant);
+        let may_wait = trial.waiting < WAITING;
+        if may_wait {
+            trial.until = trial.until.max(Some(until));
+            trial.waiting += 1;
+        }
+        may_wait
     }
 }
 

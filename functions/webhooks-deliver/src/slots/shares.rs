@@ -105,29 +105,7 @@ struct Taken {
 }
 
 /// Places in use by queue. Those of the shared queues are not counted.
-#[derive(Clone, Copy, Default)]
-struct Apart {
-    slow: usize,
-    hanging: usize,
-}
-
-impl Apart {
-    fn of(self, queue: Queue) -> usize {
-        match queue {
-            Queue::Shared => 0,
-            Queue::Slow => self.slow,
-            Queue::Hanging => self.hanging,
-        }
-    }
-
-    fn of_mut(&mut self, queue: Queue) -> Option<&mut usize> {
-        match queue {
-            Queue::Shared => None,
-            Queue::Slow => Some(&mut self.slow),
-            Queue::Hanging => Some(&mut self.hanging),
-        }
-    }
-}
+type Apart = BTreeMap<Queue, usize>;
 
 struct LaneState<W> {
     in_progress: usize,
@@ -339,7 +317,7 @@ impl<W> State<W> {
 
     /// Whether a tenant already holds as many slots or places of this kind as it leaves free for others.
     fn is_greedy(&self, tenant: &TenantState, share: Share, queue: Queue) -> bool {
-        let (taken, apart) = (tenant.taken(share), tenant.apart.of(queue));
+        let (taken, apart) = (tenant.taken(share), tenant.apart.get(&queue).copied().unwrap_or(0));
         let is_greedy = |taken, free| taken > 0 && taken >= free;
         is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places) || is_greedy(apart, self.left(queue))
     }
@@ -352,7 +330,7 @@ impl<W> State<W> {
             Queue::Slow => self.all_places.div_ceil(2),
             Queue::Hanging => self.total,
         };
-        most.saturating_sub(self.apart.of(queue))
+        most.saturating_sub(self.apart.get(&queue).copied().unwrap_or(0))
     }
 
     /// Gives one of the tenant's attempts permission to wait, unless too many others have it.
@@ -407,8 +385,10 @@ impl<W> State<W> {
         let taken = tenant.taken_mut(share);
         taken.slots += 1;
         taken.places += 1;
-        for apart in [&mut tenant.apart, &mut self.apart] {
-            apart.of_mut(lane.queue).into_iter().for_each(|places| *places += 1);
+        if lane.queue != Queue::Shared {
+            for apart in [&mut tenant.apart, &mut self.apart] {
+                *apart.entry(lane.queue).or_default() += 1;
+            }
         }
         self.line_up(lane);
         Some(share)
@@ -424,14 +404,14 @@ impl<W> State<W> {
 
     pub(super) fn take_place_back(&mut self, lane: Lane, share: Share) {
         self.places += 1;
-        self.apart.of_mut(lane.queue).into_iter().for_each(|places| *places -= 1);
+        self.apart.entry(lane.queue).and_modify(|places| *places -= 1);
         if let Some(known) = self.lanes.get_mut(&lane) {
             known.in_progress -= 1;
         }
         self.line_up(lane);
         if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
             tenant.taken_mut(share).places -= 1;
-            tenant.apart.of_mut(lane.queue).into_iter().for_each(|places| *places -= 1);
+            tenant.apart.entry(lane.queue).and_modify(|places| *places -= 1);
         }
         self.forget_idle(lane.key.tenant);
     }
@@ -475,20 +455,20 @@ impl<W> State<W> {
         });
         tenants.min_by_key(|(taken, _)| *taken).map(|(_, lane)| lane)
     }
+}
 
+#[cfg(test)]
+impl<W> State<W> {
     /// The free slots, the free places, and the slots in use for receivers that are not known to be good.
-    #[cfg(test)]
     pub(super) fn free(&self) -> (usize, usize, usize) {
         (self.slots, self.places, self.half)
     }
 
-    #[cfg(test)]
     pub(super) fn width(&self, lane: Lane) -> usize {
         self.lanes.get(&lane).map_or(lane.first_width(self.total), |known| known.width)
     }
 
     /// The lane whose turn it is, found by a search through all lanes.
-    #[cfg(test)]
     pub(super) fn searched(&self) -> Option<Lane> {
         let waiting = self.lanes.iter().filter(|(lane, known)| !known.waiting.is_empty() && self.is_free(**lane));
         let by_turn = waiting.min_by_key(|(lane, known)| {
