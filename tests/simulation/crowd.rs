@@ -28,11 +28,13 @@ const NEIGHBOR: usize = 0;
 /// The number of healthy tenants whose first event is in each burst. In the numbering, they come between the neighbor
 /// and the bad tenants.
 const NEW: usize = 3;
-/// A tenant with a receiver that always takes 0.8 seconds, even before the burst.
+/// A tenant with a slow receiver, which is known from before the burst.
 const SLOW_TENANT: usize = 1 + 2 * NEW;
 /// A tenant with a quick receiver, which takes 0.8 seconds from [`SLOWS`] on.
 const SLOWING: usize = SLOW_TENANT + 1;
 const FIRST_BAD: usize = SLOWING + 1;
+/// The usual behavior of the slow tenant's receiver.
+const SLOW: Manner = Manner::Answers(200, 800, None);
 /// The number of deliveries that the neighbor's receiver has accepted before.
 const BEFORE: u32 = 5;
 
@@ -59,8 +61,9 @@ struct Crowd {
     bad: usize,
     endpoints: usize,
     manner: Manner,
-    /// The behavior of the neighbor's receiver.
+    /// The behavior of the neighbor's receiver, and of the slow tenant's.
     neighbor: Manner,
+    slow: Manner,
     /// The behavior of the bad receivers from the second burst on, if different.
     then: Option<Manner>,
     audience: Audience,
@@ -105,8 +108,8 @@ impl Crowd {
             endpoints: (0..endpoints).map(|_| receiver(manner)).collect(),
             callbacks: receiver(manner),
         };
-        let slow = tenant(1, Manner::Answers(200, 800, None));
-        let mut slowing = slow.clone();
+        let slow = tenant(1, self.slow);
+        let mut slowing = tenant(1, SLOW);
         slowing.endpoints[0].phases.insert(0, (SLOWS, Manner::Prompt));
         let new = (1..SLOW_TENANT).map(|_| tenant(1, Manner::Prompt));
         let well = [tenant(1, self.neighbor)].into_iter().chain(new).chain([slow, slowing]);
@@ -275,7 +278,7 @@ impl fmt::Display for Latencies {
 
 impl fmt::Display for Crowd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bad, endpoints, manner, then, events, .. } = self;
+        let Self { bad, endpoints, manner, slow, then, events, .. } = self;
         let to = match self.audience {
             Audience::Endpoints => format!("{bad} x {endpoints}"),
             Audience::OwnCallback => format!("{bad}, callbacks to many"),
@@ -283,7 +286,8 @@ impl fmt::Display for Crowd {
         };
         let (more, queue) = (if self.goes_on { "+" } else { "" }, if self.is_fair { "fair" } else { "in order" });
         let then = then.map_or_else(String::new, |then| format!(", then {then:?}"));
-        write!(f, "{:<58}", format!("{manner:?}{then} {to}, {events}{more} events, {queue}"))
+        let beside = if *slow == SLOW { String::new() } else { format!(", beside {slow:?}") };
+        write!(f, "{:<58}", format!("{manner:?}{then} {to}, {events}{more} events, {queue}{beside}"))
     }
 }
 
@@ -330,6 +334,7 @@ fn crowds() -> Vec<Crowd> {
         tenants.map(|bad| (bad, 1, Manner::Hangs, audience))
     });
     let mut crowds = LARGE.to_vec();
+    crowds.extend([LATE_ALONE, LATE_BESIDE_CALLBACKS, LATE_BESIDE_ENDPOINTS]);
     for (bad, endpoints, manner, audience) in to_endpoints.chain(to_callbacks) {
         // A hundred endpoints cause ten times as many deliveries.
         let events = if endpoints == 100 { 300 } else { 1000 };
@@ -340,6 +345,7 @@ fn crowds() -> Vec<Crowd> {
                     endpoints,
                     manner,
                     neighbor: Manner::Prompt,
+                    slow: SLOW,
                     then: None,
                     audience,
                     events,
@@ -378,6 +384,7 @@ const SMALL: Crowd = Crowd {
     endpoints: 1,
     manner: Manner::Hangs,
     neighbor: Manner::Prompt,
+    slow: SLOW,
     then: None,
     audience: Audience::Endpoints,
     events: 55,
@@ -401,11 +408,19 @@ const VERY_MANY_CALLBACKS: Crowd = Crowd { events: 1500, ..MANY_CALLBACKS };
 const BESIDE_STEADY: Crowd = Crowd { neighbor: Manner::Answers(200, 150, None), events: 1200, own: 20, ..JUST_IN_TIME };
 const BESIDE_SLUGGISH: Crowd = Crowd { neighbor: Manner::Answers(200, 400, None), ..BESIDE_STEADY };
 /// More deliveries to slow receivers than the capacity allows, from one tenant and from many.
-const SLOW: Crowd = Crowd { bad: 1, manner: Manner::Answers(200, 1400, None), events: 1200, own: 20, ..SMALL };
-const SLOWER: Crowd = Crowd { manner: Manner::Answers(200, 2900, None), ..SLOW };
-const SLOW_TENANTS: Crowd = Crowd { bad: 50, ..SLOW };
+const MANY_SLOW: Crowd = Crowd { bad: 1, manner: Manner::Answers(200, 1400, None), events: 1200, own: 20, ..SMALL };
+const SLOWER: Crowd = Crowd { manner: Manner::Answers(200, 2900, None), ..MANY_SLOW };
+const SLOW_TENANTS: Crowd = Crowd { bad: 50, ..MANY_SLOW };
+/// A receiver that takes two seconds, and therefore shares the queue of hanging receivers: alone, and beside crowds.
+const LATE: Manner = Manner::Answers(200, 2000, None);
+const LATE_ALONE: Crowd =
+    Crowd { manner: Manner::Prompt, slow: LATE, own: 20, ends: Duration::from_secs(120), ..SMALL };
+const LATE_BESIDE_CALLBACKS: Crowd =
+    Crowd { manner: Manner::Hangs, audience: Audience::OwnCallback, bad: 1, events: 1500, ..LATE_ALONE };
+const LATE_BESIDE_ENDPOINTS: Crowd =
+    Crowd { endpoints: 10, events: 1000, audience: Audience::Endpoints, ..LATE_BESIDE_CALLBACKS };
 const LARGE: [Crowd; 8] =
-    [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS, BESIDE_STEADY, BESIDE_SLUGGISH, SLOW, SLOWER, SLOW_TENANTS];
+    [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS, BESIDE_STEADY, BESIDE_SLUGGISH, MANY_SLOW, SLOWER, SLOW_TENANTS];
 
 /// The rule that a crowd breaks if it delays other tenants too much.
 fn violation(crowd: &Crowd) -> Option<&'static str> {
