@@ -80,7 +80,11 @@ impl Slots {
     /// Waits for a slot until `last_start`. Only a few of a tenant's attempts may wait, because each keeps its
     /// invocation waiting.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
-        let Some(_patient) = self.wait_for(lane) else { return Err(NoSlot::Full) };
+        let tenant = lane.key.tenant;
+        if !self.lock().begin_wait(tenant) {
+            return Err(NoSlot::Full);
+        }
+        let _patient = Patient { slots: self.clone(), tenant };
         match self.queue(lane, standing) {
             // `queue` returns a free slot even after the deadline.
             _ if Instant::now() >= last_start => Err(NoSlot::Late),
@@ -137,12 +141,6 @@ impl Slots {
             Probe::Waits => self.take(lane, Standing::Hanging, last_start).await,
             Probe::Full => Err(NoSlot::Full),
         }
-    }
-
-    fn wait_for(&self, lane: Lane) -> Option<Patient> {
-        let tenant = lane.key.tenant;
-        let may_wait = self.lock().begin_wait(tenant);
-        may_wait.then(|| Patient { slots: self.clone(), tenant })
     }
 
     /// Takes a slot, or queues for one.

@@ -8,7 +8,7 @@
 //!
 //! Several sweepers share the partitions of each minute. Each sweeper has a lease and a cursor.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValue;
 use serde::Deserialize;
@@ -155,12 +155,6 @@ fn minutes(time: Duration) -> i64 {
     i64::try_from(time.as_secs() / 60).unwrap_or(i64::MAX)
 }
 
-impl fmt::Display for Minute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// The kind of rows whose wait exceeds SQS's maximum delay.
 const WAKE: &str = "wake";
 /// The kind of the other rows. Their deliveries have a message, so they are only checked.
@@ -280,5 +274,5 @@ fn parse_due_row(item: &Item) -> Option<DueRow> {
 }
 
 fn partition(minute: Minute, shard: u8) -> String {
-    format!("due/{minute}.{shard}")
+    format!("due/{}.{shard}", minute.0)
 }

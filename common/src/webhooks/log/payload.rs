@@ -82,8 +82,11 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
     let destination = match destination {
         DestinationId::Endpoint(id) => Destination::Endpoint(id),
         DestinationId::Callback => {
-            let (url, secret) = callback(item)?;
-            Destination::Callback { url, secret }
+            let record = Record::new("payload", item);
+            Destination::Callback {
+                url: record.checked(CALLBACK_URL, EndpointUrl::parse)?,
+                secret: record.checked(CALLBACK_SECRET, SigningSecret::parse)?,
+            }
         }
     };
     Ok(Some(Payload { destination, body, trace: trace(item) }))
@@ -92,12 +95,6 @@ pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Pay
 /// Reads the trace in `item`, if any.
 pub(super) fn trace(item: &Item) -> Option<TraceParent> {
     item.get(TRACE.name())?.as_s().ok().and_then(|text| TraceParent::parse(text))
-}
-
-pub(super) fn callback(item: &Item) -> Result<(EndpointUrl, SigningSecret)> {
-    let record = Record::new("payload", item);
-    let url = record.checked(CALLBACK_URL, EndpointUrl::parse)?;
-    Ok((url, record.checked(CALLBACK_SECRET, SigningSecret::parse)?))
 }
 
 pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {

@@ -32,7 +32,7 @@ use crate::{
     aws::{
         batch::CONCURRENCY,
         dynamo::{Item, Record, attributes, boolean, get, item, number, query_all, text},
-        expression::query,
+        expression::{query, select},
         failure, rounds,
         transaction::{Marker, Transaction},
     },
@@ -192,14 +192,14 @@ impl Log {
     /// recoveries from delaying others.
     pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
         let query = query(&self.dynamodb, &self.table, OPEN.equals(text(UNFINISHED_PARTITION))).index_name(INDEX);
-        let keys = query_all(query, "listing open recoveries").await?;
+        let keys = query_all(select(query, &[DESTINATION, DELIVERY]), "listing open recoveries").await?;
         let tenant = |partition: &str| -> Option<TenantId> { partition.strip_prefix(PREFIX)?.parse().ok() };
         let wanted = keys.into_iter().filter(|key| {
             let partition = key.get(DESTINATION.name()).and_then(|partition| partition.as_s().ok());
             partition.and_then(|partition| tenant(partition)).is_some_and(|tenant| is_wanted(&tenant))
         });
         let mut open = Vec::new();
-        for ([partition, _], item) in self.get(wanted.map(only_key).collect()).await? {
+        for ([partition, _], item) in self.get(wanted.collect()).await? {
             let tenant = tenant(&partition);
             // An unreadable recovery must not stop the other recoveries.
             match Recovery::from_item(&item) {
@@ -426,10 +426,4 @@ fn recovery_key(tenant: &TenantId, id: RecoveryId) -> Item {
 
 fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Item {
     key(partition(tenant), format!("#{endpoint}"))
-}
-
-/// Extracts the table's key from an item of the index.
-fn only_key(mut item: Item) -> Item {
-    item.remove(OPEN.name());
-    item
 }

@@ -69,12 +69,6 @@ impl Retention {
 /// Partition key and sort key.
 pub(super) type Key = [String; 2];
 
-impl Row {
-    fn key(&self) -> Key {
-        key_of(&self.0)
-    }
-}
-
 pub(super) fn key_of(item: &Item) -> Key {
     [DESTINATION, DELIVERY].map(|attribute| {
         let value = item.get(attribute.name()).and_then(|value| value.as_s().ok());
@@ -128,7 +122,8 @@ impl Log {
     /// were not written, with the reason: [`Error::Busy`] if the partition or the table was throttled in every round.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Vec<(T, Error)> {
         // A batch must not contain the same key twice, so only the last of several duplicates is written.
-        let rows: BTreeMap<Key, (T, Row)> = rows.into_iter().map(|(label, row)| (row.key(), (label, row))).collect();
+        let rows: BTreeMap<Key, (T, Row)> =
+            rows.into_iter().map(|(label, row)| (key_of(&row.0), (label, row))).collect();
         let writes = rows.into_iter().map(|(key, (label, Row(item)))| ((key, label), put_request(item))).collect();
         let mut written =
             write_all(&self.dynamodb, &self.table, writes, "writing the delivery log", |(key, _), write| {
