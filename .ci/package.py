@@ -109,7 +109,7 @@ def licence_texts(crates):
             holder = ", ".join(package["authors"]) or f"the authors of {package['name']}"
             texts = [re.sub("Copyright .*", f"Copyright (c) {holder}", (ROOT / "LICENSE-MIT").read_text())]
         elif not texts:
-            sys.exit(f"{label(package)} has no licence text")
+            sys.exit(f"{label(package)} has no license text")
         for text in texts:
             users.setdefault(text.strip("\n") + "\n", []).append(f"{label(package)} ({licence(package)})")
     line = "=" * 80 + "\n"

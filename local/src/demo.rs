@@ -307,7 +307,7 @@ fn brief(value: &Value, members: &[&str]) -> String {
     format!("{{{shown}{}}}", if has_others { ", …" } else { "" })
 }
 
-/// Shortens ids, tokens and signatures to their start and end. Returns other texts unchanged.
+/// Shortens ids, tokens and signatures to their start and end. Returns other strings unchanged.
 fn short(text: &str) -> String {
     let is_random = text.len() >= 30 && (text.starts_with("v1,") || !text.contains([' ', '/']));
     match (text.get(..8), text.get(text.len().saturating_sub(4)..)) {

@@ -42,7 +42,7 @@ use crate::{
 /// The path that signs a browser in to the demo tenant.
 pub(crate) const PATH: &str = "/demo";
 
-/// The sign-in data of the demo tenant's owner. The account exists only on this machine.
+/// The credentials of the demo tenant's owner. The account exists only on this machine.
 #[derive(Debug, Clone)]
 pub struct DemoTenant {
     /// The link that signs a browser in.

@@ -53,7 +53,7 @@ fn webhooks() -> Value {
     })
 }
 
-/// The responses to an event that is retried after failures.
+/// The responses to an event that is retried if an attempt fails.
 fn responses() -> Value {
     json!({
         "2XX": { "description": "Delivered." },

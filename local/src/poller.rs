@@ -84,7 +84,8 @@ impl Poller {
         Ok(received.messages.unwrap_or_default())
     }
 
-    /// If the function itself fails, deletes no record: all become visible again after the visibility timeout.
+    /// If the function itself fails, no record is deleted, and all of them become visible again after the visibility
+    /// timeout.
     async fn process_logged(&self, messages: &[Message]) {
         if let Err(error) = self.process(messages).await {
             tracing::error!(queue = self.mapping.queue_name(), error = format!("{error:#}"), "batch.failed");

@@ -43,7 +43,7 @@ use self::{
     refusal::{Refusal, Response},
 };
 
-/// For this many seconds, a message that is about to be deleted is kept in flight. Deleting takes less.
+/// For this many seconds, a message that is about to be deleted is kept in flight. Deleting it takes less time.
 const HOLD: i32 = 30;
 
 /// The attribute with a message's receive count.

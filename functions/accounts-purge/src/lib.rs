@@ -26,8 +26,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 /// For this long after an organization is deleted, calls and attempts may still store data for it. A call with one of
-/// its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and may start until the first pass,
-/// up to a minute after the deletion.
+/// its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and may start at any time before the
+/// first pass, which runs up to a minute after the organization is deleted.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// The number of organizations that are purged concurrently, so a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;

@@ -30,9 +30,9 @@ fn route() -> Route<AuditLog> {
         .summary("Lists the changes of the last year, newest first (owners only).")
         .description(
             "The list contains every change to endpoints, API keys, members, invitations, settings, names, addresses, \
-             passwords and sessions, with its author and their client, but no changes to deliveries. Owners, their API \
-             keys and organization keys can read it. To read all pages, repeat the call with each `next_cursor` until \
-             a response contains none.",
+             passwords and sessions, with the author and the author's client. Changes to deliveries are not listed. \
+             Owners, their API keys and organization keys can read it. To read all pages, repeat the call with each \
+             `next_cursor` until a response contains none.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
 }

@@ -41,7 +41,7 @@ const TIME: Duration = Duration::from_secs(8);
 const PAGE: usize = 500;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;
-/// The number of bytes that the log keeps from a job's id: longer ids could not be told apart.
+/// The number of bytes of a job's id that the log keeps. Longer ids with the same beginning cannot be told apart.
 const JOB_ID_BYTES: usize = 1024;
 
 /// Builds the function with the settings in `env`.

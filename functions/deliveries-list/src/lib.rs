@@ -43,7 +43,7 @@ fn route() -> Route<App> {
     Route::post(List::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesRead)
         .summary("Lists the deliveries, newest first.")
-        .description("To read all pages, repeat the call with each `next_cursor` until a response has none.")
+        .description("To read all pages, repeat the call with each `next_cursor` until a response contains none.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 

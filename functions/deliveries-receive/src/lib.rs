@@ -30,8 +30,8 @@ pub struct App {
 
 /// The number of deliveries that a call receives by default.
 const LIMIT: usize = 10;
-/// The time until the next poll while events are arriving, and otherwise. A poll that finds nothing costs two reads, in
-/// addition to the reads that authenticate the caller.
+/// The time until the next poll: while events are arriving, and when none are. A poll that finds nothing costs two
+/// reads, in addition to the reads that authenticate the caller.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
 /// Further events are expected for this long after a delivery was received.
@@ -152,7 +152,7 @@ fn headers_size(endpoint: &Endpoint) -> usize {
     endpoint.headers.reveal().map(|(name, value)| FRAME / 100 + name.len() + size(value.as_bytes())).sum()
 }
 
-/// Returns the size of a text in a response, where a quote or backslash becomes four bytes.
+/// Returns the size of a string in a response, where a quote or backslash becomes four bytes.
 fn size(text: &[u8]) -> usize {
     text.iter().map(|byte| if matches!(byte, b'"' | b'\\') { 4 } else { 1 }).sum()
 }

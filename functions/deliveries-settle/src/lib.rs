@@ -181,7 +181,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Res
     Ok(Results { settlements: stream::iter(settled).buffered(concurrency).try_collect().await? })
 }
 
-/// The settlements' endpoints, as far as they exist.
+/// The settlements' endpoints, except those that no longer exist.
 type Known = BTreeMap<EndpointId, Endpoint>;
 
 impl App {
@@ -218,7 +218,7 @@ impl App {
             let after = match was.claim(settlement.lease, now) {
                 Claim::Over => return Ok(Break(verdict(Verdict::LeaseExpired, None))),
                 Claim::Settled => {
-                    // An earlier round of this loop may have made the write and lost its response.
+                    // An earlier round of this loop may have written this, and lost the response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a

@@ -47,9 +47,9 @@ fn route() -> Route<App> {
         .scope(Scope::DeliveriesRead)
         .summary("Counts the deliveries by status, hour and reason for failure, and shows the progress of recoveries.")
         .description(
-            "Each delivery counts in the hour of its creation. Pending, failed and held deliveries are counted up to \
-             10,000 per status and destination. Successes are counted from newest to oldest, up to a limit; \
-             `complete_since` shows how far back they are complete. Tests are not counted.",
+            "Each delivery is counted in the hour in which it was created. Pending, failed and held deliveries are \
+             counted up to 10,000 per status and destination. Successes are counted from newest to oldest, up to a \
+             limit; `complete_since` shows how far back they are complete. Tests are not counted.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }

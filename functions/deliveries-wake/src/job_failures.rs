@@ -37,10 +37,10 @@ pub(crate) struct FailedJobs {
     pub(crate) base: BaseUrl,
 }
 
-/// The organization to email, or why it gets no email.
+/// The organization to email, or why it is not emailed.
 enum Audience {
     Told(Box<Organization>),
-    /// Why the organization gets no email.
+    /// Why the organization is not emailed.
     Not(&'static str),
 }
 

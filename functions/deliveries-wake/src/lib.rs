@@ -154,8 +154,8 @@ impl App {
         Ok(())
     }
 
-    /// Sends messages, and retries those that SQS rejects. Returns the number of messages that SQS rejected in the end.
-    /// The later check of their due rows wakes their deliveries.
+    /// Sends messages, and retries those that SQS rejects. Returns the number of messages that SQS rejected every time.
+    /// Their deliveries are woken later, when their due rows are checked.
     async fn send(&self, due: &[(DueAttempt, Timestamp)], queue: Queue, now: Timestamp, end: Instant) -> usize {
         let mut left = due.to_vec();
         for send in 1..=SENDS {

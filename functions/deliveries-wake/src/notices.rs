@@ -111,7 +111,7 @@ impl Notices {
         failures: &FailedDeliveries,
         now: Timestamp,
     ) -> Result<()> {
-        // A deleted organization gets no email: its endpoints are about to be deleted.
+        // A deleted organization is not emailed: its endpoints are about to be deleted.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
         let earliest = notice.since(now).before(MAX_AGE);
         let held = match notice.disabled.and_then(|(at, _)| self.hold_for.end(at)) {
@@ -120,7 +120,7 @@ impl Notices {
         };
         let (name, held) = (&organization.name, held.as_ref());
         let mail = mail::about(&self.base, name, notice, failures, held, self.disable_after);
-        // A count that fails delays no email: the limit only protects mailboxes from abuse.
+        // If counting fails, the email is sent anyway: the limit only protects mailboxes from abuse.
         let counted = self.quotas.take_mail(tenant, Quota::Notices, now).await;
         if let Ok(None) = counted {
             common::log!("notice.quota_reached", %tenant, endpoint = %notice.endpoint);

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::App;
 
-/// The number of pages per minute and recovery. A page has a hundred deliveries, so this is a hundred deliveries per
-/// second.
+/// The number of pages that a recovery resends per minute. A page holds a hundred deliveries, so this is a hundred
+/// deliveries per second.
 const PAGES: u32 = 60;
 /// The number of recoveries that run concurrently. Each may have as many calls in progress as the log allows a caller.
 const SIDE_BY_SIDE: usize = 8;
@@ -87,7 +87,7 @@ impl App {
         self.log.save_recovery(tenant, recovery).await?;
         if refused > 0 {
             // SQS would probably reject the messages of the next page, too.
-            return Err(Error::Internal(format!("{refused} messages of a page were refused")));
+            return Err(Error::Internal(format!("{refused} messages of a page were rejected")));
         }
         rest
     }

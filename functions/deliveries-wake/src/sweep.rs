@@ -71,7 +71,7 @@ impl App {
         }
         match refused {
             0 => Ok(()),
-            refused => Err(Error::Internal(format!("{refused} messages were refused"))),
+            refused => Err(Error::Internal(format!("{refused} messages were rejected"))),
         }
     }
 
@@ -90,18 +90,18 @@ impl App {
         match all.left {
             0 => Ok(()),
             left => {
-                Err(Error::Internal(format!("{left} deliveries could not be checked, and are checked again later")))
+                Err(Error::Internal(format!("{left} deliveries could not be checked, and will be checked again later")))
             }
         }
     }
 
-    /// Sends the messages for long waits that end in `minute`. Returns the number of refused messages.
+    /// Sends the messages for long waits that end in `minute`. Returns the number of rejected messages.
     async fn wake(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<usize> {
         let woken = sweeper.partitions().map(async |partition| {
             let (mut refused, mut next) = (0, None);
             loop {
                 let page = self.log.waits(minute, partition, next).await?;
-                // Reads the clock again, because earlier pages may have taken long.
+                // Reads the clock again, because earlier pages may have taken a long time.
                 let now = now.max(Timestamp::now());
                 for queue in Queue::ALL {
                     let rows = page.rows.iter().filter(|row| row.queue == queue);

@@ -12,7 +12,7 @@ const LOCALLY: &str = "\n## Try it locally";
 /// Part of each link in the table of contents, which is dropped: the page has its own.
 const CONTENTS: &str = "](#";
 
-/// Returns the title and a page's content. `calls` are the ids of the calls that have a page.
+/// Returns a page's title and content. `calls` are the ids of the calls that have a page.
 pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
     let text = text.split(LOCALLY).next().unwrap_or_default();
     let is_contents = |block: &&str| block.starts_with('[') && block.matches(CONTENTS).count() > 2;

@@ -64,7 +64,7 @@ pub(crate) fn index(guides: &Markup) -> Markup {
     }
 }
 
-/// Returns the id, the name and each call's page.
+/// Returns the id, the name and the page of each call.
 pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str, Markup)> {
     calls().map(|call| (call.id(), call.name(), call.page()))
 }

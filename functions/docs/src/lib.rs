@@ -12,7 +12,7 @@ use common::{
 };
 use maud::{Markup, PreEscaped, html};
 
-/// The path, the title and a page's content.
+/// A page's path, title and content.
 type Made = (&'static str, &'static str, &'static str);
 
 /// The pages that the build script generated.

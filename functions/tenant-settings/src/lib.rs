@@ -31,7 +31,7 @@ fn route() -> Route<Settings> {
         .also_scope(Scope::SettingsWrite, "to send a field")
         .summary("Changes the given organization settings (owners only) and returns all settings.")
         .description(
-            "Any member can read the settings with a call that has no fields. Only owners, their API keys and \
+            "Any member can read the settings by calling this without fields. Only owners, their API keys and \
              organization keys can send a field, even with its current value.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::TooMany])

@@ -85,7 +85,7 @@ impl Input {
             )
             .optional_text(Create::NAMES.kind, parse_name::<Kind>);
         let url = fields
-            .about("The URL that events are posted to. Required for push endpoints, and refused for pull endpoints.")
+            .about("The URL that events are posted to. Required for push endpoints, and rejected for pull endpoints.")
             .optional_text(Create::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let address = match (kind, url) {
             (Err(rejected), _) | (_, Err(rejected)) => Err(rejected),
@@ -112,8 +112,8 @@ impl Input {
             .nullable_object(Create::NAMES.headers, Headers::parse);
         let description = fields
             .about(
-                "A text to tell the endpoint apart from others. By default, or with `null`, the endpoint has no \
-                 description.",
+                "A description that distinguishes the endpoint from your other endpoints. By default, or with `null`, \
+                 the endpoint has no description.",
             )
             .nullable_text(Create::NAMES.description, Description::parse);
         let active = fields

@@ -80,7 +80,7 @@ impl Input {
             .about("Headers that replace all the endpoint's headers. `null` or an empty object removes them.")
             .nullable_object(Update::NAMES.headers, Headers::parse);
         let description = fields
-            .about("A new text to tell the endpoint apart from others. `null` removes it.")
+            .about("A new description that distinguishes the endpoint from your other endpoints. `null` removes it.")
             .nullable_text(Update::NAMES.description, Description::parse);
         let active = fields
             .about(

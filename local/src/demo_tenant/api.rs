@@ -50,14 +50,14 @@ impl Api {
         &self.origin
     }
 
-    /// Signs in, and returns any response.
+    /// Signs in, and returns the response, whatever its status.
     pub(super) async fn sign_in(&self, email: &str, password: &str) -> Result<Response<Body>> {
         let credentials = json!({"email": email, "password": password});
         let request = self.request("/api/auth/sign-in/email", &Credential::Anonymous);
         self.answer(request.header(header::CONTENT_TYPE, "application/json"), credentials.to_string()).await
     }
 
-    /// Posts JSON, and returns the JSON of a 200.
+    /// Posts JSON, expects a 200, and returns the JSON in the response.
     pub(super) async fn post(&self, credential: &Credential, path: &str, body: &Value) -> Result<Value> {
         let request = self.request(path, credential).header(header::CONTENT_TYPE, "application/json");
         Ok(serde_json::from_slice(&self.read(request, path, body.to_string()).await?)?)

@@ -16,7 +16,7 @@ pub(super) struct Job {
     failed: bool,
 }
 
-/// Jobs of days ago, with their times.
+/// The jobs of earlier days, with their times.
 pub(super) fn of_days_ago(ago: impl Fn(u64) -> Timestamp) -> impl Iterator<Item = (Timestamp, Job)> {
     (0..).zip(DAYS_AGO).map(move |(number, minutes)| (ago(minutes), Job { number: 400 + number, failed: false }))
 }

@@ -29,7 +29,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 const BACK_AFTER: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
-/// A message that waits.
+/// A waiting message.
 struct Waiting {
     queue: String,
     body: String,

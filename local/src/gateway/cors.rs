@@ -1,6 +1,6 @@
 //! Cross-origin resource sharing, as in an HTTP API with a `CorsConfiguration`
 //! (<https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html>): the gateway sets the headers,
-//! regardless of the function's response. It refuses no request, because browsers enforce the policy.
+//! regardless of the function's response. It does not reject any request, because browsers enforce the policy.
 
 use anyhow::Result;
 use axum::http::{

@@ -72,7 +72,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns the header `name`, or an empty text.
+    /// Returns the header `name`, or an empty string.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }

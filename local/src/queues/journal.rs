@@ -3,8 +3,8 @@
 //! `.local/sqs.sqlite` contains each message with its id, group, time of sending and receive count. A send succeeds
 //! only once the message is written. A newly created queue gets its messages back: delayed messages keep their
 //! remaining delay, and messages in flight become visible immediately, or dead letters if that was their last permitted
-//! receive. Receipt handles of an earlier process delete nothing. Each start deletes messages that are older than 14
-//! days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
+//! receive. Receipt handles from an earlier process do not delete anything. Each start deletes messages that are older
+//! than 14 days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
 //!
 //! A single thread writes. All changes that are waiting when it begins a transaction share that transaction, which
 //! makes messages cheaper under load.

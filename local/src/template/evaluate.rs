@@ -66,9 +66,9 @@ impl Scope {
                 Value::String(pattern) => self.substitute(pattern, &Map::new()),
                 Value::Array(_) => match list(argument)? {
                     [Value::String(pattern), Value::Object(names)] => self.substitute(pattern, names),
-                    _ => bail!("Fn::Sub needs a text, or a text and a mapping"),
+                    _ => bail!("Fn::Sub needs a string, or a string and a mapping"),
                 },
-                _ => bail!("Fn::Sub needs a text, or a text and a mapping"),
+                _ => bail!("Fn::Sub needs a string, or a string and a mapping"),
             },
             "Fn::Join" => match list(argument)? {
                 [Value::String(separator), items] => {
@@ -100,7 +100,7 @@ impl Scope {
                 [Value::String(separator), joined] => {
                     Ok(text(&self.evaluate(joined)?).split(separator.as_str()).map(|part| json!(part)).collect())
                 }
-                _ => bail!("Fn::Split needs a separator and a text"),
+                _ => bail!("Fn::Split needs a separator and a string"),
             },
             other => bail!("{other} is a function that the local runner does not support"),
         }

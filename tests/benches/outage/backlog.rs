@@ -16,7 +16,7 @@ use crate::on_the_minute;
 
 /// The number of rows written at once.
 const BATCH: usize = 5_000;
-/// How long deliveries wait before they all come due in the same minute, when the sweep runs. Longer than SQS's longest
+/// The wait after which all deliveries come due in the same minute, when the sweep runs. Longer than SQS's longest
 /// delay.
 const WAIT: Duration = Duration::from_secs(30 * 60);
 
