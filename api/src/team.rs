@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    account::{InvitationStatus, KeyKind, Member, Role, Scope},
+    account::{InvitationStatus, KeyKind, Member, Organization, Role, Scope},
     name::Open,
-    strings::{Email, InvitationId, KeyId, Name, TenantId, Timestamp, UserId},
+    strings::{Email, InvitationId, KeyId, Name, Slug, TenantId, Timestamp, UserId},
 };
 
 calls! {
@@ -21,6 +21,18 @@ calls! {
         required { invitation_id = "invitationId": InvitationId }
         optional {}
     }
+    GET "/api/auth/organization/list-user-invitations" ReceivedInvitations -> Vec<ReceivedInvitation> {
+        required {}
+        optional {}
+    }
+    POST "/api/auth/organization/accept-invitation" AcceptInvitation -> Accepted {
+        required { invitation_id = "invitationId": InvitationId }
+        optional { delete_organization = "deleteOrganization": bool }
+    }
+    POST "/api/auth/organization/reject-invitation" RejectInvitation -> Declined {
+        required { invitation_id = "invitationId": InvitationId }
+        optional {}
+    }
     POST "/api/auth/organization/remove-member" RemoveMember -> Removed {
         required { member = "memberIdOrEmail": String }
         optional { organization_id = "organizationId": TenantId }
@@ -29,9 +41,21 @@ calls! {
         required { member_id = "memberId": UserId, role: Role }
         optional { organization_id = "organizationId": TenantId }
     }
+    POST "/api/auth/organization/update" ChangeOrganization -> Organization {
+        required { data: NewName }
+        optional { organization_id = "organizationId": TenantId }
+    }
     POST "/v1/tenant/settings" ChangeSettings -> Settings {
         required {}
         optional { debug_notification_email: Email, disable_job_failure_notifications: bool, require_two_factor: bool }
+    }
+}
+
+inputs! {
+    /// The changes of an organization.
+    NewName {
+        required { name: Name }
+        optional {}
     }
 }
 
@@ -140,6 +164,51 @@ pub struct Invitation {
     pub expires_at: Timestamp,
     /// When the invitation was sent.
     pub created_at: Timestamp,
+}
+
+/// An invitation to the caller's address, with its organization.
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct ReceivedInvitation {
+    /// The id of the invitation.
+    pub id: InvitationId,
+    /// The invited email address, which is the caller's.
+    pub email: Email,
+    /// The role that the caller gets.
+    pub role: Open<Role>,
+    /// The id of the organization.
+    pub organization_id: TenantId,
+    /// The name of the organization.
+    pub organization_name: Name,
+    /// The slug of the organization.
+    pub organization_slug: Slug,
+    /// The id of the user who sent the invitation.
+    pub inviter_id: UserId,
+    /// The state of the invitation, which is `pending`.
+    pub status: Open<InvitationStatus>,
+    /// When the invitation expires, 7 days after it was sent.
+    pub expires_at: Timestamp,
+    /// When the invitation was sent.
+    pub created_at: Timestamp,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Accepted {
+    /// The accepted invitation.
+    pub invitation: Invitation,
+    /// The caller as a member of their new organization.
+    pub member: Member,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+#[schemars(deny_unknown_fields, inline)]
+pub struct Declined {
+    /// The declined invitation.
+    pub invitation: Invitation,
+    /// Always `null`.
+    pub member: Option<Member>,
 }
 
 /// All settings of the organization.

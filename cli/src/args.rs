@@ -3,8 +3,9 @@
 use std::{path::PathBuf, str::FromStr};
 
 use api::{
-    ClosedSet, NotAName, Secret, TenantId, Timestamp,
-    account::Role,
+    ClosedSet, Cursor, NotAName, Secret, TenantId, Timestamp,
+    account::{Role, Scope},
+    audit::Action,
     deliveries::{Missed, Status},
     webhooks::EventName,
 };
@@ -105,21 +106,36 @@ Examples:
   fanfare open a6250e60    # a delivery or an endpoint
   fanfare open keys")]
     Open {
-        /// Id of a delivery or endpoint, or its first characters; or one of deliveries, keys, team, settings and
+        /// Id of a delivery or endpoint, or its first characters; or one of deliveries, keys, team, audit, settings and
         /// account
         what: Option<String>,
         /// Print the address without opening a browser
         #[arg(long)]
         no_browser: bool,
     },
-    /// List and delete API keys. To create one, run `fanfare open keys`
+    /// List, create and delete API keys
     #[command(subcommand)]
     Keys(Keys),
-    /// List, invite and remove members
+    /// List, invite and remove members, and join another organization
     #[command(subcommand)]
     Team(Team),
+    /// List the changes of the last year, newest first: who changed what, and from where
+    #[command(after_help = "\
+The log has changes of endpoints, keys, members, settings and sessions. Only owners, their keys and organization keys can read it.
+
+Examples:
+  fanfare audit --since 7d
+  fanfare audit --actor bo@example.com
+  fanfare --json audit --action key.created --limit 1000")]
+    Audit(Audit),
     /// Show and change the organization's settings
-    #[command(after_help = "Examples:\n  fanfare settings\n  fanfare settings --email ops@example.com")]
+    #[command(after_help = "\
+Your own name, address, password and second factor are on a page: fanfare open account.
+
+Examples:
+  fanfare settings
+  fanfare settings --email ops@example.com
+  fanfare settings --require-two-factor true    # opens a browser")]
     Settings(Settings),
     /// List the stored logins
     #[command(after_help = "\
@@ -272,6 +288,28 @@ pub(crate) enum Keys {
     /// List the API keys that you manage
     #[command(after_help = "Example:\n  fanfare keys list")]
     List,
+    /// Create an API key, and print it once. Opens a browser, because a key cannot create keys
+    #[command(after_help = "\
+Examples:
+  fanfare keys create laptop --expires 90d
+  fanfare keys create ci --organization --scope webhooks:read,deliveries:read
+  fanfare --json keys create ci --organization --no-browser | jq -r .key")]
+    Create {
+        /// Name of the key
+        name: String,
+        /// Key of the organization, which keeps working after its creator has left. Owners only
+        #[arg(long)]
+        organization: bool,
+        /// Parts of the API that the key may use, separated by commas [default: all that its kind allows]
+        #[arg(long = "scope", value_delimiter = ',', value_name = "SCOPE", value_parser = one_of::<Scope>())]
+        scopes: Vec<Scope>,
+        /// Lifetime, such as 12h or 90d [default: the key does not expire]
+        #[arg(long, value_name = "LIFETIME", value_parser = lifetime)]
+        expires: Option<u32>,
+        /// Print the sign-in address without opening a browser
+        #[arg(long)]
+        no_browser: bool,
+    },
     /// Delete an API key, which stops working immediately
     #[command(after_help = "Example:\n  fanfare keys delete ID")]
     Delete {
@@ -288,7 +326,44 @@ pub(crate) enum Team {
     /// List members and open invitations
     #[command(after_help = "Example:\n  fanfare team list")]
     List,
-    /// Invite a person by email
+    /// List the invitations of other organizations to you. Opens a browser
+    #[command(after_help = "Example:\n  fanfare team invitations")]
+    Invitations {
+        /// Print the sign-in address without opening a browser
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Move your account to an organization that has invited you. Opens a browser
+    #[command(after_help = "\
+A user belongs to one organization, so you leave the current one, and your API keys end. A new key is stored on this machine.
+
+Examples:
+  fanfare team accept
+  fanfare team accept analytical-engines
+  fanfare team accept analytical-engines --delete-organization    # as the last member of yours")]
+    Accept {
+        /// Slug of the organization, or id of the invitation [default: the only invitation]
+        invitation: Option<String>,
+        /// Delete your current organization with all its data if you are its last member
+        #[arg(long)]
+        delete_organization: bool,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+        /// Print the sign-in address without opening a browser
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Decline an invitation of another organization to you. Opens a browser
+    #[command(after_help = "Example:\n  fanfare team decline analytical-engines")]
+    Decline {
+        /// Slug of the organization, or id of the invitation [default: the only invitation]
+        invitation: Option<String>,
+        /// Print the sign-in address without opening a browser
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Invite a person by email, with or without an account
     #[command(after_help = "Example:\n  fanfare team invite bo@example.com")]
     Invite {
         /// Email address of the person
@@ -331,6 +406,37 @@ pub(crate) struct Settings {
     /// Whether emails about failed jobs are sent
     #[arg(long)]
     pub(crate) job_failures: Option<bool>,
+    /// New name of the organization
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Whether members need a second factor. Opens a browser; owners with a second factor only
+    #[arg(long)]
+    pub(crate) require_two_factor: Option<bool>,
+    /// Print the sign-in address without opening a browser
+    #[arg(long, requires = "require_two_factor")]
+    pub(crate) no_browser: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Audit {
+    /// Only changes since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    #[arg(long, value_parser = since)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only changes before this time: an age or a time in RFC 3339
+    #[arg(long, value_parser = since)]
+    pub(crate) until: Option<Timestamp>,
+    /// Only changes by this user or key: the id or, for a member, the email address; or `system`
+    #[arg(long)]
+    pub(crate) actor: Option<String>,
+    /// Only changes of this kind, such as key.created
+    #[arg(long, value_parser = one_of::<Action>(), hide_possible_values = true)]
+    pub(crate) action: Option<Action>,
+    /// Maximum number of entries
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+    /// Start of the next page: `next_cursor` of the previous one
+    #[arg(long)]
+    pub(crate) cursor: Option<Cursor>,
 }
 
 #[derive(Subcommand)]
@@ -549,6 +655,12 @@ fn profile(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("must be at most 60 letters, digits, dots, dashes and underscores".to_owned()),
     }
+}
+
+/// Parses the lifetime of a key, in seconds.
+fn lifetime(text: &str) -> Result<u32, String> {
+    let lifetime = humantime::parse_duration(text).ok().and_then(|lifetime| lifetime.as_secs().try_into().ok());
+    lifetime.ok_or_else(|| "must be a duration such as 12h or 90d".to_owned())
 }
 
 /// Parses a time in RFC 3339, or an age.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The names of the console's pages.
-const PAGES: [&str; 5] = ["deliveries", "keys", "team", "settings", "account"];
+const PAGES: [&str; 6] = ["deliveries", "keys", "team", "audit", "settings", "account"];
 
 /// `fanfare open`: prints the address of a page, and opens it.
 pub(crate) async fn run(api: &Api, what: Option<&str>, has_browser: bool, is_json: bool) -> Result<(), Failure> {

@@ -66,6 +66,11 @@ impl Api {
         matches!(self.caller, Caller::KeyOfEnvironment(_))
     }
 
+    /// Whether calls have credentials.
+    pub(crate) fn is_signed_in(&self) -> bool {
+        !matches!(self.caller, Caller::Anonymous)
+    }
+
     /// Describes the source of the credentials.
     pub(crate) fn key_source(&self) -> &'static str {
         match self.caller {

@@ -14,7 +14,7 @@ use crate::{
     config::Config,
     failure::Failure,
     http::{Answer, proxy_for, user_agent},
-    login::identity,
+    identity::identity,
     terminal::{cell, say, say_json, shown},
 };
 

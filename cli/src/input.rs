@@ -36,15 +36,19 @@ pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     }
 }
 
-/// Asks for confirmation of a destructive command. Programs have to pass `--yes` instead.
-pub(crate) fn confirm(question: &str, is_confirmed: bool) -> Result<(), Failure> {
-    if is_confirmed {
+/// Checks that a destructive command is confirmed, or that a person can be asked.
+pub(crate) fn can_confirm(is_confirmed: bool) -> Result<(), Failure> {
+    if is_confirmed || (has_person() && io::stderr().is_terminal()) {
         return Ok(());
     }
-    if !(has_person() && io::stderr().is_terminal()) {
-        return Err(
-            Failure::usage("This command needs confirmation, and standard input is not a terminal.").hint("Add --yes.")
-        );
+    Err(Failure::usage("This command needs confirmation, and standard input is not a terminal.").hint("Add --yes."))
+}
+
+/// Asks for confirmation of a destructive command. Programs have to pass `--yes` instead.
+pub(crate) fn confirm(question: &str, is_confirmed: bool) -> Result<(), Failure> {
+    can_confirm(is_confirmed)?;
+    if is_confirmed {
+        return Ok(());
     }
     let mut errors = io::stderr().lock();
     write!(errors, "{question} [y/N] ")?;

@@ -1,11 +1,12 @@
 //! `fanfare keys`.
 
 use api::{
-    account::{DeleteKey, KeyKind},
+    account::{CreateKey, DeleteKey, KeyKind},
     team::{Key, Keys as List},
 };
 
 use crate::{
+    approval::with_session,
     args::Keys,
     calls::Api,
     clock,
@@ -13,7 +14,7 @@ use crate::{
     ids::{self, Shortener},
     input::confirm,
     table::{self, Column},
-    terminal::{cell, say_json, tell},
+    terminal::{cell, say, say_json, shown, tell},
 };
 
 const COLUMNS: &[Column] = &[
@@ -29,11 +30,31 @@ const COLUMNS: &[Column] = &[
 ];
 
 pub(crate) async fn run(api: &Api, command: Keys, is_json: bool) -> Result<(), Failure> {
-    let keys = api.call(&List::new()).await?;
     match command {
-        Keys::List if is_json => Ok(say_json(&keys)?),
-        Keys::List => list(&keys),
+        Keys::List => {
+            let keys = api.call(&List::new()).await?;
+            if is_json { Ok(say_json(&keys)?) } else { list(&keys) }
+        }
+        Keys::Create { name, organization, scopes, expires, no_browser } => {
+            let call = CreateKey {
+                expires_in: expires,
+                kind: organization.then_some(KeyKind::Organization),
+                scopes: (!scopes.is_empty()).then_some(scopes),
+                ..CreateKey::new(name)
+            };
+            let issued = with_session(api, (!no_browser, is_json), async |session| session.call(&call).await).await?;
+            if is_json {
+                return Ok(say_json(&issued)?);
+            }
+            let expiry = match &issued.expires_at {
+                Some(expires_at) => format!("It expires at {} UTC.", clock::short(expires_at)),
+                None => "It does not expire.".to_owned(),
+            };
+            say(&format!("Created the {} key {}. {expiry}", cell(&issued.kind), cell(&issued.name)))?;
+            Ok(say(&format!("Key, shown once: {}", shown(issued.key.reveal())))?)
+        }
         Keys::Delete { id, yes } => {
+            let keys = api.call(&List::new()).await?;
             let is_meant = |key: &&Key| key.id.as_str().starts_with(&id.to_ascii_lowercase());
             let found =
                 keys.iter().filter(is_meant).map(|key| (key, format!("{}  {}", cell(&key.id), cell(&key.name))));

@@ -1,33 +1,24 @@
 //! `fanfare login`, `fanfare logout` and `fanfare whoami`.
 
-use std::{
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::process::{Command, Stdio};
 
 use api::{
-    CliLoginId, KeyId, Open, Secret, Timestamp,
-    account::{ActiveMember, CreateKey, DeleteKey, Organization, Organizations, Profile, Role, SignOut},
-    auth::{CliLogin, CliLoginCreate, CliLoginPoll, comparison_code},
+    KeyId, Secret,
+    account::{CreateKey, DeleteKey, IssuedKey},
 };
-use serde::Serialize;
 use serde_json::json;
-use url::Url;
 
 use crate::{
+    approval::{Request, approved, end},
     args::Login,
     browser::{has_person, open},
     calls::{Api, Caller},
     config::{Config, Waiting},
     failure::Failure,
+    identity::{Who, identity},
     input::hidden_line,
-    terminal::{cell, note, say, say_json, shown, tell},
+    terminal::{note, say, say_json, shown, tell},
 };
-
-/// The interval at which the approval is polled.
-const PAUSE: Duration = Duration::from_secs(2);
-/// A login can be approved within this time.
-const LASTS: Duration = Duration::from_secs(10 * 60);
 
 /// Signs in, and stores an API key.
 pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json: bool) -> Result<(), Failure> {
@@ -55,15 +46,10 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         let request = Request::create(api).await?;
         let page = request.page(&api.base);
         if login.no_wait || is_json {
-            let code = comparison_code(&request.id);
-            let shown = json!({ "url": page.as_str(), "code": code, "expires_at": request.expires_at });
-            let meaning = format!(
-                "Open this address in a browser, check that it shows the code {code}, and approve the login:\n\n  \
-                 {page}\n\nThen run `fanfare login --complete`."
-            );
-            tell(&shown, is_json, &meaning)?;
+            let meaning = format!("{}\nThen run `fanfare login --complete`.", request.instructions(&page));
+            tell(&request.shown(&page), is_json, &meaning)?;
         } else {
-            request.announce(&page);
+            note(&request.instructions(&page));
         }
         if login.no_wait {
             return config.change(&api.origin(), |service| service.waiting = Some(request.into()));
@@ -141,37 +127,6 @@ pub(crate) async fn whoami(api: &Api, is_json: bool) -> Result<(), Failure> {
     show(&identity(api).await?, is_json)
 }
 
-/// The signed-in user, as printed for programs.
-#[derive(Serialize)]
-pub(crate) struct Who {
-    api: String,
-    organization: Organization,
-    /// The user and their role. `None` for an organization key.
-    user: Option<Profile>,
-    role: Option<Open<Role>>,
-}
-
-impl Who {
-    pub(crate) fn summary(&self) -> String {
-        let organization = format!("{} ({})", cell(&self.organization.name), cell(&self.organization.id));
-        match (&self.user, &self.role) {
-            (Some(user), Some(role)) => format!("{}, {} of {organization}", cell(&user.email), cell(role)),
-            _ => format!("organization key of {organization}"),
-        }
-    }
-}
-
-pub(crate) async fn identity(api: &Api) -> Result<Who, Failure> {
-    let [organization] = api.call(&Organizations::new()).await?;
-    let (user, role) = match api.call(&ActiveMember::new()).await {
-        Ok(member) => (Some(member.user), Some(member.role)),
-        // An organization key is not a member.
-        Err(failure) if failure.is_not_found() => (None, None),
-        Err(failure) => return Err(failure),
-    };
-    Ok(Who { api: api.origin(), organization, user, role })
-}
-
 fn show(who: &Who, is_json: bool) -> Result<(), Failure> {
     if is_json {
         return Ok(say_json(who)?);
@@ -198,68 +153,18 @@ pub(crate) fn key_of(text: &str, origin: &str) -> Result<Secret, Failure> {
     }
 }
 
-/// A login that is waiting for a person's approval.
-struct Request {
-    id: CliLoginId,
-    secret: Secret,
-    expires_at: Timestamp,
-}
-
-impl Request {
-    async fn create(api: &Api) -> Result<Self, Failure> {
-        let created = api.call(&CliLoginCreate::new()).await?;
-        Ok(Self { id: created.request_id, secret: created.secret, expires_at: created.expires_at })
-    }
-
-    /// Returns the page where a person approves the login.
-    fn page(&self, base: &Url) -> Url {
-        let mut page = base.clone();
-        page.set_path("/signin");
-        page.query_pairs_mut()
-            .append_pair("cliLoginId", self.id.as_str())
-            .append_pair("cliLoginSecret", self.secret.reveal())
-            .append_pair("mode", "login");
-        page
-    }
-
-    fn announce(&self, page: &Url) {
-        let code = comparison_code(&self.id);
-        note(&format!(
-            "Open this address in a browser, check that it shows the code {code}, and approve the login:\n\n  {page}\n"
-        ));
-    }
-}
-
-impl From<Request> for Waiting {
-    fn from(request: Request) -> Self {
-        Self { request_id: request.id, secret: request.secret }
-    }
-}
-
-/// Waits until the login is approved in a browser, issues a key with the resulting session, and ends the session.
-async fn issued_key(api: &Api, Waiting { request_id, secret }: Waiting) -> Result<(Secret, Option<KeyId>), Failure> {
-    let poll = CliLoginPoll::new(request_id, secret);
-    let began = Instant::now();
-    let session = loop {
-        match api.call(&poll).await {
-            Err(error) if error.is_passing() && began.elapsed() < LASTS => {}
-            Err(error) => return Err(error),
-            Ok(CliLogin::Pending) => {}
-            Ok(CliLogin::Approved { cookie_header, .. }) => break cookie_header,
-            Ok(CliLogin::Expired) => {
-                return Err(Failure::local("The login was not approved in time.").hint("Run `fanfare login` again."));
-            }
-        }
-        tokio::time::sleep(PAUSE).await;
-    };
-    let session = api.by(Caller::Session(session));
-    let issued = session.call(&CreateKey::new(format!("fanfare on {}", machine()))).await;
-    let ended = session.call(&SignOut::new()).await;
+/// Issues a key for this machine, once a person has approved the login.
+async fn issued_key(api: &Api, waiting: Waiting) -> Result<(Secret, Option<KeyId>), Failure> {
+    let session = approved(api, waiting).await?;
+    let issued = issue(&session).await;
+    end(&session).await;
     let issued = issued?;
-    if let Err(error) = ended {
-        note(&format!("The session of this login could not be ended: {error}"));
-    }
     Ok((issued.key, Some(issued.id)))
+}
+
+/// Issues a personal key for this machine.
+pub(crate) async fn issue(session: &Api) -> Result<IssuedKey, Failure> {
+    session.call(&CreateKey::new(format!("fanfare on {}", machine()))).await
 }
 
 /// This machine's name.

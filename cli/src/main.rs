@@ -1,7 +1,9 @@
 //! `fanfare`, the command-line client for organizations.
 
 mod address;
+mod approval;
 mod args;
+mod audit;
 mod browser;
 mod calls;
 mod clock;
@@ -11,6 +13,7 @@ mod doctor;
 mod endpoints;
 mod failure;
 mod http;
+mod identity;
 mod ids;
 mod input;
 mod keys;
@@ -31,7 +34,7 @@ use clap::{CommandFactory, Parser};
 use url::Url;
 
 use crate::{
-    args::{Arguments, Command},
+    args::{Arguments, Command, Keys, Team},
     calls::{Api, Caller},
     config::Config,
     failure::Failure,
@@ -98,7 +101,6 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(key) => Caller::KeyOfEnvironment(login::key_of(&key, "FANFARE_API_KEY")?),
         None => kept.map_or(Caller::Anonymous, Caller::Key),
     };
-    let is_known = !matches!(caller, Caller::Anonymous);
     let network = Network::load(cacert.as_deref())?;
     let http = network.client(&base, IDLE)?;
     let api = Api::new(base, caller, http);
@@ -107,10 +109,13 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         // Operators have the queue's address and AWS credentials, but may have no account.
         Command::Send(send) => send.tenant.is_some(),
         Command::Trigger(trigger) => trigger.to.is_some(),
+        // A person approves these commands in the browser.
+        Command::Keys(Keys::Create { .. }) => true,
+        Command::Team(Team::Invitations { .. } | Team::Accept { .. } | Team::Decline { .. }) => true,
         Command::Open { what, .. } => what.as_deref().is_none_or(browser::is_page),
         _ => false,
     };
-    if !is_known && !needs_no_key {
+    if !api.is_signed_in() && !needs_no_key {
         return Err(Failure::not_signed_in(format!("Not signed in to {}.", api.origin())));
     }
     match command {
@@ -123,7 +128,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Trigger(trigger) => trigger::run(&api, &network, &config, trigger, json).await,
         Command::Listen(listen) => listen::run(&api, &network, &mut config, listen, json).await,
         Command::Keys(command) => keys::run(&api, command, json).await,
-        Command::Team(command) => team::run(&api, command, json).await,
+        Command::Team(command) => team::run(&api, &mut config, command, json).await,
+        Command::Audit(list) => audit::run(&api, list, json).await,
         Command::Settings(settings) => settings::run(&api, settings, json).await,
         Command::Open { what, no_browser } => browser::run(&api, what.as_deref(), !no_browser, json).await,
         Command::Doctor => doctor::run(&api, &config, json).await,

@@ -1,8 +1,12 @@
-//! `fanfare settings`: the organization's email settings.
+//! `fanfare settings`: the organization's name and settings.
 
-use api::{Email, team::ChangeSettings};
+use api::{
+    Email, Name,
+    team::{ChangeOrganization, ChangeSettings, NewName, NotificationEmailStatus},
+};
 
 use crate::{
+    approval::with_session,
     args::Settings,
     calls::Api,
     failure::Failure,
@@ -14,16 +18,32 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
     let change = ChangeSettings {
         debug_notification_email: settings.email.map(Email::from),
         disable_job_failure_notifications: settings.job_failures.map(|is_on| !is_on),
-        // Only sessions can change it.
-        require_two_factor: None,
+        require_two_factor: settings.require_two_factor,
     };
-    let found = api.call(&change).await?;
+    let found = match settings.require_two_factor {
+        // A key cannot change it.
+        Some(_) => {
+            with_session(api, (!settings.no_browser, is_json), async |session| session.call(&change).await).await?
+        }
+        None => api.call(&change).await?,
+    };
+    let renamed = match settings.name {
+        Some(name) => Some(api.call(&ChangeOrganization::new(NewName::new(Name::from(name)))).await?),
+        None => None,
+    };
     if is_json {
         return Ok(say_json(&found)?);
     }
-    say(&format!("Emails about endpoints and jobs: {}", cell(&found.debug_notification_email)))?;
-    Ok(say(&format!(
-        "Emails about failed jobs: {}",
-        if found.disable_job_failure_notifications { "off" } else { "on" }
-    ))?)
+    if let Some(organization) = renamed {
+        say(&format!("Name: {}", cell(&organization.name)))?;
+    }
+    let status = match found.notification_email_status == NotificationEmailStatus::Ok {
+        true => String::new(),
+        false => format!(" ({}: choose another address)", cell(&found.notification_email_status)),
+    };
+    say(&format!("Emails about endpoints and jobs: {}{status}", cell(&found.debug_notification_email)))?;
+    let job_failures = if found.disable_job_failure_notifications { "off" } else { "on" };
+    say(&format!("Emails about failed jobs: {job_failures}"))?;
+    let second_factor = if found.require_two_factor { "required of all members" } else { "optional" };
+    Ok(say(&format!("Second factor: {second_factor}"))?)
 }

@@ -1,5 +1,7 @@
 //! `fanfare team`: members and invitations.
 
+mod moving;
+
 use api::{
     Email,
     account::{InvitationStatus, Member},
@@ -11,6 +13,7 @@ use crate::{
     args::Team,
     calls::Api,
     clock,
+    config::Config,
     failure::Failure,
     input::confirm,
     table::{self, Column},
@@ -24,9 +27,17 @@ const COLUMNS: &[Column] = &[
     Column::new("STATE"),
 ];
 
-pub(crate) async fn run(api: &Api, command: Team, is_json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: bool) -> Result<(), Failure> {
     match command {
         Team::List => list(api, is_json).await,
+        Team::Invitations { no_browser } => moving::list(api, (!no_browser, is_json)).await,
+        Team::Accept { invitation, delete_organization, yes, no_browser } => {
+            let ui = (!no_browser, is_json);
+            moving::accept(api, config, invitation.as_deref(), delete_organization, yes, ui).await
+        }
+        Team::Decline { invitation, no_browser } => {
+            moving::decline(api, invitation.as_deref(), (!no_browser, is_json)).await
+        }
         Team::Invite { email, role } => {
             let invited = api.call(&Invite::new(Email::from(email), role)).await?;
             let expires = clock::short(&invited.expires_at);

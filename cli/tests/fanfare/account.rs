@@ -180,7 +180,10 @@ async fn a_team_and_its_settings_are_managed() {
     assert_eq!((role.code, role.out.as_str()), (0, "bo@example.com is now member.\n"));
     assert_eq!(machine.run(&["team", "remove", "di@example.com", "--yes"]).await.code, 4);
     let settings = machine.run(&["settings", "--email", "ops@example.com", "--job-failures", "false"]).await;
-    assert_eq!(settings.out, "Emails about endpoints and jobs: ops@example.com\nEmails about failed jobs: off\n");
+    assert_eq!(
+        settings.out,
+        "Emails about endpoints and jobs: ops@example.com\nEmails about failed jobs: off\nSecond factor: optional\n"
+    );
     assert_eq!(json_of(&machine.run(&["--json", "settings"]).await)["debug_notification_email"], "ops@example.com");
     world.key(&tenant.cookie, json!({"kind": "organization", "scopes": ["webhooks:read"]})).await;
     let keys = machine.run(&["keys", "list"]).await;

@@ -8,6 +8,7 @@
 )]
 
 mod account;
+mod approved;
 mod commands;
 mod connections;
 mod listening;

@@ -116,6 +116,12 @@ mod on_a_terminal {
         std::fs::write(bin.join("xdg-open"), "#!/bin/sh\n").expect("a file");
         std::fs::set_permissions(bin.join("xdg-open"), PermissionsExt::from_mode(0o700)).expect("a file");
 
+        // The organization that invites the user, who is not the last member of their own.
+        let host = world.tenant("analytical-engines").await;
+        let invite = json!({"email": tenant.email, "role": "owner"});
+        world.cli(&host.cookie, "organization/invite-member", invite).await;
+        world.member(&tenant, "second@example.com", "owner").await;
+
         // The installation is tested by .ci/try-client.
         let sections = PAGE.split("\n## ").filter(|section| !section.starts_with("Install\n"));
         let lines: Vec<_> = sections.flat_map(|section| blocks(section, "sh")).flat_map(str::lines).collect();
@@ -141,11 +147,13 @@ mod on_a_terminal {
             command.env("FANFARE_QUEUE_URL", &world.stack.queues()["job-events"]);
             command.env("KEY", &tenant.key).env("SECRET", "another secret of some length");
             let is_login = line.contains(" login") && !line.contains("--key") && !line.contains("--complete");
+            let is_approved = is_login || line.contains("keys create") || line.contains("team accept");
+            let is_confirmed = line.contains("team accept");
             let lasts = [("listen ", "Forwarding to"), ("--watch", "CREATED")].into_iter();
             let lasts = lasts.filter(|(word, _)| line.contains(word)).map(|(_, shown)| shown).next();
             let run = async {
                 let mut terminal = apart(|| Terminal::start(command, 120)).await;
-                if is_login {
+                if is_approved {
                     terminal = apart(|| {
                         terminal.says("mode=");
                         terminal
@@ -154,6 +162,10 @@ mod on_a_terminal {
                     approve(&world, &tenant, &terminal.text()).await;
                 }
                 apart(move || {
+                    if is_confirmed {
+                        terminal.says("[y/N] ");
+                        terminal.types("y\n");
+                    }
                     if let Some(shown) = lasts {
                         terminal.says(shown);
                         terminal.signal("INT");

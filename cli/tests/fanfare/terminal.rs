@@ -154,6 +154,9 @@ async fn ten_tasks_fit_60_80_and_120_columns() {
         task(&["deliveries", "stats"], true).await;
         task(&["keys", "list"], true).await;
         task(&["team", "list"], true).await;
+        task(&["audit", "--help"], true).await;
+        let changes = task(&["audit"], true).await;
+        assert!(changes.contains("webhook.created") && changes.contains("key test"), "{changes}");
         task(&["settings"], true).await;
         task(&["profiles"], true).await;
         let opened = task(&["open", &short, "--no-browser"], false).await;

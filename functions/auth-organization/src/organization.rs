@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{
     Call as _,
     account::{self, Organizations},
-    team::Invitation,
+    team::{self, ChangeOrganization, Invitation},
 };
 use common::{
     accounts::{organizations::Organization, permissions::Scope},
@@ -53,7 +53,7 @@ pub(crate) fn set_active() -> Route<App> {
 }
 
 pub(crate) fn update() -> Route<App> {
-    Route::post("/api/auth/organization/update", KeyOrSession, NewName::read, rename)
+    Route::post(ChangeOrganization::PATH, KeyOrSession, NewName::read, rename)
         .records(&[Action::OrganizationRenamed])
         .scope(Scope::SettingsWrite)
         .summary("Changes the name of the organization. Owners only.")
@@ -70,13 +70,13 @@ struct NewName {
 
 impl NewName {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let name = fields.about("The changes.").object("data", |data| {
+        let name = fields.about("The changes.").object(ChangeOrganization::NAMES.data, |data| {
             data.refuse(&["slug", "logo", "metadata"])?;
-            data.about("The new name of the organization.").text("name", Name::parse)
+            data.about("The new name of the organization.").text(team::NewName::NAMES.name, Name::parse)
         });
         let organization = fields
             .about("The organization's id. Only the caller's organization is accepted, and it is the default.")
-            .optional_text("organizationId", TenantId::parse);
+            .optional_text(ChangeOrganization::NAMES.organization_id, TenantId::parse);
         Ok(Self { organization: organization?, name: name? })
     }
 }

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use api::{account, team::Invitation};
+use api::{
+    Call as _,
+    team::{AcceptInvitation, Accepted, Declined, ReceivedInvitation, ReceivedInvitations, RejectInvitation},
+};
 use common::{
     accounts::{
         email::Email,
@@ -37,14 +40,14 @@ pub(crate) fn get() -> Route<App> {
 }
 
 pub(crate) fn list() -> Route<App> {
-    Route::get("/api/auth/organization/list-user-invitations", Session, |_, fields| fields.refuse(&["email"]), received)
+    Route::get(ReceivedInvitations::PATH, Session, |_, fields| fields.refuse(&["email"]), received)
         .summary("Lists the invitations to the caller's address that can be accepted, newest first.")
         .description("A request with `email` is refused with a 400, because the address is always the caller's.")
         .faults(&[Fault::EmailNotVerified])
 }
 
 pub(crate) fn accept() -> Route<App> {
-    Route::post("/api/auth/organization/accept-invitation", Session, Acceptance::read, join)
+    Route::post(AcceptInvitation::PATH, Session, Acceptance::read, join)
         .records(&[Action::MemberJoined, Action::MemberLeft, Action::OrganizationDeleted])
         .summary(
             "Accepts an invitation to the caller's address, which moves their account to the inviting organization. \
@@ -72,9 +75,9 @@ pub(crate) fn accept() -> Route<App> {
 
 pub(crate) fn reject() -> Route<App> {
     Route::post(
-        "/api/auth/organization/reject-invitation",
+        RejectInvitation::PATH,
         Session,
-        |_, fields| Which::read(fields, "invitationId"),
+        |_, fields| Which::read(fields, RejectInvitation::NAMES.invitation_id),
         decline,
     )
     .records(&[Action::InvitationRejected])
@@ -109,42 +112,15 @@ struct Acceptance {
 
 impl Acceptance {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
-        let which = Which::read(fields, "invitationId");
+        let which = Which::read(fields, AcceptInvitation::NAMES.invitation_id);
         let may_end = fields
             .about(
                 "Whether to delete the caller's organization if they are its last member, with its endpoints, \
                  deliveries, API keys and invitations. With `false`, the default, the call is refused in that case.",
             )
-            .optional_bool("deleteOrganization");
+            .optional_bool(AcceptInvitation::NAMES.delete_organization);
         Ok(Self { invitation: which?.invitation, may_end: may_end?.unwrap_or_default() })
     }
-}
-
-/// An invitation to the caller's address, with its organization.
-#[derive(JsonSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, rename = "ReceivedInvitation")]
-struct Received {
-    /// The id of the invitation.
-    id: InvitationId,
-    /// The invited email address, which is the caller's.
-    email: Email,
-    /// The role that the caller gets.
-    role: Role,
-    /// The id of the organization.
-    organization_id: TenantId,
-    /// The name of the organization.
-    organization_name: Name,
-    /// The slug of the organization.
-    organization_slug: Slug,
-    /// The id of the user who sent the invitation.
-    inviter_id: UserId,
-    /// The state of the invitation, which is `pending`.
-    status: InvitationStatus,
-    /// When the invitation expires, 7 days after it was sent.
-    expires_at: Timestamp,
-    /// When the invitation was sent.
-    created_at: Timestamp,
 }
 
 /// An invitation to the caller's address, with its organization and inviter.
@@ -176,39 +152,19 @@ struct Details {
     created_at: Timestamp,
 }
 
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-struct Accepted {
-    /// The accepted invitation.
-    invitation: Invitation,
-    /// The caller as a member of their new organization.
-    member: account::Member,
-}
-
-#[derive(JsonSchema, Serialize)]
-#[schemars(deny_unknown_fields, inline)]
-struct Declined {
-    /// The declined invitation.
-    invitation: Invitation,
-    /// Always `null`.
-    member: Option<account::Member>,
-}
-
-impl Received {
-    fn of(invited: Invited, organization: Organization) -> Self {
-        let Invited { invitation, status, expires_at, created_at } = invited;
-        Self {
-            id: invitation.id,
-            email: invitation.email,
-            role: invitation.role,
-            organization_id: organization.id,
-            organization_name: organization.name,
-            organization_slug: organization.slug,
-            inviter_id: invitation.inviter,
-            status,
-            expires_at,
-            created_at,
-        }
+fn shown_to_recipient(invited: Invited, organization: Organization) -> ReceivedInvitation {
+    let Invited { invitation, status, expires_at, created_at } = invited;
+    ReceivedInvitation {
+        id: invitation.id.into(),
+        email: invitation.email.into(),
+        role: invitation.role.into(),
+        organization_id: organization.id.into(),
+        organization_name: organization.name.into(),
+        organization_slug: organization.slug.into(),
+        inviter_id: invitation.inviter.into(),
+        status: status.into(),
+        expires_at: expires_at.into(),
+        created_at: created_at.into(),
     }
 }
 
@@ -224,26 +180,15 @@ async fn read(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Detai
         Err(Error::NotFound(_)) => None,
         Err(error) => return Err(error),
     };
-    let Received {
-        id,
-        email,
-        role,
-        organization_id,
-        organization_name,
-        organization_slug,
-        inviter_id,
-        status,
-        expires_at,
-        created_at,
-    } = Received::of(received.invited, organization);
+    let Invited { invitation, status, expires_at, created_at } = received.invited;
     Ok(Details {
-        id,
-        email,
-        role,
-        organization_id,
-        organization_name,
-        organization_slug,
-        inviter_id,
+        id: invitation.id,
+        email: invitation.email,
+        role: invitation.role,
+        organization_id: organization.id,
+        organization_name: organization.name,
+        organization_slug: organization.slug,
+        inviter_id: invitation.inviter,
         inviter_email,
         status,
         expires_at,
@@ -251,11 +196,13 @@ async fn read(app: Arc<App>, call: Call<SignedIn>, input: Which) -> Result<Detai
     })
 }
 
-async fn received(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Received>> {
+async fn received(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<ReceivedInvitation>> {
     let user = &call.caller.user;
     user.check_verified()?;
-    let received = app.invitations.received_at(&user.email, &app.organizations, Timestamp::now()).await?;
-    Ok(received.into_iter().map(|(invited, organization)| Received::of(invited, organization)).collect())
+    let mut received = app.invitations.received_at(&user.email, &app.organizations, Timestamp::now()).await?;
+    // A member who was invited twice joined with the other invitation.
+    received.retain(|(_, organization)| organization.id != user.organization);
+    Ok(received.into_iter().map(|(invited, organization)| shown_to_recipient(invited, organization)).collect())
 }
 
 async fn join(app: Arc<App>, call: Call<SignedIn>, input: Acceptance) -> Result<Accepted> {

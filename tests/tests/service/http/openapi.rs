@@ -45,7 +45,7 @@ fn the_client_has_exactly_the_fields_of_each_input() {
         api::webhooks::CALLS,
     ]
     .concat();
-    assert_eq!(calls.len(), 29);
+    assert_eq!(calls.len(), 33);
     for (path, names) in calls {
         let route = &document["paths"][path];
         let body = &route["post"]["requestBody"]["content"]["application/json"]["schema"];

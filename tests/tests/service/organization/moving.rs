@@ -511,3 +511,22 @@ async fn a_reset_link_from_before_a_move_is_void() {
     assert_eq!(world.cli("", "reset-password", reset).await.refused(), (400, "INVALID_TOKEN"));
     assert_eq!(world.sign_in(&bo.email, PASSWORD).await.status, 200);
 }
+
+/// A user can be invited twice before they join.
+#[tokio::test(flavor = "multi_thread")]
+async fn invitations_to_the_own_organization_are_not_listed() {
+    let world = World::start().await;
+    let (acme, other, third) = (world.tenant("acme").await, world.tenant("other").await, world.tenant("third").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    let ids = [invitation(&world, &acme, &bo.email).await, invite(&world, &acme, &bo.email, "member").await];
+    invite(&world, &third, &bo.email, "member").await;
+    let listed = async || {
+        let listed = world.cli_get(&bo.cookie, "organization/list-user-invitations").await.body;
+        let slugs = listed.as_array().expect("a list").iter().map(|one| one["organizationSlug"].clone());
+        slugs.collect::<Vec<_>>()
+    };
+    assert_eq!(listed().await.len(), 2);
+    assert_eq!(accept(&world, &bo, &ids[0]).await.status, 200);
+    assert_eq!(status(&world, &ids[1]).await, "pending");
+    assert_eq!(listed().await, ["third"]);
+}

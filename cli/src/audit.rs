@@ -1,0 +1,132 @@
+//! `fanfare audit`: the changes in the organization, with their authors.
+
+use api::{
+    audit::{Actor, ActorKind, Change, Entry, List as Call, Listed, Target},
+    team::Members,
+};
+
+use crate::{
+    args::Audit,
+    calls::Api,
+    clock,
+    failure::Failure,
+    table::{self, Column},
+    terminal::{cell, cell_of, is_for_people, note, say, say_json},
+};
+
+/// The maximum page size of the API.
+const PAGE: usize = 100;
+
+fn columns(when: &'static str) -> [Column; 6] {
+    [
+        Column::new(when),
+        Column::new("ACTION").shrinks_to(16),
+        Column::new("ACTOR").shrinks_to(12),
+        Column::new("TARGET").of_urls().shrinks_to(12),
+        Column::new("CHANGES").shrinks_to(12).left_out(1),
+        Column::new("FROM").left_out(0),
+    ]
+}
+
+pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Failure> {
+    let Audit { since, until, actor, action, limit, cursor } = list;
+    let actor = match actor {
+        Some(actor) => Some(actor_id(api, actor).await?),
+        None => None,
+    };
+    let limit = usize::try_from(limit).unwrap_or(PAGE);
+    let Listed { entries, next_cursor } =
+        listed(api, Call { since, until, actor, action, cursor, limit: None }, limit).await?;
+    if is_json {
+        return Ok(say_json(&Listed { entries, next_cursor })?);
+    }
+    if entries.is_empty() {
+        return Ok(say("No changes found.")?);
+    }
+    let columns = columns(if is_for_people() { "AGE" } else { "TIME (UTC)" });
+    table::print(&columns, &entries.iter().map(row).collect::<Vec<_>>())?;
+    if next_cursor.is_some() && is_for_people() {
+        note("Older changes exist. Add --limit, --since or --until.");
+    }
+    Ok(())
+}
+
+/// Reads the newest entries, at most `limit`, and the cursor of the next page. Continues over empty pages.
+async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
+    let mut entries = Vec::new();
+    loop {
+        call.limit = Some(limit.saturating_sub(entries.len()).clamp(1, PAGE));
+        let page = api.call(&call).await?;
+        entries.extend(page.entries);
+        if page.next_cursor.is_none() || entries.len() >= limit {
+            return Ok(Listed { entries, next_cursor: page.next_cursor });
+        }
+        call.cursor = page.next_cursor;
+    }
+}
+
+/// Returns the id of an actor, which may be the email address of a member.
+async fn actor_id(api: &Api, typed: String) -> Result<String, Failure> {
+    if !typed.contains('@') {
+        return Ok(typed.to_ascii_lowercase());
+    }
+    let members = api.call(&Members::new()).await?.members;
+    let found = members.into_iter().find(|one| one.user.email.as_str().eq_ignore_ascii_case(&typed));
+    found.map(|one| one.user_id.as_str().to_owned()).ok_or_else(|| {
+        Failure::not_found(format!("No member {} found.", cell(&typed)))
+            .hint("Pass the id of a former member, from `fanfare --json audit`.")
+    })
+}
+
+fn row(entry: &Entry) -> Vec<String> {
+    let when = if is_for_people() { clock::age(&entry.at) } else { clock::short(&entry.at) };
+    let changes: Vec<_> = entry.changes.iter().map(change).collect();
+    vec![
+        when,
+        cell(&entry.action),
+        actor(&entry.actor),
+        target(&entry.target),
+        changes.join("; "),
+        cell_of(entry.ip.as_ref()),
+    ]
+}
+
+fn actor(actor: &Actor) -> String {
+    let (name, email) = (actor.name.as_ref().map(cell), actor.email.as_ref().map(cell));
+    match (actor.kind == ActorKind::Key, name, email) {
+        (true, Some(name), _) => format!("key {name}"),
+        (false, _, Some(email)) => email,
+        (_, name, _) => name.unwrap_or_else(|| cell(&actor.id)),
+    }
+}
+
+fn target(target: &Target) -> String {
+    target.name.as_ref().map_or_else(|| cell(&target.kind), cell)
+}
+
+fn change(change: &Change) -> String {
+    let field = cell(&change.field);
+    match (&change.old, &change.new) {
+        (None, None) => field,
+        (None, Some(new)) => format!("{field}: {}", cell(new)),
+        (Some(old), None) => format!("{field}: {} removed", cell(old)),
+        (Some(old), Some(new)) => format!("{field}: {} → {}", cell(old), cell(new)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_shows_its_values_unless_they_are_secret() {
+        let text = |old: Option<&str>, new: Option<&str>| {
+            let [old, new] = [old, new].map(|value| value.map(ToOwned::to_owned));
+            change(&Change { field: "url".to_owned(), old, new })
+        };
+        assert_eq!(text(None, None), "url");
+        assert_eq!(text(None, Some("a\u{1b}")), "url: a\u{FFFD}");
+        assert_eq!(text(Some("a"), None), "url: a removed");
+        assert_eq!(text(Some("a"), Some("b")), "url: a → b");
+    }
+}

@@ -1,0 +1,139 @@
+//! Moving the user's account to another organization, which has invited them.
+
+use api::{
+    account::IssuedKey,
+    error::Reason,
+    team::{AcceptInvitation, ReceivedInvitation, ReceivedInvitations, RejectInvitation},
+};
+
+use crate::{
+    approval::with_session,
+    calls::Api,
+    clock,
+    config::Config,
+    failure::Failure,
+    identity::identity,
+    ids::Shortener,
+    input::{can_confirm, confirm},
+    login::issue,
+    table::{self, Column},
+    terminal::{cell, note, say, say_json, tell},
+};
+
+const COLUMNS: &[Column] = &[
+    Column::new("ORGANIZATION").shrinks_to(12),
+    Column::new("SLUG").shrinks_to(12),
+    Column::new("ROLE"),
+    Column::new("EXPIRES").left_out(0),
+    Column::new("ID"),
+];
+
+/// Prints the invitations to the user who approves the command. `ui` says whether there is a browser, and whether the
+/// reader is a program.
+pub(super) async fn list(api: &Api, ui: (bool, bool)) -> Result<(), Failure> {
+    let received = with_session(api, ui, async |session| session.call(&ReceivedInvitations::new()).await).await?;
+    if ui.1 {
+        return Ok(say_json(&received)?);
+    }
+    if received.is_empty() {
+        return Ok(say("No invitations found.")?);
+    }
+    let shortener = Shortener::for_ids(received.iter().map(|one| one.id.as_str()));
+    let rows = received.iter().map(|one| {
+        vec![
+            cell(&one.organization_name),
+            cell(&one.organization_slug),
+            cell(&one.role),
+            format!("in {}", clock::until(&one.expires_at).unwrap_or_default()),
+            shortener.short(one.id.as_str()),
+        ]
+    });
+    Ok(table::print(COLUMNS, &rows.collect::<Vec<_>>())?)
+}
+
+pub(super) async fn accept(
+    api: &Api,
+    config: &mut Config,
+    typed: Option<&str>,
+    may_delete: bool,
+    is_confirmed: bool,
+    ui: (bool, bool),
+) -> Result<(), Failure> {
+    can_confirm(is_confirmed)?;
+    let stored = config.service(&api.origin());
+    // The stored key ends with the move.
+    let needs_key = stored.key.is_some() && !api.has_key_of_environment();
+    let (accepted, organization, key) = with_session(api, ui, async |session| {
+        let (who, invitation) = (identity(session).await?, find(session, typed).await?);
+        let (from, to) = (cell(&who.organization.name), cell(&invitation.organization_name));
+        let email = cell(&invitation.email);
+        let lost = if may_delete {
+            format!(
+                " If you are its last member, {from} is deleted with its endpoints, deliveries, keys and invitations."
+            )
+        } else {
+            String::new()
+        };
+        let role = cell(&invitation.role);
+        confirm(
+            &format!("Move {email} from {from} to {to} as {role}? Your API keys of {from} end.{lost}"),
+            is_confirmed,
+        )?;
+        let call = AcceptInvitation {
+            delete_organization: may_delete.then_some(true),
+            ..AcceptInvitation::new(invitation.id)
+        };
+        let accepted = session.call(&call).await.map_err(|failure| match failure.reason() {
+            Some(Reason::LastMember) => {
+                failure.hint(format!("Add --delete-organization to delete {from} with all its data."))
+            }
+            Some(Reason::LastOwner) => {
+                failure.hint("Make another member an owner with `fanfare team role MEMBER owner`.")
+            }
+            _ => failure,
+        })?;
+        let key = if needs_key { Some(issue(session).await) } else { None };
+        Ok((accepted, to, key))
+    })
+    .await?;
+    let origin = api.origin();
+    match key {
+        Some(Ok(IssuedKey { id, key, .. })) => config.change(&origin, |service| {
+            service.key = Some(key);
+            service.key_id = Some(id);
+        })?,
+        Some(Err(error)) => note(&format!("The API key of this machine has ended: {error} Run `fanfare login`.")),
+        None if api.has_key_of_environment() => {
+            note("If the key in FANFARE_API_KEY is yours, it has ended. Set another one.");
+        }
+        None => {}
+    }
+    let meaning =
+        format!("{} is now {} of {organization}.", cell(&accepted.member.user.email), cell(&accepted.member.role));
+    Ok(tell(&accepted, ui.1, &meaning)?)
+}
+
+pub(super) async fn decline(api: &Api, typed: Option<&str>, ui: (bool, bool)) -> Result<(), Failure> {
+    let (declined, organization) = with_session(api, ui, async |session| {
+        let invitation = find(session, typed).await?;
+        let organization = cell(&invitation.organization_name);
+        Ok((session.call(&RejectInvitation::new(invitation.id)).await?, organization))
+    })
+    .await?;
+    Ok(tell(&declined, ui.1, &format!("Declined the invitation of {organization}."))?)
+}
+
+/// Finds the invitation of the organization with this slug, or with this id; without either, the only invitation.
+async fn find(session: &Api, typed: Option<&str>) -> Result<ReceivedInvitation, Failure> {
+    let mut received = session.call(&ReceivedInvitations::new()).await?;
+    if let Some(typed) = typed {
+        let typed = typed.to_ascii_lowercase();
+        received.retain(|one| one.organization_slug.as_str() == typed || one.id.as_str().starts_with(&typed));
+    }
+    match (received.pop(), received.is_empty()) {
+        (None, _) => Err(Failure::not_found("No such invitation found.").hint("Run `fanfare team invitations`.")),
+        (Some(invitation), true) => Ok(invitation),
+        (Some(_), false) => Err(Failure::ambiguous("You have several such invitations.")
+            .hint("Pass the slug of an organization, from `fanfare team invitations`.")),
+    }
+}
