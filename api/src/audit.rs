@@ -146,7 +146,9 @@ pub struct Entry {
     pub user_agent: Option<String>,
     /// The changed object.
     pub target: Target,
-    /// The changed fields. Secrets are named without their values.
+    /// The changed fields. Secrets are named without their values. A personal key that ends with the change is an
+    /// `api_key`, with its name and id. A sign-in with a second factor has its kind as `second_factor`: `totp` or
+    /// `backup_code`.
     pub changes: Vec<Change>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
         token::{EXPIRES_AT, SecretHash},
         users::{CREATED_AT, EPOCH, NAME, ORGANIZATION_ID, USER_ID, User, Users},
     },
-    audit::{self, Action, Actor, ActorKind, Entry, Target, TargetKind, initial},
+    audit::{self, Action, Actor, ActorKind, Change, Entry, Target, TargetKind, initial},
     aws::{
         batch::{batch_write, delete_request},
         clients::Aws,
@@ -263,8 +263,8 @@ impl ApiKeys {
     /// Issues a key for `user`'s organization.
     ///
     /// # Errors
-    /// The user is not verified; the key is an organization key and the user is not an owner; the account was deleted
-    /// in the meantime ([`Error::Unauthorized`]); or the organization already has [`MAX_KEYS`] keys.
+    /// The user is not verified; the key is an organization key and the user is not an owner; the user was changed or
+    /// deleted in the meantime ([`Error::Busy`]); or the organization already has [`MAX_KEYS`] keys.
     pub async fn issue(&self, users: &Users, user: &User, new: NewKey, now: Timestamp) -> Result<IssuedKey> {
         match new.permissions.kind() {
             KeyKind::Personal => user.check_verified()?,
@@ -295,7 +295,7 @@ impl ApiKeys {
         let expiry = issued.expires_at().map(|expires_at| initial("expires_at", expires_at));
         let fields = [initial("kind", new.permissions.kind())].into_iter().chain(scopes).chain(expiry);
         let entry = Entry::new(Action::KeyCreated, &user.organization, target(issued.id, &new.name)).with(fields);
-        users.check_unchanged(user, writes).or(Error::Unauthorized).record(entry)?.commit(&self.dynamodb).await?;
+        users.check_unchanged(user, writes).or(Error::Busy).record(entry)?.commit(&self.dynamodb).await?;
         Ok(issued)
     }
 
@@ -342,6 +342,18 @@ impl ApiKeys {
         let found = self.read(Record::new("pointer", &pointer).text(HASH)?).await?.ok_or(NOT_FOUND)?;
         let key = KeyRecord::from_item(&found)?;
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
+    }
+
+    /// The personal keys of `user` that work at `now`, as the changes of the entry about the change that ends them. They end
+    /// with the user's membership or epoch, not one by one, so one entry names them all: an entry for each could exceed the
+    /// limit of a transaction. A key that was issued a moment
+    /// ago may be missing, because the index lags; the log has the entry about its creation.
+    pub(super) async fn ended_with(&self, user: &User, now: Timestamp) -> Result<Vec<Change>> {
+        let mut keys = self.list(&user.organization).await?;
+        keys.retain(|key| key.is_of(user.id) && key.epoch == user.key_epoch);
+        keys.retain(|key| key.expires_at.is_none_or(|expires_at| expires_at > now));
+        let name = |key: KeyRecord| format!("{} ({})", key.name.as_str(), key.id);
+        Ok(keys.into_iter().map(|key| audit::change("api_key", Some(name(key)), None)).collect())
     }
 
     /// Deletes a key and records `entry`. The key stops working at once in every function.

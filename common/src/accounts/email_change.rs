@@ -4,12 +4,17 @@
 //! Without the undo, an intruder with a session could take over the account. The old address therefore stays reserved
 //! for its user until the undo link expires. An undo also reverts all later changes, ends sessions and keys, and
 //! replaces the password, which the intruder could have reset in the meantime.
+//!
+//! The email to the old address is sent once, after the write, like all emails about accounts: if the process dies in
+//! between, only operators can restore the address. An outbox would have to store the secret of the link, and an email
+//! before the write could report a change that then fails.
 
 use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
         alerts::from,
+        api_keys::ApiKeys,
         attempts::Attempts,
         email::Email,
         mail::{Mail, Mailer, Part, unhurried},
@@ -36,6 +41,7 @@ use crate::{
     config::{ConfigError, Env},
     error::{Conflict, Error, Result},
     id::UserId,
+    telemetry::metrics,
     timestamp::Timestamp,
 };
 
@@ -53,6 +59,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Clone)]
 pub struct EmailChanges {
     attempts: Attempts,
+    keys: ApiKeys,
     mailer: Mailer,
     sessions: Sessions,
     users: Users,
@@ -87,6 +94,7 @@ impl EmailChanges {
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             attempts: Attempts::from_env(env, aws)?,
+            keys: ApiKeys::from_env(env, aws)?,
             mailer: Mailer::from_env(env, aws)?,
             sessions: Sessions::from_env(env, aws)?,
             users: Users::from_env(env, aws)?,
@@ -97,14 +105,14 @@ impl EmailChanges {
         })
     }
 
-    /// Sends a link to `email` that makes it `user`'s address. If the current address is unverified and the user chose
-    /// it, it is [replaced](Verifications::replace_email) at once. Otherwise, the link works only while `session`
-    /// lasts, so ending an intruder's session also voids their requests. Links of earlier requests stop working.
+    /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and the user
+    /// chose it, links to it stop working ([`Verifications::replace_email`]). Otherwise, the link works only while
+    /// `session` lasts, so ending an intruder's session also voids their requests. Links of earlier requests stop working.
     /// Neither the outcome nor the duration reveals whether `email` has an account; its owner gets an email instead.
     ///
     /// # Errors
     /// The current address was chosen by an inviter and is not verified; there were too many requests
-    /// ([`Error::TooMany`]); or the address or the account changed in the meantime ([`Error::Unauthorized`]).
+    /// ([`Error::TooMany`]); or the address or the account changed in the meantime ([`Error::Busy`]).
     pub async fn request(
         &self,
         user: &User,
@@ -128,7 +136,7 @@ impl EmailChanges {
             let update = Update::of(&self.users_table, pk(user_key(user.id)))
                 .set(PENDING_EMAIL, text(email))
                 .only_if(EMAIL.equals(text(&user.email)).and(EMAIL_VERIFIED.equals(boolean(true))));
-            let writes = Transaction::new("requesting a change of an email").update(update).or(Error::Unauthorized);
+            let writes = Transaction::new("requesting a change of an email").update(update).or(Error::Busy);
             user.request_email(writes, Some(email))?.commit(&self.dynamodb).await?;
             let guard = get(&self.dynamodb, &self.users_table, pk(email_key(email)), "looking up an email").await?;
             let mail = if guard.is_some_and(|guard| is_kept_from(&guard, user.id, now)) {
@@ -168,7 +176,11 @@ impl EmailChanges {
         };
         let session = session.filter(|session| session.is_of(&user));
         let works = match purpose {
-            Purpose::Change => user.email_verified && user.pending_email.as_ref() == Some(&email) && session.is_some(),
+            Purpose::Change => {
+                let is_requested = user.email_verified && user.pending_email.as_ref() == Some(&email);
+                // The session may have been restricted since the request.
+                is_requested && session.is_some() && user.check_two_factor().is_ok()
+            }
             Purpose::Undo => user.email_undos.before(&hash).is_some(),
         };
         Ok(works.then_some(Link { purpose, user, email, hash, session }))
@@ -223,7 +235,7 @@ impl EmailChanges {
             }
             let writes = match organizations.with_notifications_moved(writes, user, email).await {
                 // The user has moved, and their previous organization was deleted.
-                Err(Error::Unauthorized) => continue,
+                Err(Error::Busy) => continue,
                 moved => moved?,
             };
             if writes.try_commit(&self.dynamodb).await? {
@@ -267,10 +279,11 @@ impl EmailChanges {
                 .only_if(user.email_undos.are_unchanged());
             let [old, new] = [&user.email, &email].map(|email| Some(email.to_string()));
             let entry = Entry::new(Action::EmailRestored, &user.organization, user.target()).by(user.actor());
+            let ended = self.keys.ended_with(&user, now).await?;
             let mut writes = Transaction::new("undoing the change of an email")
                 .delete_if(&self.tokens_table, token_key(&hash), is_current(UNDO, now))
                 .update(mark)
-                .record(entry.with([audit::change("email", old, new), audit::hidden("password")]))?;
+                .record(entry.with([audit::change("email", old, new), audit::hidden("password")]).with(ended))?;
             // The user may already have changed the address back.
             if email != user.email {
                 writes = writes
@@ -279,10 +292,11 @@ impl EmailChanges {
             }
             let writes = match organizations.with_notifications_moved(writes, &user, &email).await {
                 // The user has moved, and their previous organization was deleted.
-                Err(Error::Unauthorized) => continue,
+                Err(Error::Busy) => continue,
                 moved => moved?,
             };
             if writes.try_commit(&self.dynamodb).await? {
+                metrics::upkeep("undoing the change of an email", self.keys.delete_ended(&user).await);
                 return self.users.find(user.id).await;
             }
             self.check_free(&email, user.id, now).await?;

@@ -31,7 +31,7 @@ impl Departures {
     /// # Errors
     /// Those of [`Members::remove`].
     pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
-        let member = self.members.remove(by, named).await?;
+        let member = self.members.remove(by, named, &self.keys).await?;
         metrics::upkeep("removing a member", self.keys.delete_all_of(&by.organization, member.user.id).await);
         Ok(member)
     }

@@ -6,13 +6,14 @@ use aws_sdk_dynamodb::Client;
 
 use crate::{
     accounts::{
+        api_keys::ApiKeys,
         email::Email,
         organizations::part,
         users::{
             CREATED_AT, EMAIL, JOINED_AT, ORGANIZATION_ID, PK, ROLE, Role, USER_ID, User, email_key, pk, user_key,
         },
     },
-    audit::{Action, Entry, change as change_of},
+    audit::{self, Action, Entry, change as change_of},
     aws::{
         batch::batch_get,
         clients::Aws,
@@ -138,7 +139,7 @@ impl Members {
     /// # Errors
     /// There is no such member, `by` is no longer an owner, or no owner would be left.
     pub async fn change_role(&self, by: &User, named: &MemberIdOrEmail, role: Role) -> Result<Member> {
-        let mut member = self.change(by, named, Change::Role(role)).await?;
+        let mut member = self.change(by, named, Change::Role(role), None).await?;
         member.user.role = role;
         Ok(member)
     }
@@ -147,18 +148,30 @@ impl Members {
     ///
     /// # Errors
     /// There is no such member, `by` is neither that member nor an owner, or no owner would be left.
-    pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
-        self.change(by, named, Change::Removal).await
+    pub async fn remove(&self, by: &User, named: &MemberIdOrEmail, keys: &ApiKeys) -> Result<Member> {
+        self.change(by, named, Change::Removal, Some(keys)).await
     }
 
     /// Changes a member on condition that an owner remains: the caller or, if the caller is the member, any other
     /// owner. Every transaction that changes an owner checks that another member is still an owner. Concurrent changes
-    /// therefore cannot remove the last owner, and no owner counter is needed, which could become wrong.
-    async fn change(&self, by: &User, named: &MemberIdOrEmail, change: Change) -> Result<Member> {
+    /// therefore cannot remove the last owner, and no owner counter is needed, which could become wrong. A removal ends the
+    /// member's `keys`.
+    async fn change(
+        &self,
+        by: &User,
+        named: &MemberIdOrEmail,
+        change: Change,
+        keys: Option<&ApiKeys>,
+    ) -> Result<Member> {
         for _ in 0..ATTEMPTS {
             let member = self.find(&by.organization, named).await?;
+            let ended = match keys {
+                Some(keys) => keys.ended_with(&member.user, Timestamp::now()).await?,
+                None => Vec::new(),
+            };
+            let writes = || self.writes(by, &member.user, change, &ended);
             if member.user.id != by.id {
-                let writes = self.check_owner(self.writes(by, &member.user, change)?, by);
+                let writes = self.check_owner(writes()?, by);
                 match writes.first_refused(&self.dynamodb).await? {
                     None => return Ok(member),
                     Some(0) => continue,
@@ -172,20 +185,21 @@ impl Members {
             if change == Change::Role(member.user.role) {
                 return Ok(member);
             }
-            if !is_owner && self.writes(by, &member.user, change)?.try_commit(&self.dynamodb).await? {
+            if !is_owner && writes()?.try_commit(&self.dynamodb).await? {
                 return Ok(member);
             }
-            if is_owner && self.change_beside_an_owner(&member.user, change).await? {
+            if is_owner && self.commit_beside_an_owner(&member.user, writes()?).await? {
                 return Ok(member);
             }
         }
         Err(Error::Busy)
     }
 
-    /// Changes an owner on condition that another owner remains. Returns `false` if either has changed in the meantime.
-    async fn change_beside_an_owner(&self, user: &User, change: Change) -> Result<bool> {
+    /// Makes the `writes` that change an owner, on condition that another owner remains. Returns `false` if either has
+    /// changed in the meantime.
+    async fn commit_beside_an_owner(&self, user: &User, writes: Transaction) -> Result<bool> {
         let other = self.other_owner(user).await?.ok_or(Error::Conflict(Conflict::LastOwner))?;
-        self.check_owner(self.writes(user, user, change)?, &other).try_commit(&self.dynamodb).await
+        self.check_owner(writes, &other).try_commit(&self.dynamodb).await
     }
 
     /// Finds another owner in the organization of `user`. It may miss an owner who has just joined.
@@ -195,9 +209,9 @@ impl Members {
         Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
-    /// The writes for a change to `user` by `by`. The first is refused if the user's role has changed or the user was
-    /// deleted.
-    fn writes(&self, by: &User, user: &User, change: Change) -> Result<Transaction> {
+    /// The writes for a change to `user` by `by`, which ends the keys in `ended`. The first is refused if the user's role
+    /// has changed or the user was deleted.
+    fn writes(&self, by: &User, user: &User, change: Change, ended: &[audit::Change]) -> Result<Transaction> {
         let action = match change {
             Change::Role(_) => Action::MemberRoleChanged,
             Change::Removal if by.id == user.id => Action::MemberLeft,
@@ -218,7 +232,9 @@ impl Members {
             }
             Change::Removal => {
                 let leaves = part(&self.organizations, &user.organization, user.id);
-                self.delete(Transaction::new("removing a member"), user).update(leaves).record(entry)
+                self.delete(Transaction::new("removing a member"), user)
+                    .update(leaves)
+                    .record(entry.with(ended.iter().cloned()))
             }
         }
     }

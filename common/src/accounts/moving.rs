@@ -122,6 +122,7 @@ impl Moves {
             let (writes, has_ended) = self.members.leave(writes, &current, may_end, now).await?;
             let writes = if has_ended { self.keys.end_with(&current.organization, writes) } else { writes };
             let leaving = Entry::new(Action::MemberLeft, &current.organization, current.target());
+            let leaving = leaving.with(self.keys.ended_with(&current, now).await?);
             let joining = Entry::new(Action::MemberJoined, &to, current.target());
             let joining = joining.with([initial("role", role), initial("invitation", invitation.id)]);
             let writes = writes.record(leaving)?.record(joining)?;

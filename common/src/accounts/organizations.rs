@@ -156,9 +156,9 @@ impl Organizations {
     /// Reads a user's own organization, which exists as long as the user does.
     ///
     /// # Errors
-    /// The organization was deleted in the meantime, together with the user ([`Error::Unauthorized`]).
+    /// The organization was deleted in the meantime, and the user has moved or was deleted ([`Error::Busy`]).
     pub async fn get(&self, id: &TenantId) -> Result<Organization> {
-        self.find(id).await?.ok_or(Error::Unauthorized)
+        self.find(id).await?.ok_or(Error::Busy)
     }
 
     /// Finds the organizations among `ids` that were not deleted.

@@ -124,7 +124,7 @@ impl PasswordResets {
         let verified = (!user.email_verified)
             .then(|| audit::change("email_verified", Some(false.to_string()), Some(true.to_string())));
         let entry = Entry::new(Action::PasswordReset, &user.organization, user.target()).by(user.actor());
-        let entry = entry.with([audit::hidden("password")]).with(verified);
+        let entry = entry.with([audit::hidden("password")]).with(verified).with(keys.ended_with(user, now).await?);
         Transaction::new("resetting a password")
             .delete_if(&self.tokens_table, token_key(&token.hash()), is_current)
             .or(Error::InvalidToken)

@@ -268,11 +268,11 @@ impl Sessions {
     /// This also ends sessions that the index does not show yet.
     ///
     /// # Errors
-    /// `current` has ended in the meantime ([`Error::Unauthorized`]).
+    /// `current` has ended in the meantime ([`Error::Unauthorized`]), or the user was changed ([`Error::Busy`]).
     pub async fn revoke_others(&self, user: &User, current: &Session) -> Result<()> {
         Transaction::new("revoking sessions")
             .update(self.next_epoch(user))
-            .or(Error::Unauthorized)
+            .or(Error::Busy)
             .update(self.keep(user, current))
             .or(Error::Unauthorized)
             .record(Entry::new(Action::SessionsEnded, &user.organization, user.target()))?

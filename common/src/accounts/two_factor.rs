@@ -24,7 +24,7 @@ use crate::{
         token::{SecretHash, TOKEN_HASH, Token},
         users::{BACKUP_CODES, PK, SESSION_EPOCH, TOTP_SECRET, TOTP_STEP, TWO_FACTOR_SINCE, User, Users, pk, user_key},
     },
-    audit::{Action, Entry, hidden},
+    audit::{Action, Entry, hidden, initial},
     aws::{
         clients::Aws,
         dynamo::{Item, Record, number, text, texts},
@@ -45,6 +45,16 @@ pub enum Entered<'a> {
     /// A code from the authenticator app.
     Code(&'a str),
     BackupCode(&'a str),
+}
+
+impl Entered<'_> {
+    /// The kind of the code, for the audit log.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Code(_) => "totp",
+            Self::BackupCode(_) => "backup_code",
+        }
+    }
 }
 
 /// A new secret, which has no effect until a code is confirmed.
@@ -285,7 +295,7 @@ impl TwoFactor {
         self.pending
             .finish(writes, token)
             .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
-            .record(session.created(user))?
+            .record(session.created(user).with([initial("second_factor", entered.kind())]))?
             .commit(&self.dynamodb)
             .await?;
         let (forgotten, remembered) = tokio::join!(

@@ -335,7 +335,7 @@ impl Users {
     /// Changes the name of `user`.
     ///
     /// # Errors
-    /// The user was deleted or has joined another organization ([`Error::Unauthorized`]).
+    /// The user was deleted or has joined another organization ([`Error::Busy`]).
     pub async fn rename(&self, user: &User, name: &Name) -> Result<()> {
         if *name == user.name {
             return Ok(());
@@ -345,7 +345,7 @@ impl Users {
         let [old, new] = [&user.name, name].map(|name| Some(name.as_str().to_owned()));
         let entry = Entry::new(Action::UserRenamed, &user.organization, user.target());
         let entry = entry.with([audit::change("name", old, new)]);
-        let writes = Transaction::new("renaming a user").update(update).or(Error::Unauthorized).record(entry)?;
+        let writes = Transaction::new("renaming a user").update(update).or(Error::Busy).record(entry)?;
         writes.commit(&self.dynamodb).await
     }
 

@@ -31,6 +31,9 @@ use crate::{
     telemetry::log,
 };
 
+/// The wait before a busy call is repeated, in seconds.
+const BUSY_SECONDS: i64 = 1;
+
 /// An HTTP function, ready to serve. Cloning is cheap.
 #[derive(Clone)]
 pub struct Function {
@@ -85,9 +88,12 @@ impl Function {
         if let Ok(id) = HeaderValue::from_str(&request_id) {
             response.headers_mut().insert("x-request-id", id);
         }
-        if let Some(HttpError::Domain(Error::TooMany { retry_after_seconds })) = error {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
-        }
+        let wait = match error {
+            Some(HttpError::Domain(Error::TooMany { retry_after_seconds })) => Some(retry_after_seconds),
+            Some(HttpError::Domain(Error::Busy)) => Some(BUSY_SECONDS),
+            _ => None,
+        };
+        response.headers_mut().extend(wait.map(|seconds| (header::RETRY_AFTER, HeaderValue::from(seconds))));
         let (status, duration_ms) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
         let code = error.as_ref().map_or("OK", |error| error.code().as_str());
         // The raw path is not logged, because a mangled link may contain its token.

@@ -30,7 +30,8 @@ fn route() -> Route<AuditLog> {
         .summary("Lists the changes of the last year, newest first (owners only).")
         .description(
             "The list contains every change to endpoints, API keys, members, invitations, settings, names, addresses, \
-             passwords and sessions, with the author and the author's client. Changes to deliveries are not listed. \
+             passwords and sessions, with the author and the author's client. Changes to deliveries, and \
+             changes by the service's operators, are not listed. \
              Owners, their API keys and organization keys can read it. To read all pages, repeat the call with each \
              `next_cursor` until a response contains none.",
         )

@@ -32,7 +32,10 @@ pub(crate) fn request_reset() -> Route<App> {
             "Sends an email with a link to reset the password. The response does not reveal whether the address has \
              an account.",
         )
-        .description("The link leads to `/reset-password`, regardless of `redirectTo`.")
+        .description(
+            "The link works for an hour, until a password is reset or the user joins another organization. It leads to \
+             `/reset-password`, regardless of `redirectTo`.",
+        )
         .faults(&[Fault::TooMany])
 }
 

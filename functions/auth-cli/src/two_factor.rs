@@ -209,22 +209,15 @@ async fn enter_backup_code(
     enter(&app, &call, Entered::BackupCode(&code)).await
 }
 
-/// Finishes the sign-in that is waiting for the code. If there is none, the code belongs to the signed-in user.
+/// Checks the code of the signed-in user. Without a session, the code finishes the sign-in that is waiting for it: a sign-in
+/// clears the cookie of an earlier session, so a browser with both cookies has the session since.
 async fn enter(app: &App, call: &Call<Option<SignedIn>>, entered: Entered<'_>) -> Result<WithCookies<Verified>> {
     let (device, now) = (call.device(), Timestamp::now());
-    if let Some(pending) = call.pending_sign_in() {
-        let finished = app.two_factor.finish(&pending, entered, &device, &call.base, now).await;
-        match finished {
-            // The cookie may be older than the session.
-            Err(Error::TwoFactor(FactorProblem::NoSignIn)) if call.caller.is_some() => {}
-            finished => {
-                let (user, token) = finished?;
-                return Ok(WithCookies { cookies: finished_cookies(&call.base, &token), body: verified(&token, user) });
-            }
-        }
-    }
-    let no_sign_in = Error::TwoFactor(FactorProblem::NoSignIn);
-    let (Some(SignedIn { user, .. }), Some(current)) = (&call.caller, call.session()) else { return Err(no_sign_in) };
+    let (Some(SignedIn { user, .. }), Some(current)) = (&call.caller, call.session()) else {
+        let pending = call.pending_sign_in().ok_or(Error::TwoFactor(FactorProblem::NoSignIn))?;
+        let (user, token) = app.two_factor.finish(&pending, entered, &device, &call.base, now).await?;
+        return Ok(WithCookies { cookies: finished_cookies(&call.base, &token), body: verified(&token, user) });
+    };
     let enabled = app.two_factor.verify(user, entered, None, &device, &call.base, now).await?;
     let cookies = enabled.iter().map(|token| session_cookie(&call.base, token)).collect();
     let user = User { has_two_factor: true, ..user.clone() };

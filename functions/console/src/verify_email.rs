@@ -194,8 +194,9 @@ fn taken() -> Page {
 fn bad_link() -> Page {
     let content = html! {
         p {
-            "It may be incomplete, used, older than 24 hours, or sent to an address that you have replaced since. A \
-             link to a new address works only while you stay signed in where you requested it."
+            "It may be incomplete, used, older than 24 hours, or sent to an address that you have replaced since. A link to a \
+             new address works only while you stay signed in where you requested it, and not before you have set up a second \
+             factor that your organization requires."
         }
         p { a href="/console/welcome" { "Sign in and request a new link" } }
     };

@@ -7,6 +7,7 @@ mod actions;
 mod endpoints;
 mod list;
 mod routes;
+mod writes;
 
 /// The entries of an organization, newest first.
 async fn entries(world: &World, tenant: &Tenant, filter: Value) -> Vec<Value> {

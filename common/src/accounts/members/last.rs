@@ -37,9 +37,10 @@ impl Members {
             if !self.is_alone(last, &organization).await? {
                 return Err(Error::Conflict(Conflict::LastOwner));
             }
+            let ended = keys.ended_with(last, now).await?;
             let deletion = self.delete(Transaction::new("deleting an organization"), last);
             let writes = self.end(deletion, &last.organization, &organization, now)?;
-            let writes = writes.record(ended(&last.organization, &organization))?;
+            let writes = writes.record(self::ended(&last.organization, &organization).with(ended))?;
             if keys.end_with(&last.organization, writes).try_commit(&self.dynamodb).await? {
                 return Ok(());
             }
@@ -61,7 +62,7 @@ impl Members {
     /// caller adds the write that moves the user.
     ///
     /// # Errors
-    /// Those of [`Self::check_leaves`], or the user was deleted ([`Error::Unauthorized`]).
+    /// Those of [`Self::check_leaves`], or the organization was deleted in the meantime ([`Error::Busy`]).
     pub(crate) async fn leave(
         &self,
         writes: Transaction,
@@ -77,7 +78,7 @@ impl Members {
             return Ok((self.check_owner(writes.update(parts), &other), false));
         }
         let organization = existing(&self.dynamodb, &self.organizations, &user.organization).await?;
-        let organization = organization.ok_or(Error::Unauthorized)?;
+        let organization = organization.ok_or(Error::Busy)?;
         match self.is_alone(user, &organization).await? {
             false => Err(Error::Conflict(Conflict::LastOwner)),
             true if !may_end => Err(Error::Conflict(Conflict::LastMember)),

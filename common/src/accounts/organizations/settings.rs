@@ -124,7 +124,7 @@ impl Organizations {
     /// Changes the name of a user's own organization, and returns the changed organization.
     ///
     /// # Errors
-    /// The organization and the user were deleted in the meantime ([`Error::Unauthorized`]).
+    /// The organization was deleted in the meantime ([`Error::Busy`]).
     pub async fn rename(&self, id: &TenantId, name: &Name) -> Result<Organization> {
         for _ in 0..ATTEMPTS {
             let organization = self.get(id).await?;

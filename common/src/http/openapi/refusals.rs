@@ -84,7 +84,9 @@ fn why(status: u16) -> &'static str {
         409 => "The request conflicts with stored data.",
         413 => "The body is larger than 64 KiB.",
         429 => "Too many attempts. `Retry-After` gives the number of seconds to wait.",
-        503 => "Contention or throttling outlasted the service's retries. Try again.",
+        503 => {
+            "Contention, a concurrent change or throttling outlasted the service's retries. Try again after `Retry-After` seconds."
+        }
         _ => "An internal error. The operator can look up the cause by its `x-request-id`.",
     }
 }
@@ -128,7 +130,9 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::NotFound => "The object does not exist, or it belongs to another organization. Check the id.",
         Code::PayloadTooLarge => "The body is larger than 64 KiB. Split the call.",
         Code::TooManyRequests => "A rate limit was reached. Wait the number of seconds given in `Retry-After`.",
-        Code::ServiceUnavailable => "The service is busy. Retry the call in a moment.",
+        Code::ServiceUnavailable => {
+            "The service is busy, or the caller's account was changed during the call. Retry it after `Retry-After` seconds."
+        }
         Code::Conflict => reason.map_or("", remedy_of_reason),
         Code::MethodNotSupported | Code::InternalServerError => {
             "The service failed. Retry the call. The operator can look up the cause by its `x-request-id`."

@@ -366,7 +366,8 @@ async fn items_created_during_the_deletion_are_deleted_too() {
             world.cli(&jo.cookie, "organization/invite-member", invited),
         );
         assert_eq!(deleted.status, 200);
-        assert!([created, issued, invited].iter().all(|answer| matches!(answer.status, 200 | 401)));
+        // A call that finds the account changed is repeated, and then finds it deleted.
+        assert!([created, issued, invited].iter().all(|answer| matches!(answer.status, 200 | 401 | 503)));
         purge_all(&world).await;
         assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());
     }

@@ -216,6 +216,24 @@ async fn a_later_request_or_an_ended_session_voids_a_change() {
     assert!(signs_in(&world, &jo.email).await);
 }
 
+/// A restricted session may only set up the second factor.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_restricted_since_changes_no_address() {
+    let world = World::start().await;
+    let owner = world.tenant("acme").await;
+    let member = world.member(&owner, "al@example.com", "member").await;
+    let undo = changed(&world, &member, &member.email, "other@example.com").await;
+    let link = requested(&world, &member, NEW).await;
+    let cookie = world.protect(&owner).await.cookie;
+    world.rpc_by_session(&cookie, "tenant/settings", json!({"require_two_factor": true})).await.ok();
+    let refused = world.confirm(&link).await;
+    assert!(refused.status == 400 && refused.page().contains("a second factor that your organization requires"));
+    assert_eq!(email(&world, &member.cookie).await, "other@example.com");
+    // The old address can still take the account back.
+    assert_eq!(world.confirm(&undo).await.status, 303);
+    assert_eq!(world.cli_get(&member.cookie, "get-session").await.body, json!(null));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_reveals_no_account() {
     let world = World::start().await;

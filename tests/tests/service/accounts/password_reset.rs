@@ -448,7 +448,7 @@ async fn a_reset_that_fails_changes_nothing() {
 /// If a process dies before the cleanup, the remaining keys are invalid and can be deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_end_with_the_reset_even_if_they_cannot_be_deleted() {
-    let (world, fails) = World::failing(|call| call["IndexName"] == "by-organization").await;
+    let (world, fails) = World::failing(|call| call["TransactItems"][0]["Delete"]["TableName"] == "api-keys").await;
     let tenant: Tenant = world.tenant("acme").await;
     let link = ask(&world, &tenant.email).await;
     fails.on();

@@ -472,3 +472,20 @@ async fn the_link_for_another_app_needs_the_password() {
         ["Webhooks: The setup key for authenticator apps was shown", "Webhooks: Your backup codes were replaced"];
     assert_eq!(subjects, expected, "an intruder cannot copy the second factor unnoticed");
 }
+
+/// A sign-in clears the cookie of an earlier session, so a session next to it began later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_counts_before_an_unfinished_sign_in() {
+    let world = World::start().await;
+    let (jo, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let protected = world.protect(&jo).await;
+    let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
+    let enrolled = world.cli(&other.cookie, "two-factor/enable", json!({"password": PASSWORD})).await;
+    let app = Authenticator::new(text(&enrolled.body["totpURI"]));
+    let both = format!("{pending}; {}", other.cookie);
+    let enabled = world.enter_code(&both, &app.code(0)).await;
+    assert_eq!((enabled.status, &enabled.body["user"]["id"]), (200, &json!(other.user)), "{enabled:?}");
+    // Once the session has ended, the code finishes the sign-in.
+    let finished = world.enter_code(&both, &protected.app.code(0)).await;
+    assert_eq!((finished.status, &finished.body["user"]["id"]), (200, &json!(jo.user)), "{finished:?}");
+}

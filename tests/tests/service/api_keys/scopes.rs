@@ -1,8 +1,10 @@
 //! The scopes of keys: each route declares its scope, and the description names the scope.
 
+use std::sync::{Arc, OnceLock};
+
 use api::{ClosedSet, account::Scope};
 use serde_json::{Value, json};
-use tests::{Answer, Tenant, World, text};
+use tests::{Answer, Switch, Tenant, World, text};
 
 use super::create;
 
@@ -128,5 +130,60 @@ async fn a_key_of_an_earlier_version_is_personal_with_all_scopes() {
         // The last call may delete the user.
         let answer = call(&world, route, &tenant.key).await;
         assert!(missing(&answer).is_none(), "{route}: {answer:?}");
+    }
+}
+
+/// A call is identified once, at its beginning.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_changes_during_a_call_counts_from_the_next() {
+    for change in ["scopes", "member", "key"] {
+        let (world, changed) = (Arc::new(OnceLock::<(World, Tenant, Tenant)>::new()), Switch::default());
+        let (of_proxy, is_on) = (Arc::clone(&world), changed.clone());
+        let proxied = World::answering(&[], move |call| {
+            // The endpoint is stored after the caller was identified.
+            let is_call = call.function == "webhooks-create" && call.operation == "TransactWriteItems";
+            if is_call && is_on.is_on() {
+                is_on.off();
+                let (world, owner, member) = of_proxy.get().expect("a world");
+                let made = async {
+                    match change {
+                        "scopes" => {
+                            let is_theirs = |item: &tests::world::tables::Item| item.contains_key("scopes");
+                            let scopes = json!({"scopes": ["deliveries:read"]});
+                            assert_eq!(world.set_where("api-keys", is_theirs, &scopes).await, 1);
+                        }
+                        "member" => {
+                            let removal = json!({"memberIdOrEmail": member.user});
+                            let removed = world.cli(&owner.cookie, "organization/remove-member", removal).await;
+                            assert_eq!(removed.status, 200, "{removed:?}");
+                        }
+                        _ => {
+                            let keys = world.cli_get(&owner.cookie, "api-key/list").await.body;
+                            let key = keys.as_array().expect("keys").iter().find(|key| !key["scopes"].is_null());
+                            let deletion = json!({"keyId": key.expect("the key")["id"]});
+                            assert_eq!(world.cli(&owner.cookie, "api-key/delete", deletion).await.status, 200);
+                        }
+                    }
+                };
+                tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(made));
+            }
+            None
+        })
+        .await;
+        let owner = proxied.tenant("acme").await;
+        let member = proxied.member(&owner, "bo@example.com", "member").await;
+        let key = proxied.key(&member.cookie, json!({"scopes": ["webhooks:read", "webhooks:write"]})).await;
+        assert!(world.set((proxied, owner, member)).is_ok());
+        let (world, ..) = world.get().expect("a world");
+        changed.on();
+        let created = json!({"url": "https://example.com/hook"});
+        assert_eq!(world.rpc(&key, "webhooks/create", created.clone()).await.status, 200, "{change}");
+        assert!(!changed.is_on(), "{change}: it happened during the call");
+        let next = world.rpc(&key, "webhooks/create", created).await;
+        let expected = match change {
+            "scopes" => (403, "FORBIDDEN", "scope_missing"),
+            _ => (401, "UNAUTHORIZED", ""),
+        };
+        assert_eq!(next.error(), expected, "{change}");
     }
 }

@@ -67,7 +67,7 @@ async fn count(world: &World, reader: &Tenant) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_change_is_recorded_with_author_client_and_fields() {
-    let world = World::start().await;
+    let (world, unrecorded) = super::writes::observed().await;
     let founded = Client { world: &world, cookie: String::new() };
     let account = founded.post("/v1/auth/signupAndCreateOrg", &World::sign_up_fields("acme")).await.ok().clone();
     let user = account["userId"].as_str().expect("an id");
@@ -177,6 +177,8 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     }
 
     let member = world.member(&reader, "al@example.com", "member").await;
+    let ended = world.get_by_key(&member.key, "api-key/list").await.body[0].clone();
+    let ended = json!([{"field": "api_key", "old": format!("a member's ({})", text(&ended["id"]))}]);
     let joined = super::latest(&world, &reader, "member.joined").await;
     assert_eq!(
         (&joined["actor"]["id"], &joined["changes"][0]),
@@ -190,7 +192,7 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
         (
             "remove-member",
             json!({"memberIdOrEmail": member.user}),
-            json!([["member.removed", "user", "al@example.com", []]]),
+            json!([["member.removed", "user", "al@example.com", ended]]),
         ),
     ] {
         let before = count(&world, &reader).await;
@@ -272,7 +274,15 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     let visitor = Client { world: &world, cookie: pending.clone() };
     let entered = visitor.post("/api/auth/two-factor/verify-backup-code", &json!({"code": backup_code})).await;
     assert_eq!(entered.status, 200, "{entered:?}");
-    check(&world, &reader, before, user, json!([session])).await;
+    let by_backup_code = json!([{"field": "second_factor", "new": "backup_code"}]);
+    check(&world, &reader, before, user, json!([["session.created", "session", null, by_backup_code]])).await;
+    let before = before + 1;
+    world.forget_used_code(user).await;
+    let visitor = Client { world: &world, cookie: world.begin_sign_in(email, third).await };
+    let entered = visitor.post("/api/auth/two-factor/verify-totp", &json!({"code": app.code(0)})).await;
+    assert_eq!(entered.status, 200, "{entered:?}");
+    let by_app = json!([{"field": "second_factor", "new": "totp"}]);
+    check(&world, &reader, before, user, json!([["session.created", "session", null, by_app]])).await;
     let before = before + 1;
     let disabled = owner.post("/api/auth/two-factor/disable", &confirmation).await;
     assert_eq!(disabled.status, 200, "{disabled:?}");
@@ -282,6 +292,7 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     let found: BTreeSet<String> =
         world.items("audit").await.iter().map(|item| item["action"].as_s().expect("a text").clone()).collect();
     assert_eq!(found, Action::ALL.iter().map(ToString::to_string).collect());
+    assert_eq!(*unrecorded.lock().expect("no panic"), Vec::<Value>::new());
     let token_of = |cookie: &str| cookie.split('=').nth(1).expect("a token").to_owned();
     let secrets = [
         PASSWORD.to_owned(),
@@ -445,12 +456,17 @@ async fn a_change_that_races_with_a_move_is_refused() {
     let jo = world.tenant("acme").await;
     let before = super::count(&world).await;
     tables.set(world.stack.dynamodb_client()).expect("it is set once");
+    // The session goes on, so a client must not take the refusal for a sign-out.
     for (route, fields) in [
         ("update-user", json!({"name": "Another"})),
         ("change-password", json!({"currentPassword": PASSWORD, "newPassword": "another horse battery"})),
+        ("api-key/create", json!({"name": "new"})),
+        ("revoke-other-sessions", json!({})),
+        ("organization/update", json!({"data": {"name": "New"}})),
     ] {
         let answer = world.cli(&jo.cookie, route, fields).await;
-        assert!(answer.status >= 400, "{route}: {}", answer.body);
+        assert_eq!(answer.refused(), (503, "SERVICE_UNAVAILABLE"), "{route}");
+        assert_eq!(answer.headers["retry-after"], "1", "{route}");
     }
     assert_eq!(super::count(&world).await, before, "nothing is recorded");
     assert_eq!(world.sign_in(&jo.email, PASSWORD).await.status, 200, "the password is unchanged");
@@ -464,4 +480,74 @@ async fn join_another(dynamodb: &aws_sdk_dynamodb::Client) {
     let update = update.update_expression("SET organization_id = :other");
     let other = aws_sdk_dynamodb::types::AttributeValue::S(common::id::TenantId::generate().to_string());
     update.expression_attribute_values(":other", other).send().await.expect("the user moves");
+}
+
+/// The changes of `action`'s newest entry that name keys.
+async fn ended_keys(world: &World, reader: &Tenant, action: &str) -> Vec<Value> {
+    let entry = super::latest(world, reader, action).await;
+    let changes = entry["changes"].as_array().expect("changes").iter();
+    changes.filter(|change| change["field"] == "api_key").map(|change| change["old"].clone()).collect()
+}
+
+/// Personal keys end with their user's membership, or with the epoch that a reset begins, and have no entry of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_ends_personal_keys_names_them() {
+    let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let owner_key = json!({"kind": "organization"});
+    let member = async |name: &str| {
+        let user = world.member(&acme, &format!("{name}@example.com"), "owner").await;
+        world.key(&user.cookie, owner_key.clone()).await;
+        world.key(&user.cookie, json!({"expiresIn": 60})).await;
+        let listed = world.get_by_key(&user.key, "api-key/list").await.body;
+        let theirs = listed
+            .as_array()
+            .expect("keys")
+            .iter()
+            .filter(|key| key["kind"] == "personal" && key["createdBy"]["id"] == user.user.as_str());
+        let named = theirs.map(|key| json!(format!("{} ({})", text(&key["name"]), text(&key["id"]))));
+        let named: Vec<_> = named.collect();
+        assert_eq!(named.len(), 2);
+        (user, named)
+    };
+    let (bo, keys) = member("bo").await;
+    world.cli("", "request-password-reset", json!({"email": bo.email})).await;
+    let token = link(&world.mail_to(&bo.email).await).rsplit("token=").next().expect("a token").to_owned();
+    let reset = json!({"token": token, "newPassword": PASSWORD});
+    assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
+    assert_eq!(ended_keys(&world, &acme, "password.reset").await, keys);
+
+    // Keys that ended before, or that have expired, do not end again.
+    let cookie = world.signed_in(&bo.email, PASSWORD).await;
+    world.key(&cookie, json!({"expiresIn": 60})).await;
+    let is_temporary =
+        |item: &tests::world::tables::Item| item.contains_key("expires_at") && item.contains_key("key_id");
+    world.set_where("api-keys", is_temporary, &json!({"expires_at": "2026-01-31T12:00:00.000Z"})).await;
+    assert_eq!(world.cli(&cookie, "organization/leave", json!({})).await.status, 200);
+    assert!(ended_keys(&world, &acme, "member.left").await.is_empty());
+
+    let (cy, keys) = member("cy").await;
+    assert_eq!(world.cli(&cy.cookie, "organization/leave", json!({})).await.status, 200);
+    assert_eq!(ended_keys(&world, &acme, "member.left").await, keys);
+
+    let (di, keys) = member("di").await;
+    let removal = json!({"memberIdOrEmail": di.user});
+    assert_eq!(world.cli(&acme.cookie, "organization/remove-member", removal).await.status, 200);
+    assert_eq!(ended_keys(&world, &acme, "member.removed").await, keys);
+
+    let (ed, keys) = member("ed").await;
+    let invited = world.cli(&other.cookie, "organization/invite-member", json!({"email": ed.email, "role": "member"}));
+    let accepted = json!({"invitationId": invited.await.body["id"]});
+    assert_eq!(world.cli(&ed.cookie, "organization/accept-invitation", accepted).await.status, 200);
+    assert_eq!(ended_keys(&world, &acme, "member.left").await, keys);
+    assert!(ended_keys(&world, &other, "member.joined").await.is_empty());
+
+    let (flo, keys) = member("flo").await;
+    world.cli(&flo.cookie, "change-email", json!({"newEmail": "new@example.com"})).await;
+    assert_eq!(world.confirm(&link(&world.mail_to("new@example.com").await)).await.status, 200);
+    world.confirm(&link(&world.mail_to(&flo.email).await)).await;
+    assert_eq!(ended_keys(&world, &acme, "email.restored").await, keys);
+    let listed = world.cli_get(&acme.cookie, "api-key/list").await.body;
+    let listed = listed.as_array().expect("keys").iter();
+    assert_eq!(listed.filter(|key| key["kind"] == "personal").count(), 1, "ended keys are deleted");
 }
