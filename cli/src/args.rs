@@ -199,7 +199,7 @@ Examples:
         /// URL that deliveries are posted to
         #[arg(required_unless_present = "pull", conflicts_with = "pull")]
         url: Option<String>,
-        /// Pull endpoint, which has no URL
+        /// Create a pull endpoint, which has no URL
         #[arg(long)]
         pull: bool,
         /// Description of the endpoint
@@ -231,7 +231,7 @@ Examples:
         /// New URL
         #[arg(long, group = "change")]
         url: Option<String>,
-        /// New description; an empty text removes it
+        /// New description; an empty string removes it
         #[arg(long, group = "change")]
         description: Option<String>,
         /// Whether the endpoint is active
@@ -243,7 +243,7 @@ Examples:
         /// Exact name of a workflow whose events to deliver; can be repeated. Replaces all workflows
         #[arg(long = "workflow", group = "change", value_name = "NAME")]
         workflows: Vec<String>,
-        /// Events of all workflows
+        /// Deliver the events of all workflows
         #[arg(long, group = "change", conflicts_with = "workflows")]
         all_workflows: bool,
         /// Header to send with each attempt, as 'name: value'. Replaces all headers
@@ -459,7 +459,7 @@ Examples:
         /// Id of the delivery, the first characters of its short id, or its `webhook-id`
         #[arg(required_unless_present = "job", conflicts_with = "job")]
         id: Option<String>,
-        /// Job whose deliveries are erased
+        /// Job whose deliveries to erase
         #[arg(long)]
         job: Option<String>,
         /// Do not ask for confirmation

@@ -126,7 +126,7 @@ impl Api {
         }
     }
 
-    /// Sends a request without fields, and returns any response.
+    /// Sends a request without fields, and returns the response, whatever its status.
     pub(crate) async fn ask(&self, path: &str) -> Result<Answer, Failure> {
         self.send(Method::GET, path, String::new()).await
     }

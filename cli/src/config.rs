@@ -82,7 +82,7 @@ pub(crate) struct Known<'a> {
 
 impl Config {
     pub(crate) fn load(profile: Option<String>) -> Result<Self, Failure> {
-        // Without a configuration folder, the key is in the environment, as in scripts.
+        // Without a configuration folder, the key comes from the environment, as in scripts.
         let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default(), profile }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);

@@ -32,7 +32,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 const SECRET: &str = "Signing secret, shown once";
-/// The maximum time to wait for the result of a test, and the interval of the calls.
+/// The maximum time to wait for the result of a test, and the interval between calls.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -88,7 +88,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let secret = if is_chosen { signing_secret()? } else { crate::secret::generate()? };
             let update = Update { signing_secret: Some(secret.clone()), ..Update::new(id.clone()) };
             let Done { success, message } = api.call(&update).await?;
-            // A machine stores the secrets only of endpoints that its own `listen` created.
+            // A machine stores secrets only for endpoints that its own `listen` created.
             if config.service(&api.origin()).secrets.contains_key(&id) {
                 let kept = config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())));
                 // The secret is printed anyway, because it exists nowhere else.

@@ -21,7 +21,7 @@ pub(crate) struct Failure {
 
 #[derive(Debug)]
 enum Cause {
-    /// The service refused the call.
+    /// The service rejected the call.
     Refused(Refusal),
     /// The credentials are missing or no longer valid.
     NotSignedIn,
@@ -37,7 +37,7 @@ enum Cause {
     Gone,
 }
 
-/// A refused call.
+/// A rejected call.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal {
     /// The HTTP status.

@@ -21,7 +21,7 @@ pub(crate) async fn run(api: &Api, settings: Settings, is_json: bool) -> Result<
         require_two_factor: settings.require_two_factor,
     };
     let found = match settings.require_two_factor {
-        // A key cannot change it.
+        // Only a session can change this setting.
         Some(_) => {
             with_session(api, (!settings.no_browser, is_json), async |session| session.call(&change).await).await?
         }

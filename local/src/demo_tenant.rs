@@ -7,7 +7,7 @@
 //!
 //! If the demo tenant's owner already exists, nothing is created. The endpoints keep their URLs, so later runs with
 //! `.local/` must use the same `--inbox` port. If the process is killed while it creates the tenant, the tenant stays
-//! incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and refuses requests from
+//! incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and rejects requests from
 //! other sites. No deployed function has this route.
 
 mod api;

@@ -20,7 +20,7 @@ use crate::{
 
 /// The interval between calls.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The maximum number of deliveries that are printed after one call, the newest ones.
+/// The maximum number of deliveries that are printed after one call. Older ones are omitted.
 const MOST: usize = 1_000;
 
 /// The title of the last column.

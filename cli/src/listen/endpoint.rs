@@ -26,7 +26,8 @@ use crate::{
 
 /// The start of the description of every endpoint that `listen` creates.
 const PREFIX: &str = "fanfare listen: ";
-/// An endpoint is deleted after this long without calls: a day, plus the ten minutes that `last_asked_at` may lag.
+/// An endpoint is deleted if no client has called it for this long: a day, plus the ten minutes that `last_asked_at`
+/// may lag.
 const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 
 /// The endpoint, and its signing secret if this machine has it.
@@ -110,7 +111,7 @@ pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Res
     Ok(Source { id, origin: api.origin(), secret })
 }
 
-/// Returns an endpoint's description, or an empty text.
+/// Returns an endpoint's description, or an empty string.
 fn text(endpoint: &Endpoint) -> &str {
     endpoint.description.as_ref().map_or("", Description::as_str)
 }
@@ -137,7 +138,7 @@ async fn make(api: &Api, config: &mut Config, description: String, listen: &List
     Ok(id)
 }
 
-/// Deletes the endpoints of `listen` without calls for a day. Their deliveries stay in the log.
+/// Deletes the endpoints of `listen` that no client has called for a day. Their deliveries stay in the log.
 async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], mine: Option<&Endpoint>) {
     let mine = mine.map(|endpoint| &endpoint.webhook_endpoint_id);
     let is_unused = |endpoint: &&Endpoint| {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The duration of a lease.
 const LASTS: Duration = Duration::from_secs(60);
-/// A post may begin only while its lease is younger than this. A post takes up to 15 seconds, and its settlement some
-/// more.
+/// A post may begin only while its lease is younger than this. A post takes up to 15 seconds, and settling it takes a
+/// little longer.
 const LATEST: Duration = Duration::from_secs(40);
 
 /// The lease of the events from one call. It is counted from the time before the call.

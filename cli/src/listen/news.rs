@@ -1,4 +1,4 @@
-//! Changes of the service and the endpoint. Each is printed as one line.
+//! Changes in the state of the service and the endpoint. Each is printed as one line.
 
 use std::{mem, time::Duration};
 

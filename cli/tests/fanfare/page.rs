@@ -55,7 +55,7 @@ async fn the_failure_of_the_page_is_what_scripts_read() {
     assert_eq!((failed.code, shown), (3, vec![json(&failed.err)]));
 }
 
-/// The examples of a terminal.
+/// The examples for a terminal.
 #[cfg(unix)]
 mod on_a_terminal {
     use std::{future::Future, os::unix::fs::PermissionsExt, time::Duration};

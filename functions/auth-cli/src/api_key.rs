@@ -66,7 +66,7 @@ pub(crate) fn delete() -> Route<App> {
 }
 
 /// Better Auth's fields that restrict a key or change its owner. A key issued without the restriction would have more
-/// rights than its issuer intended, so these fields are refused.
+/// rights than its issuer intended, so these fields are rejected.
 const UNSUPPORTED: [&str; 11] = [
     "configId",
     "metadata",

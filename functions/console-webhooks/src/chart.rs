@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 const HEIGHT: u32 = 40;
 const STEP: u32 = 8;
 const BAR: u32 = 6;
-/// The hours between two labels.
+/// The number of hours between two labels.
 const LABELED: usize = 6;
 /// The parts of a bar from the bottom up: the color's name, and the legend's text. Most pending deliveries are waiting
 /// because an attempt has failed.

@@ -63,8 +63,8 @@ impl Settings {
     }
 }
 
-/// Reads the event filter. It is `None` if exactly the events about jobs are selected, so the endpoint also gets events
-/// about jobs that are added later.
+/// Reads the event filter. It is `None` if exactly the events about jobs are selected, so the endpoint also gets job
+/// events that later versions add.
 fn chosen(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
     let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
     match chosen.as_slice() {

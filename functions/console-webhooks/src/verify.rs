@@ -27,8 +27,8 @@ pub(crate) fn secret(secret: &SigningSecret) -> Markup {
     html! { (copied(secret)) (code()) }
 }
 
-/// A secret that is shown only once. The libraries decode secrets from base64 and reject other
-/// texts, so the page also shows the secret in that form, unless all libraries accept it unchanged.
+/// A secret that is shown only once. The libraries decode secrets from base64 and reject other strings, so the page
+/// also shows the secret in that form, unless all libraries accept it unchanged.
 pub(crate) fn copied(secret: &SigningSecret) -> Markup {
     let for_libraries = secret.for_libraries();
     html! {

@@ -45,7 +45,8 @@ const FIELDS: [(&str, &str); 8] = [
     ("sure", "`leave` and `delete`: `yes` from the checkbox that confirms the action."),
 ];
 
-/// The forms that show their own errors. An only member's page has no form for leaving.
+/// The forms that show their own errors. If the user is the only member, the page does not contain the form for
+/// leaving.
 const FORMS: [&str; 5] = ["leave", "name", "email", "password", "delete"];
 
 const DONE: [(&str, &str); 7] = [

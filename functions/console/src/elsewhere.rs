@@ -28,7 +28,7 @@ const MEANT: [(&str, &str); 3] =
 /// The message for a `GET` of a path that looks like an API call.
 const OF_API: &str = "Not found. Calls under /v1 use POST";
 
-/// Handles every `GET` without another route. Programs get JSON like API Gateway's, with a code.
+/// Handles every `GET` that matches no other route. Programs get JSON like API Gateway's, with a code.
 pub(crate) fn show() -> Route<App> {
     Route::get("/{proxy+}", Public, |_, _| Ok(()), open)
 }

@@ -18,10 +18,10 @@ use maud::{Markup, Render, html};
 
 use crate::app::App;
 
-/// The request that a page responds to: a link or a refused form.
+/// The request that a page responds to: a link or a rejected form.
 pub(crate) struct Sent {
     values: Typed,
-    /// Why the form was refused.
+    /// Why the form was rejected.
     pub(crate) refused: Option<Error>,
 }
 
@@ -30,7 +30,7 @@ impl Sent {
         Self { values, refused: None }
     }
 
-    /// Wraps a form that was refused with an error that its own page can show.
+    /// Wraps a form that was rejected with an error that its own page can show.
     ///
     /// # Errors
     /// Returns `error` if it is a failure of the service or has its own page: not found, or not signed in.
@@ -47,7 +47,7 @@ impl Sent {
         if self.error(action).is_some() { self.values.get(name) } else { "" }
     }
 
-    /// Why the form for `action` was refused.
+    /// Why the form for `action` was rejected.
     pub(crate) fn error(&self, action: &str) -> Option<&Error> {
         self.refused.as_ref().filter(|_| self.values.get("action") == action)
     }
@@ -57,7 +57,7 @@ impl Sent {
         self.values.get("part").parse().map_or(0, |part: u16| part.into())
     }
 
-    /// A notice: the message in `done` for the finished action, or why a row's form was refused. The forms listed in
+    /// A notice: the message in `done` for the finished action, or why a row's form was rejected. The forms listed in
     /// `forms` show their own errors.
     pub(crate) fn news(&self, done: &[(&str, &str)], forms: &[&str]) -> Markup {
         let did = done.iter().find(|(word, _)| *word == self.values.get("did"));

@@ -1,8 +1,8 @@
 //! The page for signing in, signing up and approving browser logins by command-line clients.
 //!
-//! The id and a request's secret are kept in the address and in hidden fields, so they survive the sign-in. All forms
-//! post to this path, with their name in `action`, so a form with an error is shown at an address that a `GET` can
-//! open.
+//! The id and the secret of a request are kept in the address and in hidden fields, so they survive the sign-in. All
+//! forms post to this path, with their name in `action`, so a form with an error is shown at an address that a `GET`
+//! can open.
 
 mod kept;
 mod link;
@@ -132,7 +132,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
     };
     Ok(match (&call.caller, login) {
         (None, _) if mode(link) == "signup" => sign_up_form(app, link, None),
-        // No form values: a link could contain those of any form.
+        // The fields are not filled in from the link, because it could contain the values of any form.
         (None, login) => sign_in_form(app, link, login.is_some(), None, ""),
         (Some(visitor), None) => signed_in(&visitor.user, link),
         (Some(visitor), Some(_)) if visitor.user.check_two_factor().is_err() => signed_in(&visitor.user, link),

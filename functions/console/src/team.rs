@@ -217,7 +217,7 @@ impl Team<'_> {
     }
 
     /// The forms in a member's row. The user's own row has no form for removal, because users leave on the account
-    /// page. An only owner cannot become a member.
+    /// page. The only owner cannot become a member.
     fn forms(&self, member: &User) -> Markup {
         let (id, about) = (member.id.to_string(), member.email.to_string());
         let (fold, says, role) = match member.role {

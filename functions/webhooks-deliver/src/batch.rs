@@ -17,11 +17,11 @@ use crate::{observe::Tally, plan::Ended, record::Record};
 pub(crate) struct Batch {
     /// The queue that the batch came from; `None` for job events.
     pub(crate) queue: Option<Queue>,
-    /// The organization with at least half of its due attempts.
+    /// The organization that has at least half of the batch's due attempts.
     pub(crate) crowd: Option<TenantId>,
     /// The batch's number among the process's batches.
     pub(crate) number: u64,
-    /// The latest time when an attempt may start and still end before the function's timeout.
+    /// The latest time at which an attempt can start and still end before the function's timeout.
     pub(crate) last_start: Instant,
     pub(crate) tally: Tally,
     /// Whether a record of the batch waited so long that events must be queuing for invocations.

@@ -22,13 +22,13 @@ use common::{
 
 use crate::{batch::all, record::Undone};
 
-/// The maximum number of workflows in a storm that a process remembers.
+/// The maximum number of storming workflows that a process remembers.
 const MOST: usize = 10_000;
 
 /// Records failed jobs.
 pub(crate) struct Notes {
     table: JobFailures,
-    /// The workflows that fail so often that not every failure is written.
+    /// The storming workflows: those that fail so often that not every failure is written.
     storms: Mutex<HashMap<(TenantId, WorkflowKey), Storm>>,
 }
 

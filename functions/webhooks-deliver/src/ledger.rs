@@ -126,8 +126,8 @@ impl Ledger {
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)
         {
-            // A postponed attempt's message equals this one. The mark is dropped before that message is sent, so the
-            // message does not look like a copy.
+            // The message for a postponed attempt is identical to this one. The mark is dropped before that message is
+            // sent, so the message does not look like a copy.
             drop(mark);
             match stored {
                 Ok(Some(message)) => {

@@ -1,4 +1,4 @@
-//! Decides which writes the ledger makes for each delivery that was due. Consists of pure functions of values.
+//! Decides which writes the ledger makes for each delivery that was due. Does no I/O.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@
 //!
 //! Only `SUCCESSES` quick successes in a row over `PROBATION` make a slow receiver good again, so one that alternates
 //! between answering and hanging stays slow. An endpoint's standing is written to its item when it changes; the
-//! standing of callback origins is known only within a process. This module consists of pure functions of values.
+//! standing of callback origins is known only within a process. This module does no I/O.
 
 use std::time::Duration;
 

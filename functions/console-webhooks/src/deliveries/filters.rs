@@ -59,7 +59,7 @@ const STATUSES: [(&str, &str); 6] = [
     ("ended", "Ended"),
 ];
 
-/// The search form. It keeps the status and the range, which links change.
+/// The search form. It keeps the status and the range, which are chosen with links.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     // The select is narrow, so the description comes first: it is usually shorter than the URL.
     let name = |endpoint: &EndpointView| match &endpoint.description {
@@ -111,7 +111,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     }
 }
 
-/// The issues of filters that have no field in the form.
+/// The issues with filters that are not fields in the form.
 fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
     let Some(Error::Invalid(issues)) = error else { return Vec::new() };
     let shown = ["q", "endpoint", "event", "reason", "workflow", "since", "until"];

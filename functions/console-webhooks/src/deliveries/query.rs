@@ -62,7 +62,7 @@ pub(super) struct Wanted {
     pub(super) cursor: Option<Cursor>,
 }
 
-/// Reads the query. An empty field is no filter, because a form submits all its fields.
+/// Reads the query. Empty fields are ignored, because a form submits all its fields.
 pub(super) fn wanted(link: &Typed, now: Timestamp) -> Result<Wanted> {
     link.clone().without_empty().read(|fields| {
         let endpoint = fields.optional_text("endpoint", EndpointId::parse);

@@ -200,7 +200,7 @@ pub(crate) fn one_line(text: &str) -> Markup {
     html! { bdi .mono { (start) } @if !end.is_empty() { bdi .mono { (end) } } }
 }
 
-/// The first characters of a text, with an ellipsis if there are more.
+/// The first characters of `text`, with an ellipsis if there are more.
 pub(crate) fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => text.get(..end).unwrap_or_default().to_owned() + "…",

@@ -143,7 +143,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         headers,
         ..Change::default()
     };
-    // A form submitted a second time has no effect, so it is not refused.
+    // A form submitted a second time has no effect, so it is accepted.
     if settings.is_empty() {
         return Ok(after(id, "unchanged"));
     }

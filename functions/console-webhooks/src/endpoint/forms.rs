@@ -20,13 +20,13 @@ use crate::{
     settings::{Shown, events},
 };
 
-/// A refused form, with the reason.
+/// A rejected form, with the reason.
 pub(super) struct Refused<'a> {
     pub(super) form: &'a Typed,
     pub(super) error: Error,
 }
 
-/// All forms. A refused form is open and shows its error.
+/// All forms. A rejected form is open and shows its error.
 pub(super) fn all(app: &App, known: &Known, refused: Option<&Refused<'_>>, now: Timestamp) -> Markup {
     let endpoint = &known.endpoint;
     let refusal = |action: &str| refused.filter(|refused| refused.form.get("action") == action);
@@ -85,7 +85,7 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     }
 }
 
-/// The notice at the top of the page about a form that was refused because it is out of date. The form itself is far
+/// The notice at the top of the page about a form that was rejected because it is out of date. The form itself is far
 /// below.
 pub(super) fn stale(error: &Error) -> Markup {
     html! {

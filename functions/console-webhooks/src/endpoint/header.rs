@@ -55,7 +55,7 @@ pub(super) fn header(known: &Known, now: Timestamp) -> Markup {
                         dd {
                             @if let Some(oldest) = backlog.oldest_at() {
                                 a .strong href=(list(status)) aria-label=(counted(backlog.number(), &format!("{status} delivery"), &format!("{status} deliveries"))) { (backlog.number()) }
-                                // Only here: notices show the age of the failed and held deliveries.
+                                // Only for pending deliveries: notices show the age of failed and held ones.
                                 @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }
                             } @else { "0" }
                         }

@@ -251,7 +251,7 @@ impl<W> State<W> {
         (first, known)
     }
 
-    /// Makes a lane as narrow as a new one, and drops its waiting attempts.
+    /// Narrows a lane to the width of a new one, and drops its waiting attempts.
     pub(super) fn narrow(&mut self, lane: Lane) {
         let width = lane.first_width(self.total);
         let known = self.lane(lane);
