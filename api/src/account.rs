@@ -82,7 +82,7 @@ calls! {
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Success {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     pub success: bool,
 }
 

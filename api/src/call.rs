@@ -19,7 +19,7 @@ pub trait Call: Serialize {
 /// The confirmation of routes that return nothing else.
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Done {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     pub success: bool,
     /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["Done"]))]

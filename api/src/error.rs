@@ -82,7 +82,7 @@ pub struct Envelope<T> {
     pub json: T,
 }
 
-/// An error of a route under `/v1`.
+/// An error from a route under `/v1`.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct EnvelopeError {
@@ -111,7 +111,7 @@ pub struct Error {
 #[derive(Default, Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Details {
-    /// All issues of all fields. Present only in errors with the status 400.
+    /// All issues with all fields. Present only in errors with the status 400.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,
@@ -126,7 +126,7 @@ pub struct Details {
     pub scope: Option<Open<Scope>>,
 }
 
-/// An error of any other route.
+/// An error from any other route.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields)]
 pub struct PlainError {
@@ -134,7 +134,7 @@ pub struct PlainError {
     pub code: String,
     /// The cause and the remedy, in words that may change.
     pub message: String,
-    /// All issues of all fields. Present only in errors with the status 400.
+    /// All issues with all fields. Present only in errors with the status 400.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<Issue>")]
     pub issues: Option<Vec<Issue>>,

@@ -13,7 +13,7 @@ pub trait ClosedSet: Copy + 'static {
     fn as_str(self) -> &'static str;
 }
 
-/// The error for a text that is not one of the names.
+/// The error for a string that is not one of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAName;
 

@@ -1,4 +1,4 @@
-//! Texts of the API. Each is a separate type with a schema of its format.
+//! The strings in the API. Each has its own type, with a schema of its format.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// Declares text types. `input` applies only to values that the service accepts, and `output` only to values that it
+/// Declares string types. `input` applies only to values that the service accepts, and `output` only to values that it
 /// returns.
 macro_rules! texts {
     ($($type:ident { $($json:tt)* } $(+ input { $($input:tt)* })? $(+ output { $($output:tt)* })?)*) => {$(

@@ -104,7 +104,7 @@ pub enum FactorProblem {
     WrongBackupCode,
     /// No password was entered in the last five minutes, or the sign-in was finished or ended since.
     NoSignIn,
-    /// A second factor is enabled already.
+    /// A second factor is already enabled.
     Enabled,
     /// No secret for an authenticator app was issued.
     NoSecret,
@@ -112,7 +112,7 @@ pub enum FactorProblem {
     NotEnabled,
 }
 
-/// Why an authenticated caller is refused.
+/// Why an authenticated caller may not make the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The user's email address is not verified yet.

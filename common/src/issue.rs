@@ -3,7 +3,7 @@
 use api::ClosedSet;
 pub use api::error::{Issue, IssueCode};
 
-/// A problem that a domain type finds in a text: an [`Issue`] without its field.
+/// A problem that a domain type finds in a string: an [`Issue`] without its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub code: IssueCode,
@@ -35,7 +35,7 @@ impl Problem {
         Self { code: IssueCode::InvalidType, message: "Required".to_owned() }
     }
 
-    /// Returns a problem if a text of `length` characters is shorter than `min` or longer than `max`.
+    /// Returns a problem if a string of `length` characters is shorter than `min` or longer than `max`.
     #[must_use]
     pub fn length(length: usize, min: usize, max: usize) -> Option<Self> {
         Self::amount("character", length, min, max)

@@ -1,4 +1,4 @@
-//! Texts chosen by users and operators: names, slugs and descriptions.
+//! Text chosen by users and operators: names, slugs and descriptions.
 
 use std::{fmt, str::FromStr};
 

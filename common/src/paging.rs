@@ -25,7 +25,7 @@ impl Paging {
     }
 }
 
-/// The order of a list, by when its entries were created.
+/// Entries are sorted by creation time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(inline)]
 pub enum Order {

@@ -1,8 +1,8 @@
 //! Untrusted text, and its form on pages, in emails and on terminals.
 //!
-//! Users, producers and receivers choose texts that other people read: names, descriptions, ids of jobs, payloads,
-//! responses. Characters that hide or reorder the surrounding text can make it look like a different text, or like a
-//! part of the page, so none of them is shown unchanged. All media use the same list of characters:
+//! Users, producers and receivers choose text that other people read: names, descriptions, ids of jobs, payloads,
+//! responses. Characters that hide or reorder the surrounding text can make it look like different text, or like a part
+//! of the page, so none of them is shown unchanged. All media use the same list of characters:
 //!
 //! | kind | characters | Unicode property |
 //! |---|---|---|
@@ -12,11 +12,11 @@
 //!
 //! Everyday text of all scripts stays as it is:
 //!
-//! - Letters bring their own direction, so Arabic and Hebrew need no direction characters. Pages isolate each text
-//!   with `bdi`.
+//! - Letters bring their own direction, so Arabic and Hebrew need no direction characters. Pages isolate each piece of
+//!   text with `bdi`.
 //! - [`Variation_Selector`][ucd]s stay. They choose between the forms of an emoji or a Han character that they follow.
-//! - The joiners U+200C and U+200D stay where they shape a text, and are hidden characters elsewhere. The contexts are
-//!   those of [identifiers][joiners], slightly wider: after a letter of a cursive script (Arabic, Persian, Syriac,
+//! - The joiners U+200C and U+200D stay where they shape the text, and are hidden characters elsewhere. The contexts
+//!   are those of [identifiers][joiners], slightly wider: after a letter of a cursive script (Arabic, Persian, Syriac,
 //!   N'Ko), next to a virama (the scripts of India and its neighbors), and for U+200D between [emoji][emoji].
 //! - Tag characters never stay. They can spell any invisible text, so the flags of England, Scotland and Wales are
 //!   shown as a black flag and code points.
@@ -36,7 +36,7 @@ use icu_properties::{
     },
 };
 
-/// A text from outside the service.
+/// Text from outside the service.
 #[derive(Clone, Copy, Debug)]
 pub struct Untrusted<'a>(&'a str);
 
@@ -221,7 +221,7 @@ mod tests {
         ('\u{E0000}', '\u{E007F}'),
     ];
 
-    /// Everyday texts that use marks, joiners, selectors or another direction.
+    /// Everyday text that uses marks, joiners, selectors or another direction.
     const EVERYDAY: [&str; 22] = [
         "job-7 «é» naïve Straße ﬁ",
         "e\u{301}a\u{308}o\u{304}\u{301}",

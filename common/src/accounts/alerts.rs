@@ -1,7 +1,7 @@
 //! Emails that notify users of changes to their account, in case an intruder made the change.
 //!
-//! An email is sent after its change is stored, and a failure is only logged. Only verified addresses get one, because
-//! an unverified address may be a stranger's.
+//! An email is sent after the change is stored, and a failure to send it is only logged. Emails go only to verified
+//! addresses, because an unverified address may be a stranger's.
 
 use crate::{
     accounts::{
@@ -82,7 +82,8 @@ impl Alerts {
                 ),
                 Part::Facts(vec![("Time", now.readable())]),
                 Part::text(
-                    "If you did not do this, another person can read your email. Secure your mailbox, then choose a new password.",
+                    "If you did not do this, someone else can read your email. Secure your mailbox, then choose a new \
+                     password.",
                 ),
                 Part::Button("Reset password", format!("{base}/reset-password")),
             ],
@@ -170,8 +171,8 @@ impl Alerts {
             ),
             FactorChange::SecretShown => (
                 "The setup key for authenticator apps was shown",
-                "The setup key of your second factor was shown in a signed-in session. It adds your account to another \
-                 authenticator app."
+                "The setup key for your second factor was shown in a signed-in session. It can add your account to \
+                 another authenticator app."
                     .to_owned(),
             ),
             FactorChange::BackupCodeUsed { left } => (
@@ -189,8 +190,8 @@ impl Alerts {
                 Part::Text(news),
                 Part::Facts(from(&device.address.to_string(), device.agent.as_deref(), now)),
                 Part::text(
-                    "If it was not you, another person knows your password. Choose a new one, which also ends all sessions \
-                     and API keys, then check your second factor.",
+                    "If this was not you, someone else knows your password. Choose a new one, which also ends all \
+                     sessions and API keys, then check your second factor.",
                 ),
                 Part::Button("Reset password", format!("{base}/reset-password")),
             ],
@@ -238,12 +239,12 @@ impl Alerts {
             "You were removed from an organization",
             &[
                 Part::Text(format!(
-                    "You were removed from the organization {}. Your account is deleted, and your sessions and API keys no \
-                     longer work.",
+                    "You were removed from the organization {}. Your account was deleted, and your sessions and API \
+                     keys no longer work.",
                     organization.name.as_str()
                 )),
                 Part::Facts(vec![("Removed by", by.name.as_str().to_owned()), ("Time", now.readable())]),
-                Part::text("To come back, ask an owner for a new invitation."),
+                Part::text("To rejoin, ask an owner for a new invitation."),
             ],
             &[Part::text("You received this email because this was your account's address.")],
         );

@@ -56,7 +56,7 @@ impl ApiKey {
         Self(key)
     }
 
-    /// Accepts any well-formed text, whether or not the key exists.
+    /// Accepts any well-formed string, whether or not the key exists.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
@@ -247,7 +247,7 @@ impl ApiKeys {
         writes.delete(&self.table, key(count_key(organization)))
     }
 
-    /// Records that a key was used from `address` on the day of `now`, once per key and day.
+    /// Records that a key was used from `address` on the day of `now`, at most once per key per day.
     pub async fn note_use(&self, holder: &KeyHolder, address: ClientAddress, now: Timestamp) -> Result<()> {
         if holder.last_request >= Some(now.day()) {
             return Ok(());

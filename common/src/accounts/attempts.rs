@@ -25,7 +25,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The number of attempts allowed per subject and window.
+/// The number of attempts allowed for one subject in one window.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// The limited action. It is part of the counter's key.
@@ -63,8 +63,8 @@ pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, 
 /// Password checks for one signed-in user. The limit keeps a stolen session from being used to guess the password.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
 
-/// Second-factor codes for one user from one client, after the right password. A thousand guesses would hit one of the
-/// three valid codes with a probability of 0.3%.
+/// Second-factor codes for one user from one client, after the right password. A thousand guesses hit one of the three
+/// valid codes with a probability of 0.3%.
 const CODE: Limit = Limit { what: "code", attempts: 10, window_seconds: 3600 };
 /// The same from all clients, so having many clients does not help an attacker with a stolen password.
 const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, window_seconds: 24 * 3600 };
@@ -102,7 +102,7 @@ const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// Parses a client's address. All texts that are not addresses count as the same client.
+    /// Parses a client's address. All strings that are not addresses count as the same client.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
@@ -162,7 +162,8 @@ impl Attempts {
 
     /// Counts a second-factor code that `user` enters on `client`, after the right password. Only a caller who knows
     /// the password can exhaust these limits. The limit across all clients exempts clients that have signed in before.
-    /// It is reset with the user's sessions: a password reset ends an attacker's guesses, and the wait.
+    /// That limit is reset when all the user's sessions end, so a password reset stops an attacker's guesses and ends
+    /// the user's wait.
     ///
     /// # Errors
     /// Too many codes ([`Error::TooMany`]), or a call fails.
@@ -187,7 +188,7 @@ impl Attempts {
     }
 
     /// Counts an invitation before the address is looked up, whether or not the invitation succeeds. The limit
-    /// therefore also applies to probes for accounts, and a refusal reveals nothing. An invitation over the inviter's
+    /// therefore also applies to probes for accounts, and a rejection reveals nothing. An invitation over the inviter's
     /// limit does not count against the address.
     ///
     /// # Errors
@@ -291,8 +292,8 @@ fn key(what: &str, subject: &str) -> String {
     format!("{what}#{}", SecretHash::of(subject).as_str())
 }
 
-/// Combines an address and a client into one subject. A client contains no space, so different pairs have different
-/// texts.
+/// Combines an address and a client into one subject. A client contains no space, so different pairs never form the
+/// same subject.
 fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")
 }

@@ -59,7 +59,7 @@ pub struct CliLogin {
 /// A user's approval of a request.
 #[derive(Debug)]
 pub struct Approval {
-    /// The user who approved the request. The client gets a session of this user.
+    /// The user who approved the request. The client gets a session for this user.
     pub user: UserId,
     /// The user's session epoch at the time of the approval. Ending all sessions also voids the approval.
     epoch: i64,
@@ -94,10 +94,10 @@ impl CliLogin {
     }
 }
 
-/// Parses the secret of a request, which may not exist.
+/// Parses the secret of a request. The request may not exist.
 ///
 /// # Errors
-/// The text does not have the form of a secret.
+/// `text` does not have the form of a secret.
 pub fn parse_secret(text: &str) -> Result<Token, Vec<Problem>> {
     Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the secret of a login request")])
 }
@@ -114,7 +114,7 @@ impl CliLogins {
         Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
     }
 
-    /// Stores a request of `device` that is valid for ten minutes.
+    /// Stores a request from `device` that is valid for ten minutes.
     pub async fn create(&self, device: &Device, now: Timestamp) -> Result<NewCliLogin> {
         let (id, secret) = (CliLoginId::generate(), Token::generate());
         let expires_at = Timestamp::from_second(now.as_second() + HOLDS_SECONDS);

@@ -11,8 +11,8 @@ use crate::issue::Problem;
 const MAX_LOCAL_LENGTH: usize = 64;
 /// RFC 3696, erratum 1690.
 const MAX_LENGTH: usize = 254;
-/// In bytes. Longer texts are refused without parsing, because IDNA's cost grows faster than the text. (IDNA can also
-/// shorten a text, so this limit is far above the final one.)
+/// In bytes. Longer text is rejected without parsing, because the cost of IDNA grows faster than the length of the
+/// text. (IDNA can also shorten the text, so this limit is far above the final one.)
 const MAX_GIVEN: usize = 2000;
 
 /// A deliverable email address in canonical form: an ASCII local part without quotes (SES accepts no other) and a

@@ -1,5 +1,5 @@
-//! Changes the verified address of an account. A link sent to the new address makes the change, and a link sent to the
-//! old address can undo it for a day.
+//! Changes the verified address of an account. A link sent to the new address completes the change, and a link sent to
+//! the old address can undo it for a day.
 //!
 //! Without the undo, an intruder with a session could take over the account. The old address therefore stays reserved
 //! for its user until the undo link expires. An undo also reverts all later changes, ends sessions and keys, and
@@ -107,8 +107,9 @@ impl EmailChanges {
 
     /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and the user
     /// chose it, links to it stop working ([`Verifications::replace_email`]). Otherwise, the link works only while
-    /// `session` lasts, so ending an intruder's session also voids their requests. Links of earlier requests stop working.
-    /// Neither the outcome nor the duration reveals whether `email` has an account; its owner gets an email instead.
+    /// `session` lasts, so ending an intruder's session also voids their requests. Links from earlier requests stop
+    /// working. Neither the outcome nor the duration reveals whether `email` has an account; its owner gets an email
+    /// instead.
     ///
     /// # Errors
     /// The current address was chosen by an inviter and is not verified; there were too many requests

@@ -118,7 +118,7 @@ pub struct Invitations {
 }
 
 const NOT_FOUND: Error = Error::NotFound("Invitation not found");
-/// The index of invitations by organization. It has only keys and is eventually consistent.
+/// The index of invitations by organization. It contains only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
 /// The maximum number of tries to join while other calls change the organization.

@@ -38,7 +38,7 @@ impl Inviting {
     /// `inviter` may invite. Each attempt is counted.
     ///
     /// # Errors
-    /// There were too many invitations (`Error::TooMany`), the address gets no emails that it did not request, or a member
+    /// There were too many invitations (`Error::TooMany`), the address gets only emails that it requested, or a member
     /// has the email.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();

@@ -75,7 +75,7 @@ impl KeyOwners {
         Ok(found)
     }
 
-    /// Records that a key was used from `address` on the day of `now`, once per key and day.
+    /// Records that a key was used from `address` on the day of `now`, at most once per key per day.
     pub async fn note_use(&self, holder: &KeyHolder, address: ClientAddress, now: Timestamp) -> Result<()> {
         self.keys.note_use(holder, address, now).await
     }

@@ -24,7 +24,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Longer than two reads, a write and an email take.
+/// Longer than it takes to make two reads and a write and send an email.
 const ANSWER_AFTER: Duration = Duration::from_millis(500);
 
 /// Runs `work`, which sends an email if an address has an account. Always takes at least half a second, so the duration
@@ -42,7 +42,7 @@ pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
 pub struct Mailer {
     ses: Client,
     from: String,
-    /// Makes SES report bounces and complaints.
+    /// The configuration set through which SES reports bounces and complaints.
     configuration_set: String,
     service: ServiceName,
     suppressions: Suppressions,
@@ -106,7 +106,7 @@ impl Mailer {
     }
 
     /// Sends `mail` to one address, and counts whether it was sent. An address on the suppression list gets only
-    /// requested emails; others are logged with `about`, the id that they are about.
+    /// requested emails. Any other email to it is not sent but logged, with `about`, the id of the email's subject.
     ///
     /// # Errors
     /// SES rejected the email or did not respond, or the suppression list could not be read.

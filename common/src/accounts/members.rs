@@ -47,10 +47,10 @@ pub enum MemberIdOrEmail {
 }
 
 impl MemberIdOrEmail {
-    /// Parses an id or an email. Only an email has an `@`.
+    /// Parses an id or an email. Only an email contains an `@`.
     ///
     /// # Errors
-    /// The text is neither an id nor an email.
+    /// `text` is neither an id nor an email.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         if text.contains('@') { Email::parse(text).map(Self::Email) } else { UserId::parse(text).map(Self::Id) }
     }
@@ -154,8 +154,8 @@ impl Members {
 
     /// Changes a member on condition that an owner remains: the caller or, if the caller is the member, any other
     /// owner. Every transaction that changes an owner checks that another member is still an owner. Concurrent changes
-    /// therefore cannot remove the last owner, and no owner counter is needed, which could become wrong. A removal ends the
-    /// member's `keys`.
+    /// therefore cannot remove the last owner. A counter of owners is not needed, and could become wrong. A removal
+    /// ends the member's `keys`.
     async fn change(
         &self,
         by: &User,
@@ -209,7 +209,7 @@ impl Members {
         Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
-    /// The writes for a change to `user` by `by`, which ends the keys in `ended`. The first is refused if the user's role
+    /// The writes for a change to `user` by `by`, which ends the keys in `ended`. The first fails if the user's role
     /// has changed or the user was deleted.
     fn writes(&self, by: &User, user: &User, change: Change, ended: &[audit::Change]) -> Result<Transaction> {
         let action = match change {

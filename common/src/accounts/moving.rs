@@ -77,8 +77,8 @@ impl Moves {
     /// end. If they are the last member, the old organization is deleted, which `may_end` must permit. Accepting the
     /// invitation again has no effect and succeeds while the user is in its organization.
     ///
-    /// Only one of several concurrent calls for the same user moves them. A call that finds the user in a different
-    /// organization than when it began is refused, because the user has not agreed to leave that organization.
+    /// Only one of several concurrent calls for the same user moves them. A call fails if the user is no longer in the
+    /// organization that they were in when it began, because they have not agreed to leave any other.
     ///
     /// # Errors
     /// The user cannot accept the invitation, or it was accepted, canceled or declined in the meantime; the user is

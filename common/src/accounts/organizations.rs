@@ -67,8 +67,7 @@ pub(crate) fn exists() -> Condition {
 /// Records that `user` joins an organization, if it [`exists`]. The users index lags, so the deletion of an
 /// organization uses this record to rule out other members.
 ///
-/// `requires_two_factor` is the setting copied to the user's item. The write is refused if the setting has changed
-/// since.
+/// `requires_two_factor` is the setting copied to the user's item. The write fails if the setting has changed since.
 pub(crate) fn join(table: &str, organization: &TenantId, user: UserId, requires_two_factor: bool) -> Update {
     let joins = Update::of(table, pk(organization_key(organization))).add(JOINED, one(user)).only_if(exists());
     joins.only_if(is_required(requires_two_factor))

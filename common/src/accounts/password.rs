@@ -37,7 +37,7 @@ impl Password {
     /// # Errors
     /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        // Preparing longer texts would be slow.
+        // Preparing longer text is slow.
         if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
             return Err(vec![problem]);
         }
@@ -127,7 +127,7 @@ pub enum Checked {
 
 /// The minimum and maximum length of a prepared password, in characters.
 const LENGTH: (usize, usize) = (8, 128);
-/// The maximum length of a text to prepare, in characters. Preparation joins up to four characters into one.
+/// The maximum length of text to prepare, in characters. Preparation joins up to four characters into one.
 const LONGEST_TYPED: usize = 4 * LENGTH.1;
 
 const SALT_LENGTH: usize = 16;

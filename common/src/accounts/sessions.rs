@@ -34,7 +34,7 @@ pub(super) const ADDRESS: Attribute = Attribute("address");
 pub(super) const AGENT: Attribute = Attribute("agent");
 /// A session lasts 30 days.
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
-/// The index of sessions by user. It has only keys and is eventually consistent.
+/// The index of sessions by user. It contains only keys and is eventually consistent.
 const BY_USER: &str = "by-user";
 /// The maximum number of listed sessions. A user who signs in from a program may have many more.
 const MOST_LISTED: usize = 100;
@@ -216,7 +216,7 @@ impl Sessions {
         found.as_ref().map_or(Ok(None), |item| Session::from_item(item, now))
     }
 
-    /// Records that `session` was used on the day of `now`, once per session and day.
+    /// Records that `session` was used on the day of `now`, at most once per session per day.
     pub async fn note_use(&self, session: &Session, now: Timestamp) -> Result<()> {
         if session.seen_on >= now.day() {
             return Ok(());
@@ -280,8 +280,7 @@ impl Sessions {
             .await
     }
 
-    /// Builds the write that moves `current` to the next session epoch of `user`. It is refused if the session has
-    /// ended.
+    /// Builds the write that moves `current` to the next session epoch of `user`. It fails if the session has ended.
     pub(super) fn keep(&self, user: &User, current: &Session) -> Update {
         Update::of(&self.tokens, token_key(&current.hash))
             .set(EPOCH, number(user.session_epoch + 1))
@@ -327,8 +326,8 @@ impl Sessions {
         Ok(token)
     }
 
-    /// Builds the write that moves `user` to the next session epoch. It is refused if their epoch has changed, the user
-    /// was deleted, or they have joined another organization, whose audit log would miss the change.
+    /// Builds the write that moves `user` to the next session epoch. It fails if their epoch has changed, the user was
+    /// deleted, or they have joined another organization, whose audit log would miss the change.
     pub(super) fn next_epoch(&self, user: &User) -> Update {
         let is_current = SESSION_EPOCH.equals(number(user.session_epoch)).or(SESSION_EPOCH.is_absent());
         Update::of(&self.users, pk(user_key(user.id)))

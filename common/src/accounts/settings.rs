@@ -42,7 +42,7 @@ impl Settings {
     /// email, and otherwise any stranger could make the service send email to any address.
     ///
     /// # Errors
-    /// The address was changed too often.
+    /// The address was changed too many times.
     pub async fn change(&self, id: &TenantId, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
         for attempt in 0..ATTEMPTS {
             let before = self.organizations.get(id).await?;
@@ -65,7 +65,7 @@ impl Settings {
         Err(Error::Busy)
     }
 
-    /// Returns why the notification address of `organization` gets no emails, or `None` if it gets them.
+    /// Returns why emails are not sent to the notification address of `organization`, or `None` if they are sent.
     ///
     /// # Errors
     /// A read fails.

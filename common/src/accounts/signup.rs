@@ -35,7 +35,7 @@ pub struct NewUser {
     pub session_token: Token,
     /// The secret in the verification email.
     pub verification_token: Token,
-    /// The client that they sign up from, which gets the first session.
+    /// The client that the user signs up from, which gets the first session.
     pub device: Device,
 }
 
@@ -144,8 +144,8 @@ impl Accounts {
         Ok(new)
     }
 
-    /// Refuses a taken slug or email early, with one read of both guards. Only the transaction of [`Self::create`] is
-    /// certain.
+    /// Rejects a taken slug or email early, with one read of both guards. Only the transaction in [`Self::create`] is
+    /// authoritative.
     async fn check_free(&self, slug: &Slug, email: &Email) -> Result<()> {
         let guards = [(&self.organizations, pk(slug_key(slug))), (&self.users, pk(email_key(email)))];
         match get_both(&self.dynamodb, guards, "looking up slug and email").await? {

@@ -1,5 +1,6 @@
-//! The suppression list: addresses whose emails bounced permanently, or whose owners marked an email as spam. Such an
-//! address gets only emails that its owner requests, because SES suspends accounts that keep sending to such addresses.
+//! The suppression list: addresses from which an email bounced permanently, or whose owners marked an email as spam.
+//! Such an address gets only emails that its owner requests, because SES suspends accounts that keep sending to such
+//! addresses.
 
 use std::{fmt, time::Duration};
 

@@ -34,7 +34,7 @@ impl Token {
         Self(Zeroizing::new(URL_SAFE_NO_PAD.encode(Zeroizing::new(random::bytes::<BYTES>()))))
     }
 
-    /// Accepts any well-formed text, whether or not the token exists.
+    /// Accepts any well-formed string, whether or not the token exists.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);

@@ -147,7 +147,7 @@ impl TwoFactor {
     }
 
     /// The link that adds the account of `user`, who confirms with their password, to another authenticator app. If the
-    /// second factor is enabled, the user is notified, because another person could use the link.
+    /// second factor is enabled, the user is notified, because someone else could use the link.
     ///
     /// # Errors
     /// Those of [`SignIns::confirm`], or no secret was issued.
@@ -168,9 +168,9 @@ impl TwoFactor {
         Ok(link)
     }
 
-    /// Checks and uses up a code from `user`, who is signed in. The first code enables the second factor. This ends all
-    /// the user's sessions, because they began without a second factor, and starts a new one on `device`. `codes` then
-    /// replace the backup codes from the enrollment. Returns the token of the new session.
+    /// Checks a code from `user`, who is signed in, and uses it up. The first code enables the second factor. This ends
+    /// all the user's sessions, because they began without a second factor, and starts a new one on `device`. `codes`
+    /// then replace the backup codes from the enrollment. Returns the token of the new session.
     ///
     /// # Errors
     /// Too many tries ([`Error::TooMany`]); the code is wrong or was used before; no secret was issued; or a call
@@ -335,7 +335,8 @@ impl TwoFactor {
         }
     }
 
-    /// Makes `change`, starts the next session epoch of `user`, and starts a session in it. Records both.
+    /// Applies `change`, starts the next session epoch of `user`, and starts a session in it. Records the change and
+    /// the session.
     async fn restart(
         &self,
         user: &User,

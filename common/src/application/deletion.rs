@@ -44,8 +44,8 @@ impl Deletions {
     /// organization. Data that this call leaves behind is already unreachable, and `accounts-purge` deletes it.
     ///
     /// # Errors
-    /// The password is wrong, or was tried too often. [`Conflict::LastOwner`]: the other members would be left without
-    /// an owner. [`Error::Unauthorized`]: the account was deleted.
+    /// The password is wrong, or there were too many attempts. [`Conflict::LastOwner`]: the other members would be left
+    /// without an owner. [`Error::Unauthorized`]: the account was deleted.
     pub async fn delete(&self, user: &User, password: Guess, now: Timestamp) -> Result<()> {
         self.sign_ins.confirm(user, password, now).await?;
         let removed = match self.departures.remove(user, &MemberIdOrEmail::Id(user.id)).await {

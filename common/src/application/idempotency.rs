@@ -2,7 +2,7 @@
 //! the first call's response.
 //!
 //! The response is stored in the same transaction as the writes of the call, so a crash leaves both or neither, and
-//! only one of several concurrent calls takes effect. Only successes are remembered, because a refused call changes
+//! only one of several concurrent calls takes effect. Only successes are remembered, because a rejected call changes
 //! nothing. A call without a key has no extra cost.
 
 use std::fmt;

@@ -86,7 +86,7 @@ impl AuditLog {
         let answer = Box::pin(query.send()).await.map_err(failure("listing audit entries"))?;
         let items = answer.items.unwrap_or_default();
         let shown = items.get(..limit).unwrap_or(&items);
-        // The entries after the page are read again with the next one.
+        // Entries that were read past the end of this page are read again for the next page.
         let last = if shown.len() < items.len() { shown.last() } else { answer.last_evaluated_key.as_ref() };
         Ok(Page { entries: shown.iter().map(read).collect::<Result<_>>()?, next: last.map(position).transpose()? })
     }

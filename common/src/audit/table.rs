@@ -50,7 +50,7 @@ impl Position {
     /// Parses a cursor from a request.
     ///
     /// # Errors
-    /// The service did not issue the text as a cursor.
+    /// `text` is not a cursor that the service issued.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
     }

@@ -57,7 +57,7 @@ pub(crate) fn delete_request(key: Item) -> WriteRequest {
     WriteRequest::builder().delete_request(delete).build()
 }
 
-/// Makes any number of repeatable writes, in any order. No two may write the same item.
+/// Performs any number of repeatable writes, in any order. No two may write the same item.
 pub(crate) async fn batch_write(
     dynamodb: &Client,
     table: &str,

@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose first call is refused with `code` and whose second succeeds.
+    /// A client whose first call fails with `code` and whose second call succeeds.
     async fn client(code: &str) -> Client {
         let refusal = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}"}}"#);
         client_of([answer("400 Bad Request", &refusal), answer("200 OK", "{}")]).await

@@ -47,7 +47,7 @@ pub(crate) fn text(value: impl ToString) -> AttributeValue {
     AttributeValue::S(value.to_string())
 }
 
-/// A set of texts, which must not be empty.
+/// A set of strings, which must not be empty.
 pub(crate) fn texts<'a>(values: impl Iterator<Item = &'a str>) -> AttributeValue {
     AttributeValue::Ss(values.map(str::to_owned).collect())
 }
@@ -109,7 +109,7 @@ impl<'a> Record<'a> {
         if self.item.contains_key(name.0) { self.parsed(name).map(Some) } else { Ok(None) }
     }
 
-    /// A text that `parse` validated before it was stored.
+    /// A string that `parse` validated before it was stored.
     pub(crate) fn checked<T>(&self, name: Attribute, parse: fn(&str) -> Result<T, Vec<Problem>>) -> Result<T> {
         parse(self.text(name)?).map_err(|_problems| self.broken(name, "no longer valid"))
     }
@@ -123,24 +123,24 @@ impl<'a> Record<'a> {
         if self.item.contains_key(name.0) { self.checked(name, parse).map(Some) } else { Ok(None) }
     }
 
-    /// Like [`Self::checked`], for a set of texts that may be missing.
+    /// Like [`Self::checked`], for a set of strings that may be missing.
     pub(crate) fn optional_set<T, S: FromIterator<T>>(
         &self,
         name: Attribute,
         parse: fn(&str) -> Result<T, Vec<Problem>>,
     ) -> Result<Option<S>> {
         let Some(set) = self.item.get(name.0) else { return Ok(None) };
-        let texts = set.as_ss().map_err(|_other| self.broken(name, "not a set of texts"))?;
+        let texts = set.as_ss().map_err(|_other| self.broken(name, "not a set of strings"))?;
         let parsed = texts.iter().map(|text| parse(text)).collect::<Result<S, _>>();
         parsed.map(Some).map_err(|_problems| self.broken(name, "no longer valid"))
     }
 
-    /// A map of texts by name, which may be missing.
+    /// A map of strings by name, which may be missing.
     pub(crate) fn optional_map(&self, name: Attribute) -> Result<Option<Vec<(&'a str, &'a str)>>> {
         let Some(map) = self.item.get(name.0) else { return Ok(None) };
         let map = map.as_m().map_err(|_other| self.broken(name, "not a map"))?;
         let texts = map.iter().map(|(name, value)| Some((name.as_str(), value.as_s().ok()?.as_str())));
-        texts.collect::<Option<_>>().map(Some).ok_or_else(|| self.broken(name, "not a map of texts"))
+        texts.collect::<Option<_>>().map(Some).ok_or_else(|| self.broken(name, "not a map of strings"))
     }
 
     /// An error about the attribute `name`. The message omits the value, which may be a secret.

@@ -191,7 +191,7 @@ pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<Ha
     (placeholders.place(Expression::new(text, [])), placeholders.names())
 }
 
-/// An update of one item, made only if its condition is met.
+/// An update of one item, performed only if its condition is met.
 pub(crate) struct Update {
     table: String,
     key: Item,
@@ -297,12 +297,12 @@ impl Update {
             .set_expression_attribute_values(update.expression_attribute_values)
     }
 
-    /// Makes the update, and returns whether its condition was met.
+    /// Performs the update, and returns whether its condition was met.
     pub(crate) async fn send(self, dynamodb: &Client, doing: &'static str) -> Result<bool> {
         Ok(unless_refused(Box::pin(self.call(dynamodb).send()).await, doing)?.is_some())
     }
 
-    /// Makes the update, and returns attributes of the item, or `None` if the condition was not met.
+    /// Performs the update, and returns attributes of the item, or `None` if the condition was not met.
     pub(crate) async fn send_for(
         self,
         dynamodb: &Client,

@@ -1,5 +1,5 @@
-//! The AWS clients' HTTP client: `hyper` with HTTP/1.1, which the AWS APIs used here speak. The SDK's own client adds
-//! HTTP/2, proxies and more, which would make up an eighth of a function's binary.
+//! The AWS clients' HTTP client: `hyper` with HTTP/1.1, which the AWS APIs used here support. With the SDK's own
+//! client, HTTP/2, proxies and more would make up an eighth of a function's binary.
 
 use std::{error::Error, io, sync::OnceLock};
 

@@ -110,7 +110,7 @@ impl Transaction {
         let refused = commit(dynamodb, &writes, doing).await?;
         let Some(first) = refused.first() else { return Ok(()) };
         let refusal = refusals.get_mut(*first).and_then(Option::take);
-        Err(refusal.unwrap_or_else(|| Error::Internal(format!("{doing}: the writes {refused:?} were refused"))))
+        Err(refusal.unwrap_or_else(|| Error::Internal(format!("{doing}: the writes {refused:?} failed"))))
     }
 
     /// Commits the transaction. Returns the index of the first write whose condition failed.

@@ -81,11 +81,11 @@ impl Call<()> {
         Ok(fields)
     }
 
-    /// Refuses calls from pages of other origins, which could act with the browser's cookies (cross-site request
+    /// Rejects calls from pages of other origins, which could act with the browser's cookies (cross-site request
     /// forgery) or sign the browser in to another user's account (login CSRF). Browsers send the origin with every
-    /// `POST`, so a call with a cookie but no origin is refused, too. Public enveloped routes, such as sign-ups, do not
-    /// act on a cookie, so they accept cookies without an origin. The other enveloped routes do not sign users in, so
-    /// they check the origin only if the call acts with its session. A call with a key that takes precedence does not.
+    /// `POST`, so a call with a cookie but no origin is rejected, too. Public enveloped routes, such as sign-ups, do
+    /// not act on a cookie, so they accept cookies without an origin. The other enveloped routes do not sign users in,
+    /// so they check the origin only if the call acts with its session rather than with a key that takes precedence.
     pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
         let is_public = wire == Wire::Envelope && credentials == [Credential::None];
         let by_key = credentials.first() == Some(&Credential::Key) && self.header(API_KEY).is_some();

@@ -61,8 +61,8 @@ pub fn token_in_cookies<'a>(
     headers: impl IntoIterator<Item = &'a str>,
 ) -> Option<Token> {
     let pairs = headers.into_iter().flat_map(|header| header.split(';'));
-    // Only the white space of RFC 6265 is trimmed. Browsers treat other white space as part of the name, which then
-    // lacks the protection of `__Host-`.
+    // Only white space as defined by RFC 6265 is trimmed. Browsers treat other white space as part of the name, which
+    // then lacks the protection of `__Host-`.
     let mut values =
         pairs.filter_map(|pair| pair.trim_matches([' ', '\t']).strip_prefix(name.at(base))?.strip_prefix('='));
     values.find_map(Token::parse)

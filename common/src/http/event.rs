@@ -17,7 +17,7 @@ use url::Url;
 use super::status::HttpError;
 use crate::base_url::BaseUrl;
 
-/// The maximum body size in bytes. A larger body is refused before anything is parsed.
+/// The maximum body size in bytes. A larger body is rejected before anything is parsed.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 pub(super) type Response = http::Response<String>;
@@ -139,7 +139,7 @@ fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
     listed.into_iter().chain(in_headers).filter(|cookies| !cookies.trim().is_empty()).collect()
 }
 
-/// Whether `text` is a valid `Host` header. A server must refuse invalid ones with 400 (RFC 9112, 3.2).
+/// Whether `text` is a valid `Host` header. A server must reject an invalid one with 400 (RFC 9112, 3.2).
 fn is_host(text: &str) -> bool {
     Url::parse(&format!("http://{text}")).is_ok_and(|url| url.username().is_empty() && url.path() == "/")
 }

@@ -1,4 +1,4 @@
-//! Reads an input's fields. All fields are read before the input is refused, so the caller gets all issues at once. If
+//! Reads an input's fields. All fields are read before the input is rejected, so the caller gets all issues at once. If
 //! the same code runs without values, it [describes](describe) the fields.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
@@ -41,7 +41,7 @@ pub struct Fields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
-/// The problem with a text that has an unpaired surrogate.
+/// The problem with a string that has an unpaired surrogate.
 const NOT_UNICODE: &str = "Must be valid Unicode, without unpaired surrogates";
 
 impl Fields {
@@ -80,7 +80,7 @@ impl Fields {
         })
     }
 
-    /// Reads a required text.
+    /// Reads a required string.
     ///
     /// # Errors
     /// The field is missing or not a string, or `parse` rejects it.
@@ -96,7 +96,7 @@ impl Fields {
         }
     }
 
-    /// Reads a required text, or an array with one text, because some clients send an array.
+    /// Reads a required string, or an array with one string, because some clients send an array.
     ///
     /// # Errors
     /// The field is missing, is neither a string nor an array of one string, or `parse` rejects it.
@@ -115,7 +115,7 @@ impl Fields {
         self.text(name, parse)
     }
 
-    /// Reads a text that may be absent, but not `null`.
+    /// Reads a string that may be absent, but not `null`.
     ///
     /// # Errors
     /// The field is not a string, or `parse` rejects it.
@@ -128,7 +128,7 @@ impl Fields {
         self.values.remove(name).map(|value| self.parse(name, &value, parse)).transpose()
     }
 
-    /// Reads a text that may be absent (keep the current value) or `null` (remove the value).
+    /// Reads a string that may be absent (keep the current value) or `null` (remove the value).
     ///
     /// # Errors
     /// The field is neither `null` nor a string, or `parse` rejects it.
@@ -145,7 +145,7 @@ impl Fields {
         }
     }
 
-    /// Reads an array of 1 to `most` texts that may be absent (keep the current value) or `null` (remove the value).
+    /// Reads an array of 1 to `most` strings that may be absent (keep the current value) or `null` (remove the value).
     ///
     /// # Errors
     /// The field is neither `null` nor an array, the array is empty or too long, an element is not a string, or `parse`
@@ -182,7 +182,7 @@ impl Fields {
     }
 
     /// Reads an object that may be absent (keep the current value) or `null` (remove the value). `parse` gets the names
-    /// of the members, each with its value if that is a text.
+    /// of the members, each with its value if that is a string.
     ///
     /// # Errors
     /// The field is neither `null` nor an object, or `parse` rejects it.
@@ -313,7 +313,7 @@ impl Fields {
         read
     }
 
-    /// Reads a whole number that may be absent from a query, whose values are all texts.
+    /// Reads a whole number that may be absent from a query, whose values are all strings.
     ///
     /// # Errors
     /// The field is not a whole number within `range`.
@@ -343,7 +343,7 @@ impl Fields {
         Err(self.reject(name, Problem { code, message }))
     }
 
-    /// Refuses fields that similar APIs have but this one does not support, because ignoring them would give a wrong
+    /// Rejects fields that similar APIs have but this one does not support, because ignoring them would give a wrong
     /// response.
     ///
     /// # Errors
@@ -389,7 +389,7 @@ impl Fields {
 /// The hash of all values, independent of their order.
 fn hash(values: &Object) -> Hash {
     let sorted: BTreeMap<_, _> = values.iter().collect();
-    #[expect(clippy::expect_used, reason = "texts, numbers and booleans are JSON")]
+    #[expect(clippy::expect_used, reason = "strings, numbers and booleans are JSON")]
     Hash::of(&serde_json::to_vec(&sorted).expect("JSON"))
 }
 

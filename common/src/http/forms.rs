@@ -157,7 +157,7 @@ impl From<Member> for account::Member {
     }
 }
 
-/// Schemas of texts that do not appear in the responses of the crate `api`.
+/// Schemas of strings that do not appear in the responses of the crate `api`.
 macro_rules! schemas {
     ($($type:ident { $($json:tt)* })*) => {$(
         impl JsonSchema for $type {
@@ -252,7 +252,7 @@ schemas! {
     SessionId { "format": "uuid", "examples": ["01a1fd8f-0d9d-7513-8a60-3a93ba91848b"] }
     SigningSecret {
         "description": "It must have at least 16 visible characters, not counting a leading `whsec_`, and begin and \
-                        end with a visible character. It must not decode to an empty key, as a text made only of \
+                        end with a visible character. It must not decode to an empty key, as a secret made only of \
                         hyphens does.",
         "minLength": 16,
         "maxLength": 256,

@@ -18,7 +18,7 @@ pub(super) enum Json {
     Null,
     Bool(bool),
     Text(String),
-    /// A text that is not valid Unicode, because of an unpaired surrogate.
+    /// A string that is not valid Unicode, because it has an unpaired surrogate.
     Garbled,
     /// A whole number, including `2.0` and `2e0`. Numbers out of range become the minimum or maximum of `i64`.
     Number(i64),

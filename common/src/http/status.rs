@@ -95,7 +95,7 @@ impl HttpError {
         }
     }
 
-    /// The reason for a conflict, or for refusing a key or a session.
+    /// The reason for a conflict, or for rejecting a key or a session.
     pub(super) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Domain(Error::Conflict(conflict)) => Some(reason(conflict)),

@@ -27,8 +27,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Reads the fields in a body, which is a form for pages and otherwise JSON. An empty body has no fields. Neither
-    /// has a JSON `null`, which many clients send for an empty input.
+    /// Reads the fields in a body, which is a form for pages and otherwise JSON. An empty body has no fields, and
+    /// neither does a JSON `null`, which many clients send for an empty input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {
             return Ok(Object::new());

@@ -453,7 +453,7 @@ pub const fn level(name: &str) -> Level {
         }
         index += 1;
     }
-    panic!("common::telemetry::line::LINES has no line of this name")
+    panic!("common::telemetry::line::LINES has no line with this name")
 }
 
 /// `==`, which is not `const`.

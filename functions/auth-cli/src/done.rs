@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Status {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     status: bool,
 }
 

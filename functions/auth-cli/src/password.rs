@@ -100,7 +100,7 @@ impl Reset {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Requested {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     status: bool,
     /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["If this address has an account, we sent it an email with a link"]))]

@@ -172,7 +172,7 @@ struct Link {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Renewed {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     status: bool,
     /// Ten codes. The earlier ones no longer work.
     #[serde(rename = "backupCodes")]

@@ -63,7 +63,7 @@ impl Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Output {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     success: bool,
     /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["User deleted"]))]

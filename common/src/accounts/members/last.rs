@@ -58,8 +58,8 @@ impl Members {
     }
 
     /// Adds the writes for `user` to leave their organization, and returns whether this deletes the organization. If
-    /// so, `may_end` must permit it. The writes are refused if the members have changed since they were read. The
-    /// caller adds the write that moves the user.
+    /// so, `may_end` must permit it. The writes fail if the members have changed since they were read. The caller adds
+    /// the write that moves the user.
     ///
     /// # Errors
     /// Those of [`Self::check_leaves`], or the organization was deleted in the meantime ([`Error::Busy`]).
@@ -89,7 +89,7 @@ impl Members {
         }
     }
 
-    /// Adds the writes that delete the organization `id`. The writes are refused if a user has joined or left since
+    /// Adds the writes that delete the organization `id`. The writes fail if a user has joined or left since
     /// `organization` was read.
     fn end(&self, writes: Transaction, id: &TenantId, organization: &Item, now: Timestamp) -> Result<Transaction> {
         let slug = Record::new("organization", organization).checked(SLUG, Slug::parse)?;
@@ -117,7 +117,7 @@ impl Members {
     }
 }
 
-/// The entry about the end of the organization `id`. Its members can no longer read the entry, but operators can.
+/// The entry about the deletion of the organization `id`. Its members can no longer read the entry, but operators can.
 fn ended(id: &TenantId, organization: &Item) -> Entry {
     let name = Record::new("organization", organization).optional_text(NAME).map(str::to_owned);
     Entry::new(Action::OrganizationDeleted, id, audit::target(TargetKind::Organization, id, name))

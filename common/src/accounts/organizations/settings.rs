@@ -51,7 +51,7 @@ impl SettingsChange {
             debug_notification_email: address.filter(|address| *address != organization.debug_notification_email),
             disable_job_failure_notifications: disable
                 .filter(|disable| *disable != organization.disable_job_failure_notifications),
-            // It is copied to the members again, because an earlier call may have been interrupted.
+            // This setting is copied to the members again, because an earlier call may have been interrupted.
             require_two_factor,
         }
     }

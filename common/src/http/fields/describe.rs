@@ -36,7 +36,7 @@ impl Fields {
         self
     }
 
-    /// Gives an example of the next text to be read, if its type has none.
+    /// Gives an example of the next string to be read, if its type has none.
     pub fn example(&mut self, _text: &'static str) -> &mut Self {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -45,9 +45,9 @@ impl Fields {
         self
     }
 
-    /// Declares that the value of a field determines which other fields are required. Each value requires the fields
-    /// listed with it, and other values refuse them. The first value is the default. This is only a description; the
-    /// code that reads the fields checks it.
+    /// Declares that the value of a field determines which other fields are required. The fields listed with a value
+    /// are required for that value and rejected for all others. The first value is the default. This is only a
+    /// description; the code that reads the fields checks it.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
         #[cfg(feature = "openapi")]

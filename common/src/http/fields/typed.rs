@@ -1,4 +1,4 @@
-//! The texts of a form or a link. A page reads them unchecked, so it can show them again with their issues.
+//! The text fields of a form or a link. A page reads them unchecked, so it can show them again with their issues.
 
 use super::{Fields, OPTIONAL, Rejected};
 use crate::{
@@ -6,12 +6,12 @@ use crate::{
     http::json::{Json, Object},
 };
 
-/// The texts of a form. They may include passwords, so there is no `Debug`.
+/// The text fields of a form. They may include passwords, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Typed(Object);
 
 impl Typed {
-    /// Returns the text of a field, or an empty text if the field is absent.
+    /// Returns the text of a field, or an empty string if the field is absent.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         match self.0.get(name) {
@@ -43,7 +43,7 @@ impl Typed {
         self
     }
 
-    /// Reads an input from the texts.
+    /// Reads an input from the fields.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::error::Error::Invalid) with all issues of the input.
@@ -53,7 +53,7 @@ impl Typed {
 }
 
 impl Fields {
-    /// Reads the texts of a form or a link to a page without checks. The page itself reports mistakes.
+    /// Reads the text fields of a form, or of a link to a page, without checks. The page itself reports mistakes.
     pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
         for (name, about) in fields {
             self.about(about).note::<String>(name, OPTIONAL);

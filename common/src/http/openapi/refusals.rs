@@ -1,5 +1,5 @@
-//! The error responses in the description. Routes share them, and all errors of a format have the same schema, so code
-//! generators create a single type. Codes and reasons appear in the examples.
+//! The error responses in the description. Routes share them, and all errors in the same format share one schema, so
+//! code generators create a single type. Codes and reasons appear in the examples.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) fn add_schemas(generators: &mut Generators) {
     generators.outputs.subschema_for::<PlainError>();
 }
 
-/// Returns the name and the response for errors of a status, with an example of each error.
+/// Returns the name and the response for errors with the given status, with an example of each error.
 pub(super) fn refusal(wire: Wire, status: u16, errors: &[(Code, Option<Reason>)]) -> (String, Value) {
     let examples: BTreeMap<&str, Value> = errors
         .iter()

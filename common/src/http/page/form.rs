@@ -25,7 +25,7 @@ pub struct Form<'a> {
     pub fields: &'a [Field<'a>],
     /// Content between the fields and the button.
     pub more: Option<&'a Markup>,
-    /// The error of the last submission. Issues are shown next to their fields.
+    /// The error from the last submission. Issues are shown next to their fields.
     pub error: Option<&'a Error>,
 }
 
@@ -38,7 +38,7 @@ impl Render for Form<'_> {
             Error::Invalid(_) => "Correct the fields marked below.".to_owned(),
             error => format!("{}.", error_message(error)),
         });
-        // An error of no field gives the focus to the first field that is to be filled in again.
+        // If the error does not belong to a field, the first field to fill in again gets the focus.
         let focused = self.error.filter(|error| !matches!(error, Error::Invalid(_)));
         let focused = focused.and_then(|_| self.fields.iter().position(|field| field.value.is_empty()));
         let action = if self.to.is_empty() { "?" } else { self.to };
