@@ -1,5 +1,5 @@
-// Better Auth's client, by its own methods: moving to another organization, changed names and addresses, second factors.
-// These tests need no browser.
+// Better Auth's client, called through its own methods: moving to another organization, changing names and addresses,
+// second factors. These tests need no browser.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";

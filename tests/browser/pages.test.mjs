@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { PASSWORD, Person } from "./person.mjs";
 import { jobEnds, receiver, scene, until } from "./world.mjs";
 
-// The wait before a second attempt, long enough for a hanging attempt to be still in progress when its page is shown.
+// The wait before a second attempt, long enough for a hanging attempt to still be in progress when its page is shown.
 const here = scene({ RETRY_SCHEDULE: "600", DELIVERY_TIMEOUT: "8" });
 // The numbers of endpoints and deliveries, each more than one page.
 const ENDPOINTS = 11;

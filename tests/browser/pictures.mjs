@@ -1,4 +1,4 @@
-// Creates the pictures of the docs from the demo data of `cargo local`.
+// Creates the pictures for the docs from the demo data of `cargo local`.
 
 import { mkdir, stat } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -7,7 +7,7 @@ import { launch, service } from "./world.mjs";
 const FOLDER = fileURLToPath(new URL("../../docs/pictures/", import.meta.url));
 const DESK = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 844 };
-// The size limit of the pictures, because every clone of the repository has them.
+// The size limit for each picture: every clone of the repository contains them all.
 const MOST_BYTES = 170 * 1024;
 
 const local = await service({ flags: ["--demo-data"] });

@@ -165,7 +165,7 @@ fn large() -> Vec<Aimed> {
 
 /// Checks that events arrive in each world without aimed faults.
 fn as_they_are() -> Vec<Aimed> {
-    // Jitter can move its last attempt past the deadline.
+    // Jitter can move the last attempt of the schedule past the deadline.
     let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
     let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
     // Without the mark for postponed deliveries in the log, a sweep would consider the messages of the longest waits
@@ -241,7 +241,7 @@ const OPERATIONS: [&str; 11] = [
     "UpdateItem",
 ];
 
-/// The part that runs in `cargo test`. Queries are omitted, because most are similar queries of the sweep.
+/// The part that runs in `cargo test`. Queries are omitted, because most are similar queries by the sweep.
 fn some() -> Vec<Aimed> {
     [as_they_are(), copies(), failing(small(), "Query")].into_iter().flatten().collect()
 }

@@ -245,7 +245,7 @@ impl Fleet {
         }
     }
 
-    /// Ends all processes, as Lambda does after an idle time. No invocation is in progress.
+    /// Ends all processes, as Lambda does after a period of inactivity. No invocation is in progress.
     pub(crate) fn end(&self) {
         self.instances.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -494,7 +494,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Calls a route until the status is neither 429 nor 5xx. Returns the status, and the content of the envelope.
+    /// Calls a route until the status is neither 429 nor 5xx. Returns the status, and the contents of the envelope.
     pub(crate) async fn call(&self, function: &str, fields: &Value, idempotency_key: Option<&str>) -> (u16, Value) {
         let world = &self.world;
         loop {

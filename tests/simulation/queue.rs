@@ -131,7 +131,7 @@ impl Queue {
         in_flight
     }
 
-    /// Deletes received messages. An outdated receipt deletes nothing.
+    /// Deletes received messages. An outdated receipt has no effect.
     pub(crate) fn delete(&mut self, receipts: &[u64]) {
         self.messages.retain(|message| message.receipt == 0 || !receipts.contains(&message.receipt));
     }

@@ -27,7 +27,7 @@ pub(crate) struct Script {
     pub(crate) slots: usize,
     /// The maximum offset of the processes' clocks, in milliseconds.
     pub(crate) skew: i64,
-    /// The number of minutes between two sweeps. A rare sweep covers more minutes.
+    /// The number of minutes between two sweeps. The rarer the sweeps, the more minutes each one covers.
     pub(crate) sweep_every: u64,
     /// Whether the sweep also runs in minutes without work. Sweeps without work take nine tenths of a run's time, and
     /// always behave the same.

@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) processes: usize,
     pub(crate) processes_of: BTreeMap<&'static str, usize>,
     pub(crate) invocations: usize,
-    /// The invocations' total duration, and how many SQS requests and written rows there were.
+    /// The total duration of the invocations, and the numbers of SQS requests and of written rows.
     pub(crate) billed: Duration,
     pub(crate) sqs_requests: usize,
     pub(crate) writes: usize,

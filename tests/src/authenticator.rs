@@ -86,7 +86,7 @@ impl World {
         Protected { app, backup_codes, cookie: set_cookie(&verified, "session_token") }
     }
 
-    /// Forgets that a code of the user `id` was used, as if 30 seconds had passed.
+    /// Forgets that the user `id` has used a code, as if 30 seconds had passed.
     pub async fn forget_used_code(&self, id: &str) {
         self.set("users", ("pk", &format!("user#{id}")), json!({"totp_step": null})).await;
     }

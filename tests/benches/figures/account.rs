@@ -40,7 +40,7 @@ fn event(function: &str, key: &str, fields: &Value) -> String {
 pub(crate) async fn cold_starts(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let environment = |function: &str| tls.applied_to(world.stack.environment(function).expect("a function"));
-    // The runs alternate, so both have the same conditions on the machine.
+    // The runs alternate, so both are measured under the same conditions.
     for function in http_functions() {
         let (mut own, mut baseline) = (Vec::new(), Vec::new());
         for _ in 0..effort.runs(20) {
@@ -94,8 +94,8 @@ pub(crate) async fn warm_calls(world: &World, binaries: &Binaries, effort: Effor
     table.push(Row::ratio("warm webhooks/list of 10 endpoints, CPU", "ms", own, baseline).at_most(1.5, 1.3));
 }
 
-/// The endpoints of the console's tenant, the endpoints shown on a page, and the deliveries of each shown endpoint within
-/// the day. A tenant with a million endpoints would cause no more reads.
+/// The number of the tenant's endpoints, the number shown on a page, and the number of deliveries to each shown
+/// endpoint within the day. Even a million endpoints would not cause more reads.
 const ENDPOINTS: usize = 100;
 const SHOWN: usize = 10;
 const DELIVERIES: usize = 1000;

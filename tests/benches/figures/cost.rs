@@ -32,7 +32,7 @@ const LOG_GIGABYTE: f64 = 0.50;
 /// The memory, in MiB, that gives a process one full CPU
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html>).
 const MIB_OF_A_CPU: f64 = 1769.0;
-/// SQS counts each of this many bytes as a request.
+/// The number of bytes that SQS counts as one request.
 const SQS_CHUNK: usize = 64 * 1024;
 /// The longest delay of an SQS message, in seconds. `deliveries-wake` ends a longer wait.
 const MAX_DELAY: u32 = 900;
@@ -75,12 +75,12 @@ impl Way {
         self.sum(|_| 1.0)
     }
 
-    /// The average number of concurrent invocations per event a second.
+    /// The average number of concurrent invocations at a rate of one event per second.
     pub(crate) fn busy(&self) -> f64 {
         self.sum(|invocation| invocation.billed_seconds)
     }
 
-    /// The average number of messages in progress per event a second.
+    /// The average number of messages in progress at a rate of one event per second.
     pub(crate) fn in_flight(&self) -> f64 {
         self.sum(|invocation| invocation.billed_seconds * invocation.records)
     }
@@ -212,7 +212,7 @@ fn requests(bytes: usize) -> f64 {
     chunks
 }
 
-/// Makes the newest delivery to an endpoint due, and returns the message of its next attempt.
+/// Makes the newest delivery to an endpoint due, and returns the message for its next attempt.
 async fn due_now(world: &World, tenant: &str, endpoint: &str) -> Value {
     let (delivery, status, attempts) = newest(world, tenant, endpoint).await;
     assert_eq!(status, "pending");

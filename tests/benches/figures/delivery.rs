@@ -249,7 +249,7 @@ pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, ta
     let [mut own, mut least] = both(world, binaries).await;
     let events = if effort.quick { BURST / 10 } else { BURST };
     let (mut wall, mut least_wall) = (0.0, 0.0);
-    // Ten parts alternate, so both have the same conditions on the machine.
+    // Ten parts alternate, so both are measured under the same conditions.
     for _ in 0..10 {
         wall += round(&mut own, &tenant, AT_ONCE.min(events / 10), events / 10).await.0;
         least_wall += round(&mut least, &tenant, AT_ONCE.min(events / 10), events / 10).await.0;

@@ -59,12 +59,12 @@ impl Row {
         Self { group: Some(group), ..self }
     }
 
-    /// The figure must be at most `must`, with the goal of `aim`.
+    /// The figure must be at most `must`, and should be at most `aim`.
     pub(crate) fn at_most(self, must: f64, aim: f64) -> Self {
         Self { must, aim, ..self }
     }
 
-    /// The figure must be at least `must`, with the goal of `aim`.
+    /// The figure must be at least `must`, and should be at least `aim`.
     pub(crate) fn at_least(self, must: f64, aim: f64) -> Self {
         Self { must, aim, at_least: true, ..self }
     }

@@ -73,7 +73,7 @@ struct Sent {
     at: Instant,
 }
 
-/// Makes a run.
+/// Performs a run.
 pub(crate) async fn run(local: &Path, scenario: Scenario) -> Outcome {
     let (service, mut output) = Service::start(local, &VARIABLES).await;
     let stage = Stage::new(service, scenario).await;

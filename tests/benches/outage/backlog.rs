@@ -34,8 +34,8 @@ impl Backlog {
         Self { log: world.delivery_log(), destinations: destinations.collect(), now }
     }
 
-    /// Stores deliveries with a next attempt that is due in one minute, and returns the minute. For a check, the
-    /// deliveries count as resent, so the check has no work.
+    /// Stores deliveries whose next attempts are all due in the same minute, and returns that minute. Their states
+    /// contain a later attempt, as after a resend, so the later check of that minute has nothing to do.
     pub(crate) async fn wait(&self, number: usize) -> Timestamp {
         for first in (0..number).step_by(BATCH) {
             let jobs = first..number.min(first + BATCH);

@@ -1,4 +1,4 @@
-//! The log: it has each delivery, each delivery ends, and its entries are correct.
+//! Checks the log: it contains every delivery, every delivery ends, and its entries are correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 

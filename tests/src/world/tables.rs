@@ -47,7 +47,7 @@ impl World {
         put.send().await.expect("the write succeeds");
     }
 
-    /// Sets attributes of the items with this text in this attribute. `null` removes an attribute.
+    /// Sets attributes of the items whose attribute `name` equals `text`. `null` removes an attribute.
     pub async fn set(&self, table: &str, (name, text): (&str, &str), attributes: Value) {
         let is_one = |item: &Item| item.get(name).is_some_and(|found| found.as_s().is_ok_and(|found| found == text));
         assert!(self.set_where(table, is_one, &attributes).await > 0, "no item of {table} has the {name} {text}");

@@ -53,7 +53,7 @@ async fn a_bounced_address_gets_only_requested_emails() {
     assert_eq!(issue(&other.cookie).await, 200);
     assert_eq!(subjects(&world, &other.email, before).await, ["Webhooks: An API key was created"]);
 
-    // The link of a requested email proves that the mailbox works.
+    // The link in a requested email proves that the mailbox works.
     assert_eq!(world.cli("", "request-password-reset", json!({"email": tenant.email})).await.status, 200);
     let token = link(&world.mail_to(&tenant.email).await).split_once("?token=").expect("a token").1.to_owned();
     assert_eq!(world.cli("", "reset-password", json!({"token": token, "newPassword": PASSWORD})).await.status, 200);

@@ -174,7 +174,7 @@ async fn of_concurrent_codes_for_a_sign_in_one_wins() {
     let answers = join_all(codes.iter().take(5).map(|code| world.enter_backup_code(&pending, code))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
     assert!(answers.iter().all(|answer| answer.status == 200 || answer.refused() == NO_SIGN_IN), "{answers:?}");
-    // The codes of the refused calls are still unused.
+    // The codes in the rejected calls are still unused.
     let left = stored(&world, &jo.user).await["backup_codes"].as_ss().expect("a set").len();
     assert_eq!(left, 9);
 }
@@ -375,7 +375,7 @@ async fn disabling_it_ends_the_other_sessions() {
         "Webhooks: Two-factor authentication was enabled",
         "Webhooks: Two-factor authentication was disabled"
     ]));
-    // Without one, there is nothing to do except to cancel an unfinished setup.
+    // Without a second factor, there is nothing to do except cancel an unfinished setup.
     assert!(!disable(&world, &session).await.headers.contains_key("set-cookie"));
     let jo = Tenant { cookie: session, ..jo };
     let app = Authenticator::new(text(&enable(&world, &jo).await.body["totpURI"]));

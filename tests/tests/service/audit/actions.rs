@@ -200,7 +200,7 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
         check(&world, &reader, before, user, expected).await;
     }
 
-    // The address changes, and back.
+    // The address changes, and changes back.
     let new = "ada@acme.example.com";
     let before = count(&world, &reader).await;
     assert_eq!(owner.post("/api/auth/change-email", &json!({"newEmail": new})).await.status, 200);
@@ -331,7 +331,7 @@ async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     world.deliver(event(&reader.id, "j")).await;
     world.rpc_by_session(&owner.cookie, "webhooks/delete", json!({"id": id})).await.ok();
 
-    // One declines, and moves later; their own organization ends.
+    // One declines, and moves later; their own organization is deleted.
     let mover = world.tenant("mover").await;
     let visitor = Client { world, cookie: mover.cookie.clone() };
     let invite = json!({"email": mover.email, "role": "owner"});

@@ -245,7 +245,7 @@ async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
     let (above, _) = refused.page().split_once("<h2>").expect("a section");
     assert!(above.contains("Not saved.") && above.contains(" autofocus"), "the notice is at the top: {above}");
     assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Orders"));
-    // The refused form is up to date.
+    // The rejected form is up to date.
     browser.press(&path, &refused, "Save changes", &typed("Invoices")).await;
     assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Invoices"));
 }

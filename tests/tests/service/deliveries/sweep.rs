@@ -42,7 +42,7 @@ async fn fail_once(world: &World, tenant: &Tenant, receiver: &Receiver) {
     assert_eq!(receiver.count().await, 1);
 }
 
-/// Makes the attempt with a message that is due within seconds.
+/// Makes the attempt whose message is due within seconds.
 async fn attempt(world: &World) {
     let attempted = async { while world.poll("deliveries").await == 0 {} };
     tokio::time::timeout(Duration::from_secs(5), attempted).await.expect("a message");

@@ -14,7 +14,7 @@ const LOG_LINES: &str = "<!-- log lines -->\n";
 const CHANGES: &str = "<!-- repeated changes -->\n";
 const END: &str = "<!-- end -->";
 
-/// With `UPDATE_DOCS`, the table is written and not compared.
+/// With `UPDATE_DOCS`, the table is written instead of compared.
 #[test]
 fn the_table_of_log_lines_is_printed_from_their_list() {
     let mut source = page(PAGE);
@@ -34,7 +34,7 @@ fn the_table_of_log_lines_is_printed_from_their_list() {
     }
 }
 
-/// With `UPDATE_DOCS`, the table is written and not compared.
+/// With `UPDATE_DOCS`, the table is written instead of compared.
 #[test]
 fn the_table_of_repeated_changes_is_printed_by_the_program() {
     let mut source = page(PAGE);

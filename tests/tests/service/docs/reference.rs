@@ -49,7 +49,7 @@ const PARTS: [(&str, Print); 6] = [
 ];
 const END: &str = "<!-- end -->";
 
-/// With `UPDATE_DOCS`, the parts are written and not compared.
+/// With `UPDATE_DOCS`, the parts are written instead of compared.
 #[test]
 fn the_page_is_printed_from_the_routes() {
     let (mut source, described) = (page(PAGE), described());

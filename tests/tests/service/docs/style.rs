@@ -1,10 +1,10 @@
-//! Texts for people follow docs/style.md: docs, strings in the code, comments, the template and test names.
+//! Text for people follows docs/style.md: docs, strings in the code, comments, the template and test names.
 
 use std::fs;
 
 use super::{links::files, root};
 
-/// Refused words, in lower case, and their replacement.
+/// Banned words, in lower case, with their replacements.
 const WORDS: [(&str, &str); 18] = [
     ("nobody", "name the actor, or say it without a negation: \"Not signed in\""),
     ("somebody", "name the actor: the owner, the caller, a client"),
@@ -68,7 +68,7 @@ const SPELLINGS: [(&str, &str); 34] = [
 const OPENINGS: [&[&str]; 7] =
     [&["What"], &["Who"], &["How", "so"], &["How", "many"], &["How", "long"], &["How", "often"], &["How", "far"]];
 
-/// Words that are refused in test names, in addition to those refused in prose.
+/// Words that are banned from test names, in addition to those banned from prose.
 const IN_NAMES: [&str; 2] = ["told", "tells"];
 
 const LONGEST_TEST_NAME: usize = 60;
@@ -79,7 +79,7 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
     ("common/src/accounts/invitations.rs", "cancelled", "stored items have this status"),
 ];
 
-/// Separates two texts of a file.
+/// Separates two pieces of text in a file.
 const BREAK: u8 = 0;
 
 /// The text for people in a file, on the same lines as in the file. Everything else is blank.
@@ -152,7 +152,7 @@ fn rust(source: &str, has_texts: bool) -> String {
     String::from_utf8(prose).expect("texts are copied whole")
 }
 
-/// The text without its fenced blocks and code spans.
+/// Removes fenced blocks and code spans from `text`.
 fn without_code(text: &str) -> String {
     let (mut kept, mut is_fenced, mut is_code) = (String::with_capacity(text.len()), false, false);
     for line in text.lines() {
@@ -174,7 +174,7 @@ fn is_of_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The words of a text, with their positions.
+/// The words in `text`, with their positions.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let words = text.split(|character| !is_of_word(character)).filter(|word| !word.is_empty());
     words.map(|word| (word.as_ptr().addr() - text.as_ptr().addr(), word)).collect()
@@ -188,7 +188,7 @@ fn is_question(text: &str) -> bool {
     end.is_some_and(|(at, sign)| sign == "?" && at < paragraph)
 }
 
-/// The violations of docs/style.md in a text, each with its line and a remedy.
+/// The violations of docs/style.md in a file, each with its line and a remedy.
 fn faults(path: &str, source: &str) -> Vec<String> {
     let Some(text) = prose(path, source) else { return Vec::new() };
     let words = words(&text);
@@ -225,7 +225,7 @@ fn faults(path: &str, source: &str) -> Vec<String> {
     faults
 }
 
-/// The names of a Rust file's tests that are too long or contain a refused word, with their lines.
+/// The names of a Rust file's tests that are too long or contain a banned word, with their lines.
 fn bad_names(path: &str, source: &str) -> Vec<String> {
     let (mut is_test, mut bad) = (false, Vec::new());
     for (number, line) in source.lines().enumerate() {
@@ -268,7 +268,7 @@ fn texts_and_test_names_keep_to_the_style() {
     assert!(found.is_empty(), "{} texts are not in the style of docs/style.md:\n{}", found.len(), found.join("\n"));
 }
 
-/// Lines from earlier versions, each with its file and the refused word.
+/// Lines from earlier versions, each with its file and the banned word.
 const REFUSED: [(&str, &str, &str); 20] = [
     ("README.md", "Receivers that hang, fail or take long hold up nobody else, however many", "nobody"),
     (

@@ -254,7 +254,7 @@ async fn an_inviter_sends_twenty_invitations_an_hour() {
     assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
     let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
     assert!((1..=3600).contains(&wait), "{wait}");
-    // Invitations refused because of the inviter's limit do not count against the address.
+    // Invitations rejected because of the inviter's limit do not count against the address.
     for _ in 0..3 {
         assert_eq!(invite(&world, &theirs, "bo@example.com", "member").await.status, 200);
     }

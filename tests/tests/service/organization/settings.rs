@@ -327,7 +327,7 @@ async fn a_deleted_organization_stays_deleted() {
     let world = World::answering(&[], move |call| {
         let mut outdated = read.lock().expect("no panic");
         let is_ours = call.function == "tenant-settings";
-        // Once a write is refused, the next read is current.
+        // Once a write is rejected, the next read is current.
         if is_ours && call.operation == "TransactWriteItems" {
             *outdated = None;
         }
