@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tasks of operators that need more than a line of shell. docs/operating.md says when and how to use them.
+"""Operators' tasks that need more than a line of shell. docs/operating.md says when and how to use them.
 
 It needs Python 3 and the AWS CLI, and works on the stack named by the variable STACK.
 """
@@ -19,7 +19,7 @@ from datetime import date, datetime, timedelta, timezone
 
 # A version manager for Python may change the PATH.
 AWS = os.environ.get("AWS", "aws")
-# Users end their sessions and keys fewer times than this between the time of a restore and now.
+# Added to epochs: more than the number of times that users ended their sessions or keys since the restored time.
 MANY = 1000
 # The limit of a batched write.
 BATCH = 25
@@ -40,7 +40,7 @@ def name_of(table):
 
 
 def dynamodb(operation, **options):
-    """The answer of DynamoDB, or None if a condition is not met."""
+    """Returns DynamoDB's response, or None if a condition is not met."""
     command = [AWS, "dynamodb", operation, "--output", "json"]
     for name, value in options.items():
         command += ["--" + name.replace("_", "-"), value if isinstance(value, str) else json.dumps(value)]
@@ -63,13 +63,13 @@ def item(names, values):
 
 
 def get(table, *key):
-    """The texts of an item; none if there is no such item."""
+    """Returns the strings in an item; none if there is no such item."""
     found = dynamodb("get-item", table_name=name_of(table), key=item(KEY.get(table, ["pk"]), key)) or {}
     return {name: value.get("S") for name, value in found.get("Item", {}).items()}
 
 
 def write(kind, table, key, expression="", condition="", **values):
-    """A write of a transaction. In its expressions, `#role` is an attribute and `:role` a value."""
+    """A write in a transaction. In its expressions, `#role` is an attribute and `:role` a value."""
     details = {"TableName": name_of(table), "Key": item(KEY.get(table, ["pk"]), key)}
     names = {f"#{name}": name for name in re.findall(r"#(\w+)", expression + condition)}
     details |= {"ExpressionAttributeNames": names} if names else {}
@@ -80,7 +80,7 @@ def write(kind, table, key, expression="", condition="", **values):
 
 
 def commit(*writes):
-    """Whether the conditions of a transaction were met, so that it was made."""
+    """Commits a transaction. Returns whether its conditions were met."""
     return dynamodb("transact-write-items", transact_items=list(writes)) is not None
 
 
@@ -134,7 +134,7 @@ def lock(organization, user, keys=0, end=""):
 
 
 def end_organization(organization, last):
-    """Deletes the account of the last member with the organization. `accounts-purge` deletes the rest."""
+    """Deletes an organization, and the account of its last member. `accounts-purge` deletes the rest."""
     slug = get(ORGANIZATIONS, f"org#{organization}").get("slug")
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
     remove_user(organization, last)
@@ -220,7 +220,7 @@ def after_restore(since):
 
 
 def recover(organization, endpoint, since, until):
-    """Lets `deliveries-wake` resend the failed and held deliveries of a time, in Unix seconds, like `deliveries/recover`."""
+    """Lets `deliveries-wake` resend the failed and held deliveries from a period, in Unix seconds, like `deliveries/recover`."""
     made = uuid.UUID(f"{time.time_ns() // 10**6:012x}7{uuid.uuid4().hex[13:]}")
     recovery = {
         "destination": f"recovery/{organization}", "delivery": str(made), "open": "recovery", "endpoint": endpoint,
@@ -230,13 +230,13 @@ def recover(organization, endpoint, since, until):
 
 
 def bring_back(restored, table, key):
-    """Copies an item of a restored table over the current one."""
+    """Copies an item from a restored table over the current one."""
     found = dynamodb("get-item", table_name=restored, key=key).get("Item")
     return found is not None and dynamodb("put-item", table_name=table, item=found) is not None
 
 
 def usage(day):
-    """Prints the use of the service on a UTC day, such as 2026-01-31, as CSV."""
+    """Prints the usage of the service on a UTC day, such as 2026-01-31, as CSV."""
     start = datetime.combine(date.fromisoformat(day), datetime.min.time(), timezone.utc)
     since, until = (f"{round(at.timestamp() * 1000):013}" for at in (start, start + timedelta(days=1)))
     values = {":since": attribute(since), ":until": attribute(until), ":test": attribute("webhook.test")}
@@ -264,7 +264,7 @@ def usage(day):
 
 
 def repeated():
-    """Prints the table of docs/operating.md."""
+    """Prints the table in docs/operating.md."""
     print("| change since the restored time | afterward |\n|---|---|")
     for effect in dict.fromkeys(effect for effect, _ in REPEATED.values()):
         actions = [f"`{action}`" for action, (other, _) in REPEATED.items() if other == effect]

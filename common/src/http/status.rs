@@ -184,7 +184,7 @@ fn factor_message(problem: FactorProblem) -> &'static str {
         }
         FactorProblem::WrongBackupCode => "This backup code is not valid, or it was used before",
         FactorProblem::NoSignIn => "This sign-in has expired. Enter your email and password again",
-        FactorProblem::Enabled => "Two-factor authentication is enabled already. To set it up again, disable it first",
+        FactorProblem::Enabled => "Two-factor authentication is already enabled. To set it up again, disable it first",
         FactorProblem::NoSecret => "No authenticator app is set up. Enable two-factor authentication first",
         FactorProblem::NotEnabled => "Two-factor authentication is not enabled",
     }

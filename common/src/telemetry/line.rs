@@ -31,7 +31,7 @@ pub const LINES: &[Line] = &[
         "request.completed",
         INFO,
         &["request_id", "method", "route", "tenant", "status", "code", "duration_ms"],
-        "The service responded to a request, possibly with a refusal, or with HTTP 503 after `aws.throttled` or \
+        "The service responded to a request, possibly with HTTP 4xx, or with HTTP 503 after `aws.throttled` or \
          `transaction.contended`. `route` is the route as declared in the code, or `none`.",
     ),
     line(
@@ -44,7 +44,7 @@ pub const LINES: &[Line] = &[
         "request.undetermined",
         WARN,
         &["route", "error"],
-        "A call with an `idempotency-key` failed, and so did the read that would show whether the call took effect. \
+        "A call with an `idempotency-key` failed, and so did the read that shows whether the call took effect. \
          The client can retry the call with the same key.",
     ),
     line(
@@ -297,7 +297,8 @@ pub const LINES: &[Line] = &[
         "endpoint.unreadable",
         ERROR,
         &["endpoint", "error"],
-        "A stored endpoint cannot be read and gets no deliveries. Repair its item. Other endpoints are not affected.",
+        "A stored endpoint cannot be read, so nothing is delivered to it. Repair its item. Other endpoints are not \
+         affected.",
     ),
     line(
         "endpoint.health_unnoted",
@@ -347,8 +348,8 @@ pub const LINES: &[Line] = &[
         "email.withheld",
         WARN,
         &["user"],
-        "A user got no email about their sign-up or about a change to their account, because their address had reached \
-         the limit.",
+        "A user was not emailed about their sign-up or about a change to their account, because their address had \
+         reached the limit.",
     ),
     line(
         "email.suppressed",
@@ -387,7 +388,7 @@ pub const LINES: &[Line] = &[
         "notice.quota_reached",
         WARN,
         &["tenant", "endpoint"],
-        "An organization gets no more emails about its endpoints until midnight UTC.",
+        "An organization has reached its daily limit of emails about endpoints. No more are sent until midnight UTC.",
     ),
     line(
         "notice.abandoned",
@@ -412,13 +413,14 @@ pub const LINES: &[Line] = &[
         "job_failures.unreported",
         INFO,
         &["tenant", "workflow", "reason"],
-        "An organization gets no email about failed jobs. `reason` is [`disabled`, `unverified` or `deleted`](#failed-jobs).",
+        "An organization was not emailed about failed jobs. `reason` is [`disabled`, `unverified` or \
+         `deleted`](#failed-jobs).",
     ),
     line(
         "job_failures.quota_reached",
         WARN,
         &["tenant"],
-        "An organization got its last email about failed jobs until midnight UTC.",
+        "An organization was sent its last email about failed jobs until midnight UTC.",
     ),
     line(
         "job_failures.email_failed",

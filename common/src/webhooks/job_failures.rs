@@ -10,7 +10,7 @@
 //!
 //! A process may stop at any step. If it stops before it has recorded a failure, the SQS record is redelivered. If the
 //! sweep stops before it has counted its try, the next sweep sends the notice. If it stops between the count and the
-//! email, one try and one email of the daily quota are lost. If it stops between sending the email and removing the
+//! email, one try and one email from the daily quota are lost. If it stops between sending the email and removing the
 //! notice, the email is sent twice.
 
 mod failing;

@@ -102,7 +102,7 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::InvalidTwoFactorCookie => {
             "No password was entered in the last five minutes, or the sign-in was finished. Start with `sign-in/email`."
         }
-        Code::TotpAlreadyEnabled => "A second factor is enabled already. Disable it before you set up another one.",
+        Code::TotpAlreadyEnabled => "A second factor is already enabled. Disable it before you set up another one.",
         Code::TotpNotEnabled => "No secret was issued. Call `two-factor/enable` first.",
         Code::TwoFactorNotEnabled => "No second factor is enabled, so there is nothing to do.",
         Code::ConfirmationRequired => {
@@ -150,8 +150,8 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
         Reason::SlugTaken => "Another organization already has this slug. Choose a different one.",
         Reason::EmailTaken => "The address already has an account. Sign in, or use another address.",
         Reason::EmailSuppressed => {
-            "Earlier emails to the address bounced or were reported as spam, so it gets no invitation. Check the address, or \
-             ask its owner to request a password reset, which ends the suppression."
+            "Earlier emails to the address bounced or were reported as spam, so it cannot be invited. Check the \
+             address, or ask its owner to request a password reset, which ends the suppression."
         }
         Reason::InvitationExpired => "The invitation is older than 7 days. Ask an owner for a new one.",
         Reason::InvitationUsed => {
@@ -181,7 +181,8 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
              `webhooks/update`, then `recover` the deliveries."
         }
         Reason::NotAPullEndpoint => {
-            "Deliveries of this endpoint are posted to its `url`. Create an endpoint of the kind `pull` to receive deliveries."
+            "Deliveries to this endpoint are posted to its `url`. Create an endpoint of the kind `pull` to receive \
+             deliveries."
         }
         Reason::PullEndpoint => "A pull endpoint has no `url`. Omit the field, or create a push endpoint.",
         Reason::HeadersNeeded => {

@@ -58,7 +58,7 @@ impl DeliveryId {
     /// Parses an id from a request.
     ///
     /// # Errors
-    /// `text` is not an id of a delivery.
+    /// `text` is not the id of a delivery.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of a delivery")])
     }
@@ -170,7 +170,7 @@ impl FromStr for DestinationId {
 
 impl WebhookId {
     /// Computes the id of an event's delivery: 128 bits of a hash of the tenant, the job, the event, and the endpoint's
-    /// id or the callback's URL. Each part is prefixed with its length, so different parts never form the same text.
+    /// id or the callback's URL. Each part is prefixed with its length, so different parts never form the same input.
     #[must_use]
     pub fn of(tenant: &TenantId, job: &str, event: &str, destination: &str) -> Self {
         let mut hash = Sha256::new();

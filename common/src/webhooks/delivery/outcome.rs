@@ -7,7 +7,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The outcome of an attempt. A receiver's failure is data, not an error of the service.
+/// The outcome of an attempt. A receiver's failure is data, not an error in the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The receiver responded with this 2xx status.
@@ -88,8 +88,8 @@ pub fn retry_schedule(env: &Env) -> Result<Vec<Duration>, ConfigError> {
 
 /// Decides the step after attempt number `attempt` (the first is 1). `schedule` lists the delays after the first
 /// attempt, the second, and so on; `left` is the time until the delivery fails; `jitter` returns a number in
-/// `0.0..1.0`. An attempt that would be too late is moved to the last hours. If they have already begun, the delivery
-/// fails.
+/// `0.0..1.0`. An attempt that would be too late is moved to the last hours. If the last hours have already begun, the
+/// delivery fails.
 pub fn next_step(
     outcome: Outcome,
     attempt: u32,

@@ -25,7 +25,7 @@ pub struct Lease {
 pub enum Claim {
     /// The lease can be settled.
     Valid,
-    /// The lease has already been settled. The client may not have got the first response.
+    /// The lease has already been settled. The client may not have received the first response.
     Settled,
     /// The lease has ended, or the delivery has been received again or resent.
     Over,

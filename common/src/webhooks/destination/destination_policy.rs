@@ -1,7 +1,7 @@
 //! Allowed destinations of deliveries: the guard against server-side request forgery (SSRF).
 //!
-//! The same policy is applied twice: when an endpoint is stored, so a forbidden literal address is refused immediately,
-//! and before each connection, to the literal or resolved address.
+//! The same policy is applied twice: when an endpoint is stored, so a forbidden literal address is rejected
+//! immediately, and before each connection, to the literal or resolved address.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ pub struct DestinationPolicy {
     allowed: Vec<IpNet>,
 }
 
-/// Why a destination is refused.
+/// Why a destination is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Plain HTTP, although only HTTPS is allowed.
@@ -55,7 +55,7 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// Finds reasons to refuse a URL without a DNS lookup: its scheme, or a literal address. The URL parser has already
+    /// Finds reasons to reject a URL without a DNS lookup: its scheme, or a literal address. The URL parser has already
     /// normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width digits;
     /// WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
@@ -70,7 +70,7 @@ impl DestinationPolicy {
         scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
-    /// Finds reasons to refuse a URL that is about to be stored, including an invalid host name and port 0. If such a
+    /// Finds reasons to reject a URL that is about to be stored, including an invalid host name and port 0. If such a
     /// URL was stored earlier, its attempts fail with `dns` or `connect`.
     pub fn refusals_to_store(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let exists = url.port() != Some(0) && url.domain().is_none_or(is_host_name);
@@ -108,7 +108,7 @@ fn is_localhost(name: &str) -> bool {
 }
 
 /// Returns the IPv4 address in an IPv4-mapped (RFC 4291) or NAT64 (RFC 6052) address, or else the address itself. Other
-/// forms that embed an IPv4 address (compatible, 6to4, Teredo) are always refused.
+/// forms that embed an IPv4 address (compatible, 6to4, Teredo) are always rejected.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     match v6.segments() {
@@ -176,7 +176,7 @@ mod tests {
         EndpointUrl::parse_permitted(url, policy).is_ok()
     }
 
-    /// Hosts that must be refused, in every spelling that an attacker might try.
+    /// Hosts that must be rejected, in every spelling that an attacker might try.
     const HOSTILE: &[&str] = &[
         // The edges of each range in the registry.
         "0.0.0.0",

@@ -27,7 +27,7 @@ impl EndpointUrl {
         Self::parse_and(text, |_| Vec::new())
     }
 
-    /// Parses a URL to store. Refuses URLs with an invalid host, and those that `policy` would refuse at each delivery.
+    /// Parses a URL to store. Rejects URLs with an invalid host, and those that `policy` would reject at each delivery.
     ///
     /// # Errors
     /// One problem for each rule that `text` breaks.
@@ -68,7 +68,7 @@ impl EndpointUrl {
         &self.url
     }
 
-    /// Scheme, host and, if the text has one, port: the target of a connection.
+    /// The scheme, the host and, if the URL contains one, the port: the target of a connection.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.url[..Position::BeforePath]

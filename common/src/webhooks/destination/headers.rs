@@ -113,7 +113,7 @@ impl Headers {
     }
 }
 
-/// Parses a token of RFC 9110, and converts it to lower case.
+/// Parses a token as defined by RFC 9110, and converts it to lower case.
 fn name_of(text: &str) -> Option<String> {
     let is_in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_name = (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(is_in_token);

@@ -45,7 +45,7 @@ pub fn body_signature(secret: &SigningSecret, body: &[u8]) -> String {
 }
 
 /// `webhook-signature`: `v1,` and the base64 HMAC-SHA256 of `{id}.{timestamp}.{body}`, as specified by Standard
-/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so a receiver can refuse a replay. A secret can
+/// Webhooks (<https://www.standardwebhooks.com>, "Signature scheme"), so a receiver can reject a replay. A secret can
 /// represent two keys: its own bytes, and the bytes that libraries decode from it. There is one signature for each key.
 #[must_use]
 pub fn standard_signatures(keys: SigningKeys<'_>, id: &str, now: Timestamp, body: &[u8]) -> String {

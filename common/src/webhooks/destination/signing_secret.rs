@@ -17,7 +17,7 @@ use crate::{
     random,
 };
 
-/// Marks a text as a webhook secret. The prefix is not part of the key.
+/// Marks a string as a webhook secret. The prefix is not part of the key.
 const PREFIX: &str = "whsec_";
 
 /// The minimum number of visible characters in a secret that a tenant chooses. 16 random letters and digits have 95
@@ -103,7 +103,7 @@ impl SigningSecret {
     }
 
     /// The key that Standard Webhooks libraries decode from the text as base64, if they accept it. The npm packages
-    /// `standardwebhooks` and `svix` decode differently from the PyPI packages with the same names, but a text that
+    /// `standardwebhooks` and `svix` decode differently from the PyPI packages with the same names, but a string that
     /// both accept gives the same key. The key is shorter than the text, so it never equals the text's bytes.
     #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to an empty key or refuses them: no text after the prefix, a
+    /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to an empty key or rejects them: no text after the prefix, a
     /// single symbol, and text that is not ASCII.
     #[test]
     fn a_chosen_secret_does_not_decode_to_an_empty_key() {

@@ -1,9 +1,10 @@
 //! Notices by webhook. When an endpoint starts to fail, is disabled or recovers, the other endpoints of its tenant that
-//! subscribe to this event by name get a notice. An endpoint gets no notice about itself.
+//! subscribe to this event by name get a notice. An endpoint does not get notices about itself.
 //!
 //! The sweep that sends a notice's email also announces it, within the same limits. A flapping endpoint, or two
 //! endpoints that fail on notices about each other, therefore cause few notices. The ids of the deliveries are derived
-//! from the change, so a repeated call finds them in the log and adds none. Otherwise, they are ordinary deliveries.
+//! from the change, so a repeated call finds them in the log and does not add them again. Otherwise, they are ordinary
+//! deliveries.
 
 use serde::Serialize;
 
@@ -95,7 +96,7 @@ impl Notice {
 }
 
 impl Endpoints {
-    /// Sends a notice to the endpoints of the tenant that subscribe to it. A repeated call adds no delivery.
+    /// Sends a notice to the endpoints of the tenant that subscribe to it. A repeated call does not add deliveries.
     ///
     /// # Errors
     /// A call to AWS failed. Some endpoints may not get the notice until the caller tries again.

@@ -21,7 +21,7 @@ const DOING: &str = "forgetting endpoints";
 
 impl Endpoints {
     /// Deletes all endpoints of `tenant`, including unreadable ones. Their ids are remembered until `remembered_until`.
-    /// The count is not updated, because the tenant creates no more endpoints. Returns whether there were any
+    /// The count is not updated, because the tenant can no longer create endpoints. Returns whether there were any
     /// endpoints.
     pub async fn delete_all(&self, tenant: &TenantId, remembered_until: Timestamp) -> Result<bool> {
         let found = self.query(tenant, &LOGGED).await?;

@@ -33,8 +33,8 @@ use crate::{
 /// The health of a receiver, as stored in its endpoint's item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// The time of the first attempt without a response since the last success. While it is set, the receiver is silent
-    /// and slow.
+    /// The time of the first attempt without a response since the last success. While this is set, the receiver is
+    /// silent and slow.
     pub unanswered_since: Option<Timestamp>,
     /// Whether the receiver does not respond within seconds. Its deliveries then use the queue for hanging receivers.
     pub hangs: bool,
@@ -48,7 +48,7 @@ pub struct Health {
     pub healthy_at: Option<Timestamp>,
     /// When a process last began to probe the receiver while it did not respond.
     pub probed_at: Option<Timestamp>,
-    /// When the receiver was found to be slow or hanging, unless it has been good since. While it is set, deliveries
+    /// When the receiver was found to be slow or hanging; `None` once it is good again. While this is set, deliveries
     /// use a separate queue.
     pub slow_at: Option<Timestamp>,
     /// When the receiver last became good again.

@@ -2,9 +2,9 @@
 //!
 //! A search of the log would be slow, because the log is sorted by creation, and a retried or recovered delivery can
 //! fail much later. A failing receiver may get thousands of attempts a minute, so an attempt is recorded only if a
-//! minute has passed since the recorded one. An endpoint without failed attempts costs no writes, and any other costs
-//! at most one write per minute and process. If a process stops before the write, the previous error remains until the
-//! next failed attempt.
+//! minute has passed since the recorded one. An endpoint without failed attempts does not cost any writes, and any
+//! other costs each process at most one write per minute. If a process stops before the write, the previous error
+//! remains until the next failed attempt.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Endpoints {
         let is_later = ERRED_AT.is_absent().or(ERRED_AT.is_below(number(error.at.as_millisecond())));
         let update = self.change(tenant, id).replace(&ERROR, set);
         let update = update.only_if(WEBHOOK_ENDPOINT_ID.exists().and(is_later));
-        update.send(&self.dynamodb, "noting an error of an endpoint").await.map(drop)
+        update.send(&self.dynamodb, "noting an error at an endpoint").await.map(drop)
     }
 }
 

@@ -52,7 +52,7 @@ pub struct Change {
     pub events: Patch<EventFilter>,
     /// The workflows whose events to deliver; cleared for all.
     pub workflows: Patch<WorkflowFilter>,
-    /// Makes the change only if the endpoint still has this [revision](super::EndpointView::revision).
+    /// Applies the change only if the endpoint still has this [revision](super::EndpointView::revision).
     pub revision: Option<i64>,
 }
 

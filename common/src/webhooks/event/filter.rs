@@ -61,7 +61,7 @@ impl WorkflowFilter {
         if problems.is_empty() { Ok(text.to_owned()) } else { Err(problems) }
     }
 
-    /// Whether the filter includes this workflow. No filter includes events without a workflow.
+    /// Whether the filter includes this workflow. Events without a workflow are not included in any filter.
     #[must_use]
     pub fn wants(&self, workflow: Option<&str>) -> bool {
         workflow.is_some_and(|name| self.0.contains(name))

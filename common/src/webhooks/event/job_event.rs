@@ -31,7 +31,7 @@ pub struct JobEvent {
     pub tenant: TenantId,
     /// The job's id, as sent by the producer. It is not checked.
     pub job_id: String,
-    /// The name of the job's workflow, if it is a text.
+    /// The name of the job's workflow, if it is a string.
     pub workflow: Option<String>,
     /// The trace that the job belongs to.
     pub trace: Option<TraceParent>,
@@ -148,7 +148,7 @@ impl<'a> Message<'a> {
         (value.get() != "null").then_some(*value)
     }
 
-    /// Returns a member that is only forwarded, if it is a valid text.
+    /// Returns a member that is only forwarded, if it is a valid string.
     fn passing_text(&self, name: &str) -> Option<String> {
         let json = self.last(name)?.get();
         if json.starts_with('"') { serde_json::from_str(json).ok() } else { None }
@@ -198,9 +198,8 @@ fn text(name: &str, value: &RawValue) -> Result<String, Malformed> {
     serde_json::from_str(value.get()).map_err(|_not_a_text| Malformed(format!("{name} {problem}")))
 }
 
-/// Removes the whitespace between the tokens of a JSON text. Many receivers verify the signature of
-/// `JSON.stringify(parsedBody)` rather than of the received bytes. For ordinary payloads, compact JSON makes the two
-/// equal.
+/// Removes the whitespace between JSON tokens. Many receivers verify the signature of `JSON.stringify(parsedBody)`
+/// rather than of the received bytes. For ordinary payloads, compact JSON makes the two equal.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
         return json;

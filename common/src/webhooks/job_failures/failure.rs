@@ -159,7 +159,7 @@ fn hash(parts: &[&str]) -> u64 {
 }
 
 impl WorkflowKey {
-    /// The key of the workflow whose name is this JSON text.
+    /// The key of the workflow whose name is this JSON value.
     fn of(name: &str) -> Self {
         Self(format!("{:016x}{:016x}", hash(&["workflow", name]), hash(&[name, "workflow"])))
     }

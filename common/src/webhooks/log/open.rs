@@ -63,8 +63,8 @@ const PARTITIONS: usize = 50;
 const STATUSES: [Status; 3] = [Status::Pending, Status::Failed, Status::Held];
 const DOING: &str = "counting undelivered deliveries";
 
-/// A partition of the index, which contains a shard's deliveries of a status. `destination` is the index of the shard's
-/// destination in the request.
+/// A partition of the index, which contains a shard's deliveries with one status. `destination` is the index of the
+/// shard's destination in the request.
 #[derive(Clone, Copy)]
 struct Place {
     destination: usize,

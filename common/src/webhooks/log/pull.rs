@@ -70,7 +70,7 @@ pub const MOST_COUNTED: usize = 1000;
 type Due = (Timestamp, DeliveryId);
 
 impl Log {
-    /// Leases up to `limit` of an endpoint's deliveries, longest due first. A delivery that `has_room` refuses is
+    /// Leases up to `limit` of an endpoint's deliveries, longest due first. A delivery that `has_room` rejects is
     /// released immediately and not returned.
     ///
     /// # Errors

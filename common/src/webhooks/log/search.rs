@@ -70,7 +70,7 @@ impl Cursor {
     /// Parses a cursor from a request.
     ///
     /// # Errors
-    /// The text is not a cursor.
+    /// `text` is not a cursor.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let id: Result<DeliveryId, NotAnId> = format!("{}.0.{text}", DestinationId::Callback).parse();
         id.map(|id| Self(id.moment())).map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
@@ -81,7 +81,7 @@ impl Cursor {
 const FILTERED: usize = 4000;
 /// The same limit for items that are read individually, because the index has only their keys.
 const FILTERED_KEYS: usize = 1000;
-/// A text that sorts after every key.
+/// A string that sorts after every key.
 const END: &str = "~";
 /// The attributes of a delivery that a list shows, which exclude the payload.
 #[rustfmt::skip]

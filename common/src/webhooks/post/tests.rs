@@ -451,7 +451,7 @@ async fn the_detail_names_the_cause_of_a_failed_handshake() {
     const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures that \
                            deliveries offer";
     const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
-    const CLIENT: &str = "The receiver requires a client certificate, and deliveries have none";
+    const CLIENT: &str = "The receiver requires a client certificate, which deliveries do not present";
     const NO_TLS: &str = "The receiver does not speak TLS on this port";
     // An alert: its record, "fatal", and its number. The relevant part of a ServerHello of TLS 1.1.
     let hello_of_1_1 = [&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2][..], &[7; 32], &[0, 0xc0, 0x13, 0]].concat().leak();
@@ -485,7 +485,7 @@ async fn the_detail_mentions_a_requested_client_certificate() {
         let acceptor = demanding(&certificate, &key, version);
         let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![OK]]]).await;
         let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
-        let detail = "The receiver requires a client certificate, and deliveries have none";
+        let detail = "The receiver requires a client certificate, which deliveries do not present";
         assert_eq!(why, ("tls", detail.to_owned()), "{version:?}");
     }
 }
@@ -513,7 +513,7 @@ async fn a_general_alert_after_a_certificate_request_is_explained() {
         }
     });
     let why = why(&client_trusting(trusting(&certificate)), &format!("https://hook.example:{port}/")).await;
-    assert_eq!(why.1, "The receiver requires a client certificate, and deliveries have none");
+    assert_eq!(why.1, "The receiver requires a client certificate, which deliveries do not present");
 }
 
 /// An acceptor that requires a client certificate.

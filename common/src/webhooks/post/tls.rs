@@ -1,4 +1,4 @@
-//! TLS with receivers, and the causes of failed handshakes.
+//! TLS connections to receivers, and the causes of failed handshakes.
 
 use std::{cell::Cell, error, fmt, net::IpAddr, sync::Arc};
 
@@ -165,7 +165,7 @@ pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, bool) {
 
 /// Explains a TLS error. `asked` is whether the receiver requested a client certificate.
 pub(super) fn explained(error: &Error, asked: bool) -> Detail {
-    const CLIENT_CERTIFICATE: &str = "The receiver requires a client certificate, and deliveries have none";
+    const CLIENT_CERTIFICATE: &str = "The receiver requires a client certificate, which deliveries do not present";
     const CIPHERS: &str = "The receiver supports none of the cipher suites, key exchanges and signatures that \
                            deliveries offer";
     const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
