@@ -51,7 +51,7 @@ pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Reads the newest entries, at most `limit`, and the cursor of the next page. Continues over empty pages.
+/// Reads the newest entries, at most `limit`, and the cursor for the next page. Skips empty pages.
 async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut entries = Vec::new();
     loop {

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Http(Client);
 
-/// A response of the service.
+/// A response from the service.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,

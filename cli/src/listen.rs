@@ -70,7 +70,7 @@ pub(crate) async fn run(
     taken.and(settled.map(drop))
 }
 
-/// Receives and posts until Ctrl-C, a permanent error of the service, or the end of the settler. Returns once every
+/// Receives and posts until Ctrl-C, a permanent error from the service, or the end of the settler. Returns once every
 /// received event has been passed to the settler.
 async fn take(
     api: &Api,

@@ -112,7 +112,7 @@ fn group(tenant: &str) -> String {
     tenant.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '-').take(128).collect()
 }
 
-/// The credentials for a queue in AWS, and its region. A local queue needs none.
+/// The credentials for a queue in AWS, and its region. A local queue does not need any.
 struct Signer {
     credentials: Credentials,
     region: String,

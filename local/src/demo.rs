@@ -31,7 +31,7 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SIGNING_SECRET: &str = "correct-horse-battery-staple";
-/// The response of a receiver that is down.
+/// The response from a receiver that is down.
 const DOWN: &str = "restarting, please try later";
 
 /// The HTTP client for the service.

@@ -48,7 +48,7 @@ pub fn create_tables(database: &Database, tables: &BTreeMap<String, Value>) -> R
         let mut request = properties.clone();
         if let Some(members) = request.as_object_mut() {
             members.insert("TableName".to_owned(), json!(name));
-            // Local tables need no protection.
+            // Local tables do not need protection.
             members.remove("DeletionProtectionEnabled");
         }
         // The properties have the names and structure of a CreateTable request.
@@ -72,7 +72,7 @@ pub(crate) async fn create_queues(
     client: &aws_sdk_sqs::Client,
     queues: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>> {
-    // Without a timeout: creating a queue restores all messages of an earlier process.
+    // Without a timeout: creating a queue restores all messages from an earlier process.
     let patient = aws_sdk_sqs::config::Config::builder().timeout_config(TimeoutConfig::disabled());
     let mut urls = BTreeMap::new();
     for (name, properties) in queues {

@@ -1,5 +1,5 @@
 // Better Auth's client, called through its own methods: moving to another organization, changing names and addresses,
-// second factors. These tests need no browser.
+// second factors. These tests do not need a browser.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
@@ -47,7 +47,7 @@ async function ok(call) {
   return data;
 }
 
-// The link of the newest email to an address.
+// The link in the newest email to an address.
 async function linkTo(address) {
   const messages = await (await fetch(`${world.mail}/messages`)).json();
   return messages.find(({ to }) => to.includes(address)).text.match(/http\S+token=\S+/)[0];

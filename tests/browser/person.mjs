@@ -73,7 +73,7 @@ export class Person {
     return this.page.goto(new URL(path, this.service.api).href);
   }
 
-  // Clicks or taps, counts the action, and waits for the page of a link or a button, because a reload during a
+  // Clicks or taps, counts the action, and waits for the page that a link or a button opens, because a reload during a
   // navigation fails.
   async presses(role, name, within = this.page) {
     this.clicks += 1;
@@ -177,7 +177,7 @@ export class Person {
 
   // Checks the HTML part of an email against the rules for pages.
   async reads({ subject, html }) {
-    // An email needs no heading, because mail programs show the subject.
+    // An email does not need a heading, because email programs show the subject.
     const wrong = await this.#inspect(this.service.api, html, ["page-has-heading-one"]);
     this.#wrong.push(...wrong.map((what) => `the email "${subject}": ${what}`));
     this.seen += 1;

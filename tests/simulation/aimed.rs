@@ -168,7 +168,7 @@ fn as_they_are() -> Vec<Aimed> {
     // Jitter can move the last attempt of the schedule past the deadline.
     let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
     let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
-    // Without the mark for postponed deliveries in the log, a sweep would consider the messages of the longest waits
+    // Without the mark for postponed deliveries in the log, a sweep would consider the messages for the longest waits
     // lost.
     let many = world(&[1], vec![receiver(&[(1800, Manner::Hangs)], Manner::Prompt)], &[0; 100], &[]);
     let many = Aimed { name: "many deliveries wait for a hanging endpoint".to_owned(), script: many };

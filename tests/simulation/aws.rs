@@ -162,7 +162,7 @@ fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
     }
 }
 
-/// The error response of a service.
+/// An error response from a service.
 fn refusal(code: &str) -> Answer {
     (400, json!({"__type": format!("com.amazonaws#{code}"), "message": code}).to_string())
 }

@@ -19,7 +19,7 @@ enum Response {
     Other,
 }
 
-/// Checks a response of the API. API Gateway answers requests to paths without a description.
+/// Checks a response from the API. API Gateway answers requests to paths without a description.
 pub(crate) fn check(method: &Method, path: &str, status: u16, body: &Value) {
     let Some(operation) = operations().get(&(method.as_str().to_lowercase(), path.to_owned())) else { return };
     let response = operation.0.get(&status);

@@ -158,7 +158,7 @@ impl Show {
         }
     }
 
-    /// Returns the address of the delivery's page, if the id needs no escaping in a URL.
+    /// Returns the address of the delivery's page, if the id does not need escaping in a URL.
     fn page(&self, id: &DeliveryId) -> Option<String> {
         let is_safe = id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
         is_safe.then(|| format!("{}/console/deliveries/{id}", self.origin))

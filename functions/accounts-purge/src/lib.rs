@@ -49,7 +49,7 @@ struct App {
     retention: Retention,
 }
 
-/// The event of a schedule, as EventBridge sends it.
+/// The event from a schedule, as EventBridge sends it.
 #[derive(Debug, Deserialize)]
 pub struct Tick {
     /// The scheduled time, in RFC 3339.

@@ -1,4 +1,5 @@
-//! The page of an organization's deliveries. The filters are in the address, so people can share the page as a link.
+//! The page that lists an organization's deliveries. The filters are in the address, so people can share the page as a
+//! link.
 
 mod filters;
 mod query;

@@ -1,4 +1,4 @@
-//! The page of the signed-in user's account: email address, sessions, password, and deletion.
+//! The page for the signed-in user's account: email address, sessions, password, and deletion.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The page of API keys. Owners see and delete all the organization's keys, and members only their own.
+//! The page for API keys. Owners see and delete all the organization's keys, and members only their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The page of the organization's settings. Owners can change them, and members can read them.
+//! The page for the organization's settings. Owners can change them, and members can read them.
 
 use std::sync::Arc;
 

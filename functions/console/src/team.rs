@@ -1,4 +1,4 @@
-//! The page of the organization's members and pending invitations. Every member sees the members; owners manage them.
+//! The page for the organization's members and pending invitations. Every member sees the members; owners manage them.
 
 use std::sync::Arc;
 

@@ -86,7 +86,7 @@ impl App {
         // Saved even if messages were rejected: the deliveries are pending now, so a repeated page would not find them.
         self.log.save_recovery(tenant, recovery).await?;
         if refused > 0 {
-            // SQS would probably reject the messages of the next page, too.
+            // SQS would probably reject the messages from the next page, too.
             return Err(Error::Internal(format!("{refused} messages of a page were rejected")));
         }
         rest

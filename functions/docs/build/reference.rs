@@ -15,7 +15,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("docs/openapi.json is JSON")
 });
 
-/// The groups of calls: tag and title. The console's routes need no documentation.
+/// The groups of calls: tag and title. The console's routes do not need documentation.
 const GROUPS: [(&str, &str); 6] = [
     ("webhooks", "Webhook endpoints"),
     ("deliveries", "Deliveries"),

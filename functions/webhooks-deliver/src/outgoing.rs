@@ -78,7 +78,7 @@ impl<'a> Outgoing<'a> {
         self.recipient().map(|endpoint| &endpoint.health)
     }
 
-    /// Combines the delivery with its result. `queue` gets the message of the next attempt.
+    /// Combines the delivery with its result. The message for the next attempt goes to `queue`.
     pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
         let health = self.health().copied();
         Ended { due: self.due, result, health, shown: None, queue }

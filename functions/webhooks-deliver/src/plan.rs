@@ -39,7 +39,7 @@ pub(crate) struct Ended {
     pub(crate) health: Option<Health>,
     /// The behavior that the receiver showed, if the attempt was made.
     pub(crate) shown: Option<Shown>,
-    /// The queue for the message of the next attempt, if there is one.
+    /// The queue that the message for the next attempt goes to, if there is one.
     pub(crate) queue: Queue,
 }
 
@@ -53,7 +53,8 @@ pub(crate) enum Plan {
         /// Whether the payload is part of the state instead of a separate row.
         payload_in_state: bool,
         /// Whether to write a due row, which lets the sweep wake the next attempt or replace a lost message. A
-        /// postponed first attempt needs none, because its record is redelivered until the message has been sent.
+        /// postponed first attempt does not need one, because its record is redelivered until the message has been
+        /// sent.
         due_row: bool,
     },
     /// The log contains the delivery: writes its next state, and a due row if another attempt follows.

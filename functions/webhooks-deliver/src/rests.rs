@@ -15,7 +15,7 @@ use crate::{recent::Recent, record::BACKLOG};
 
 /// An organization with this many records in a batch is a crowd. A batch has up to ten records.
 const CROWD: usize = 5;
-/// Shorter attempts cause no rest, because they occupy an invocation only for a moment.
+/// Shorter attempts do not cause a rest, because they occupy an invocation only for a moment.
 const SHORT: Duration = Duration::from_millis(100);
 /// A rest takes an attempt's duration divided by this number.
 const PART: u32 = 4;

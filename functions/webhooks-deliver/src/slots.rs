@@ -63,7 +63,7 @@ impl Drop for Patient {
     }
 }
 
-/// Why an attempt gets no slot.
+/// Why an attempt does not get a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
     /// The receiver, or its tenant, has its maximum number of attempts in progress.

@@ -1,5 +1,5 @@
 //! An attempt's turn: the queue and lane that give it a slot, its maximum duration, and the time of the next try if it
-//! gets none. Does no I/O.
+//! does not get one. Does no I/O.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use common::{random, timestamp::Timestamp, webhooks::delivery::Queue};
 
 use crate::standing::{ANSWERS, SOON, Standing};
 
-/// The minimum postponement of an attempt that got no slot. `LATER` applies if the receiver hangs, since it may hold
-/// its slots for a long time, or if it often answers just in time while events queue for invocations.
+/// The minimum postponement of an attempt that did not get a slot. `LATER` applies if the receiver hangs, since it may
+/// hold its slots for a long time, or if it often answers just in time while events queue for invocations.
 pub(crate) const SHORTLY: Duration = Duration::from_secs(1);
 pub(crate) const LATER: Duration = Duration::from_secs(3);
 /// The maximum postponement, before the random part is added.

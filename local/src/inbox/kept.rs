@@ -137,7 +137,7 @@ impl Shelf {
         self.paths.len() < MAX_PATHS || self.paths.contains_key(path)
     }
 
-    /// Returns the settings of a path, to change them.
+    /// Returns the settings for a path, so they can be changed.
     pub(crate) fn path(&mut self, path: &str) -> &mut Settings {
         self.paths.entry(path.to_owned()).or_default()
     }

@@ -25,7 +25,7 @@ pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
     ),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    // With `no-referrer`, browsers would send no origin with the forms.
+    // With `no-referrer`, browsers would not send an origin with the forms.
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];

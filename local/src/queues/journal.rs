@@ -42,7 +42,7 @@ const SCHEMA: &str = "
         body TEXT NOT NULL
     ) STRICT";
 
-/// A message of a queue.
+/// A message in a queue.
 pub(super) struct Message {
     /// The message's key in the file, which determines the order.
     pub(super) key: i64,

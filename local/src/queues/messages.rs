@@ -25,7 +25,7 @@ pub(super) struct Messages {
     next_key: AtomicI64,
     /// `None` if messages are not kept.
     journal: Option<Weak<Journal>>,
-    /// The messages of an earlier process, by queue, until their queue is created.
+    /// The messages from an earlier process, by queue, until their queue is created.
     earlier: HashMap<String, Vec<Message>>,
 }
 

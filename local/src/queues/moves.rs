@@ -1,4 +1,4 @@
-//! Redriving: moves the messages of a dead-letter queue back to the queue that they came from.
+//! Redriving: moves the messages in a dead-letter queue back to the queue that they came from.
 
 use rustack_sqs_model::input::{
     DeleteMessageInput, GetQueueUrlInput, ListDeadLetterSourceQueuesInput, ReceiveMessageInput, SendMessageInput,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{HOLD, Queues, refusal::Refusal};
 
-/// The maximum number of messages of a receive call.
+/// The maximum number of messages in a receive call.
 const MOST: i32 = 10;
 
 impl Queues {

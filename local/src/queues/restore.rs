@@ -1,4 +1,4 @@
-//! Restores the messages of an earlier process when their queue is created.
+//! Restores the messages from an earlier process when their queue is created.
 
 use std::mem;
 

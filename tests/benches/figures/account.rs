@@ -133,7 +133,7 @@ pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, 
 const TAKEN: usize = 10;
 
 /// Deliveries that are received and settled, and an empty poll. Each delivery takes two writes, and is compared with
-/// two calls of the bare function, which make one AWS call each.
+/// two calls to the bare function, which make one AWS call each.
 pub(crate) async fn pull(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let tls = Tls::before(world.stack.dynamodb()).await;
     let tenant = world.tenant("pull").await;

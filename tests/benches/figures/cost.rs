@@ -304,7 +304,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
             }
             let (tenant, endpoint) = &failing.endpoints[0];
             assert_eq!(newest(world, tenant, endpoint).await.1, "failed");
-            // The first invocation makes no attempt at a receiver that is known to hang.
+            // The first invocation does not attempt a receiver that is known to hang.
             let postponed = hanging.first(records).await;
             let hung = [postponed].into_iter().chain(attempts.iter().map(hangs)).collect();
             ways.push([way(bytes, vec![delivered], &[]), way(bytes, attempts, &delays), way(bytes, hung, &delays)]);

@@ -67,7 +67,7 @@ async fn count(State(shared): State<Arc<Counted>>, _body: axum::body::Bytes) -> 
     shared.answer
 }
 
-/// A job event of a kilobyte.
+/// A one-kilobyte job event.
 pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     job_event_of(1024, tenant, job)
 }

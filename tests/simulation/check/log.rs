@@ -186,7 +186,7 @@ impl Check<'_> {
             // not known to hang, after three seconds. It is then repeated with more time.
             let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
             let given_up = posts.iter().filter(is_short).count();
-            // After a late copy, the process finds the delivery in the log, and resends the message of the next
+            // After a late copy, the process finds the delivery in the log, and resends the message for the next
             // attempt, if any.
             let repeating = if logged.attempts.len() > 1 {
                 self.allowance.repeating + self.allowance.harmless

@@ -32,7 +32,7 @@ impl Switch {
     }
 }
 
-/// The response of a service that fails.
+/// The response from a service that fails.
 #[must_use]
 pub fn failure() -> (u16, Value) {
     (500, json!({"__type": "InternalServerError"}))

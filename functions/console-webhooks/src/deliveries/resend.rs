@@ -143,7 +143,7 @@ pub(super) async fn resend(app: Arc<App>, call: Call<User>, form: Typed) -> Resu
     Ok(Reply::Redirect { to: address(&form, &[(IDS, &ids.join(" "))]), cookies: Vec::new() })
 }
 
-/// The page of the resent deliveries, in their current state.
+/// The page that lists the resent deliveries, in their current state.
 pub(super) async fn chosen(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Result<Page> {
     let ids = ids(link);
     let console = app.console(tenant, PATH);

@@ -9,7 +9,7 @@ use tests::{
 
 const NEW: &str = "another horse battery";
 
-/// The emails to an address, without the first `before` emails of the world.
+/// The emails to an address, except for the first `before` emails sent in this world.
 async fn told(world: &World, email: &str, before: usize) -> Vec<Value> {
     let mails = world.mails().await.into_iter().skip(before);
     mails.filter(|mail| mail["to"] == json!([email])).collect()
@@ -69,7 +69,7 @@ async fn a_new_key_is_reported_without_its_secret() {
         &["Name: <build>\n", &start, "Expires: 20", "IP address: 127.0.0.1\n", &page],
     );
     assert!(!mails[0].to_string().contains(key) && text(&mails[0]["html"]).contains("&lt;build&gt;"), "{}", mails[0]);
-    // A rejected change sends no email.
+    // A rejected change does not send an email.
     assert_eq!(world.cli(&tenant.cookie, "api-key/create", json!({"name": ""})).await.status, 400);
     assert_eq!(told(&world, &tenant.email, before).await.len(), 1);
 }

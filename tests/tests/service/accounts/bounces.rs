@@ -33,7 +33,7 @@ async fn report(world: &World, event: Value) {
     assert_eq!(world.stack.invoke("accounts-bounces", event).await.expect("it is stored"), Value::Null);
 }
 
-/// The subjects of the emails to `address` after the first `before` emails of the world.
+/// The subjects of the emails to `address`, except for the first `before` emails sent in this world.
 async fn subjects(world: &World, address: &str, before: usize) -> Vec<String> {
     let mails = world.mails().await.into_iter().skip(before).filter(|mail| mail["to"] == json!([address]));
     mails.map(|mail| text(&mail["subject"]).to_owned()).collect()

@@ -117,7 +117,7 @@ async fn deleting_the_last_member_deletes_the_organization() {
     world.enqueue("job-events", event(&jo.id, "late")).await;
     world.poll_all("job-events").await;
     assert!(world.log(&jo.id).await.iter().all(|delivery| delivery.job_id != "late"));
-    // The address and the slug are available, and the new organization has no data of the old one.
+    // The address and the slug are available, and the new organization contains no data from the old one.
     let again = world.tenant("acme").await;
     assert_ne!((&again.id, &again.user), (&jo.id, &jo.user));
     assert_eq!(world.rpc(&again.key, "webhooks/list", json!({})).await.ok()["webhook_endpoints"], json!([]));
@@ -373,7 +373,7 @@ async fn items_created_during_the_deletion_are_deleted_too() {
     }
 }
 
-/// The process dies at this call of the deletion. Returns whether it reached that call, and whether the account is
+/// The process dies at this call during the deletion. Returns whether it reached that call, and whether the account is
 /// gone.
 async fn delete_and_die(call: u64, takes_effect: bool) -> (bool, bool) {
     let world = World::start().await;

@@ -14,7 +14,7 @@ use tests::{Doomed, Receiver, Switch, World, at_each_call, context, event, world
 
 use super::deletion::{delete, furnish, left_of, purge};
 
-/// Makes the process die at this call of the purge. Returns whether the process reached that call.
+/// Makes the process die at this call during the purge. Returns whether the process reached that call.
 async fn purge_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let world = World::start().await;
     let receiver = Receiver::start().await;

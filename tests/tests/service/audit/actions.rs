@@ -489,7 +489,8 @@ async fn ended_keys(world: &World, reader: &Tenant, action: &str) -> Vec<Value> 
     changes.filter(|change| change["field"] == "api_key").map(|change| change["old"].clone()).collect()
 }
 
-/// Personal keys end with their user's membership, or with the epoch that a reset begins, and have no entry of their own.
+/// Personal keys end with their user's membership, or with the epoch that a reset begins, and do not get a separate
+/// entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_ends_personal_keys_names_them() {
     let world = World::start().await;

@@ -154,7 +154,7 @@ async fn all_deliveries_of_a_job_are_erased_or_none() {
     assert!(!is_anything_left(&world).await);
 }
 
-/// Makes a process die at this call of an erasure. After a repetition of the call, no data remains.
+/// Makes a process die at this call during an erasure. Once the erasure is repeated, no data remains.
 async fn erase_and_die(call: u64, takes_effect: bool) -> (bool, ()) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

@@ -387,7 +387,8 @@ async fn a_recovery_of_pending_deliveries_sends_them_now() {
         world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, delivery)).await;
     }
     world.handle_all().await;
-    // The message of the scheduled attempt of one delivery arrives, too, and is dropped, because the attempt was made.
+    // The message for one delivery's scheduled attempt arrives, too, and is dropped, because the attempt was already
+    // made.
     world.enqueue("deliveries", tests::world::log::due_message(&tenant.id, &resent[0])).await;
     world.handle_all().await;
     assert_eq!(receiver.count().await, 5);

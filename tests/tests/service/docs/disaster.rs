@@ -178,8 +178,8 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     let pending = world.log_of(&tenant.id, Status::Pending).await.remove(0);
 
     let (since, tables) = (next_second().await, copy(&world).await);
-    // The pending delivery is delivered, an event is delivered and another fails, an endpoint is deleted, and an event and
-    // the message of the failed delivery are in their queues.
+    // The pending delivery is delivered, an event is delivered and another fails, an endpoint is deleted, and an event
+    // and the failed delivery's message are in their queues.
     let made = Timestamp::now();
     world.make_due(&tenant.id, &pending, made).await;
     world.enqueue("deliveries", due_message(&tenant.id, &pending)).await;

@@ -307,7 +307,7 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines + line.trim_end() + "\n"
 }
 
-/// JSON in few but readable lines. The envelope has no separate line.
+/// JSON in few but readable lines. The envelope is not on a separate line.
 fn compact(value: &Value, depth: usize) -> String {
     let (open, parts, close): (_, Vec<String>, _) = match value {
         Value::Object(members) if depth == 0 && members.len() == 1 && members.contains_key("json") => {
@@ -324,7 +324,7 @@ fn compact(value: &Value, depth: usize) -> String {
         other => return other.to_string(),
     };
     let line = parts.join(", ");
-    // A single element needs no extra lines.
+    // A single element does not need extra lines.
     if (line.len() + 2 * depth < 118 && !line.contains('\n'))
         || matches!(value, Value::Array(items) if items.len() == 1)
     {

@@ -250,7 +250,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     assert_eq!(noted(&world, &tenant, &endpoint).await, None);
 }
 
-/// A failed test is not a missed event, so it causes no banner, and no recovery resends it.
+/// A failed test is not a missed event, so it does not cause a banner, and recoveries do not resend it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_test_is_listed_but_neither_counted_nor_recovered() {
     let (world, tenant) = impatient().await;

@@ -51,7 +51,7 @@ fn event(seed: u64, tenant: &Tenant, origin: &str) -> Value {
     event
 }
 
-/// An event that is not an object is an error of the invocation: API Gateway never sends it.
+/// An event that is not an object makes the invocation fail: API Gateway never sends one.
 fn check(seed: u64, event: &Value, answer: &str) {
     let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
     let answered = parsed["statusCode"].as_u64().is_some_and(|status| (200..500).contains(&status));

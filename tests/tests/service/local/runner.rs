@@ -64,7 +64,7 @@ async fn a_killed_runner_delivers_waiting_events_after_a_restart() {
     assert_eq!(receiver.count().await, 1);
     drop(before);
 
-    // The message of the second attempt may be delayed.
+    // The message for the second attempt may be delayed.
     let after = start(directory.clone()).await;
     while after.poll("deliveries").await.expect("a step") == 0 {}
     let received = receiver.received().await;

@@ -286,7 +286,7 @@ async fn one_of_several_concurrent_removals_succeeds() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
     world.is_shut_out(&al).await;
-    // Of two concurrent calls to leave, the second finds no member.
+    // Of two concurrent calls to leave, the second does not find a member.
     let bo = world.member(&jo, "bo@example.com", "member").await;
     let (one, two) = tokio::join!(leave(&world, &bo), leave(&world, &bo));
     let mut statuses = [one.status, two.status];

@@ -126,7 +126,7 @@ async fn an_account_moves_to_the_organization_that_invited_it() {
     assert_eq!(gone.refused(), (409, "INVITATION_USED"));
 }
 
-/// A key of an earlier membership must not become valid again when its user returns.
+/// A key from an earlier membership must not become valid again when its user returns.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_stay_ended_when_their_user_returns() {
     let world = World::start().await;
@@ -241,7 +241,7 @@ async fn only_a_verified_session_of_the_recipient_may_answer() {
             assert_eq!(answer.refused(), (401, "UNAUTHORIZED"));
         }
     }
-    // A stranger who signed up with the invited address gets no information.
+    // A stranger who signed up with the invited address does not learn anything.
     let fresh = world.sign_up("fresh").await;
     let cookie = tests::world::cookie(&fresh);
     let theirs = invitation(&world, &acme, "jo@fresh.example.com").await;

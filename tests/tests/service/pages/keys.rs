@@ -89,7 +89,7 @@ async fn a_deleted_key_is_invalid() {
     let page = follow(&world, &tenant.cookie, &deleted).await;
     assert!(page.page().contains("role=\"status\"><p>API key deleted.") && page.page().contains("No API keys yet."));
     assert!(!world.key_works(&tenant.key).await);
-    // An unknown value of `did` shows no notice.
+    // An unknown value of `did` does not show a notice.
     assert!(!open(&world, &tenant.cookie, "/console/keys?did=x").await.page().contains("role=\"status\""));
 }
 
