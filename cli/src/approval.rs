@@ -102,7 +102,8 @@ pub(crate) async fn end(session: &Api) {
 }
 
 /// Runs `act` with a session that a person approves for it. The session must be that of the signed-in user or, for an
-/// organization key, of a member: otherwise the command would affect another account than the person expects.
+/// organization key, of a member: otherwise, the command would affect a different account from the one that the person
+/// expects.
 pub(crate) async fn with_session<T>(
     api: &Api,
     (has_browser, is_json): (bool, bool),

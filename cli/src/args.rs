@@ -297,7 +297,7 @@ Examples:
     Create {
         /// Name of the key
         name: String,
-        /// Key of the organization, which keeps working after its creator has left. Owners only
+        /// Create an organization key, which keeps working after its creator leaves. Owners only
         #[arg(long)]
         organization: bool,
         /// Parts of the API that the key may use, separated by commas [default: all that its kind allows]
@@ -326,7 +326,7 @@ pub(crate) enum Team {
     /// List members and open invitations
     #[command(after_help = "Example:\n  fanfare team list")]
     List,
-    /// List the invitations of other organizations to you. Opens a browser
+    /// List your invitations from other organizations. Opens a browser
     #[command(after_help = "Example:\n  fanfare team invitations")]
     Invitations {
         /// Print the sign-in address without opening a browser
@@ -354,7 +354,7 @@ Examples:
         #[arg(long)]
         no_browser: bool,
     },
-    /// Decline an invitation of another organization to you. Opens a browser
+    /// Decline an invitation from another organization. Opens a browser
     #[command(after_help = "Example:\n  fanfare team decline analytical-engines")]
     Decline {
         /// Slug of the organization, or id of the invitation [default: the only invitation]
@@ -434,7 +434,7 @@ pub(crate) struct Audit {
     /// Maximum number of entries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
-    /// Start of the next page: `next_cursor` of the previous one
+    /// Cursor of the page: `next_cursor` from the previous page
     #[arg(long)]
     pub(crate) cursor: Option<Cursor>,
 }

@@ -61,7 +61,7 @@ pub(super) async fn accept(
 ) -> Result<(), Failure> {
     can_confirm(is_confirmed)?;
     let stored = config.service(&api.origin());
-    // The stored key ends with the move.
+    // The stored key stops working with the move.
     let needs_key = stored.key.is_some() && !api.has_key_of_environment();
     let (accepted, organization, key) = with_session(api, ui, async |session| {
         let (who, invitation) = (identity(session).await?, find(session, typed).await?);
@@ -76,7 +76,7 @@ pub(super) async fn accept(
         };
         let role = cell(&invitation.role);
         confirm(
-            &format!("Move {email} from {from} to {to} as {role}? Your API keys of {from} end.{lost}"),
+            &format!("Move {email} from {from} to {to} as {role}? Your API keys for {from} stop working.{lost}"),
             is_confirmed,
         )?;
         let call = AcceptInvitation {
@@ -102,9 +102,11 @@ pub(super) async fn accept(
             service.key = Some(key);
             service.key_id = Some(id);
         })?,
-        Some(Err(error)) => note(&format!("The API key of this machine has ended: {error} Run `fanfare login`.")),
+        Some(Err(error)) => note(&format!(
+            "This machine's API key no longer works, and issuing a new one failed: {error} Run `fanfare login`."
+        )),
         None if api.has_key_of_environment() => {
-            note("If the key in FANFARE_API_KEY is yours, it has ended. Set another one.");
+            note("If the key in FANFARE_API_KEY is your personal key, it no longer works. Set another one.");
         }
         None => {}
     }
@@ -120,10 +122,11 @@ pub(super) async fn decline(api: &Api, typed: Option<&str>, ui: (bool, bool)) ->
         Ok((session.call(&RejectInvitation::new(invitation.id)).await?, organization))
     })
     .await?;
-    Ok(tell(&declined, ui.1, &format!("Declined the invitation of {organization}."))?)
+    Ok(tell(&declined, ui.1, &format!("Declined the invitation from {organization}."))?)
 }
 
-/// Finds the invitation of the organization with this slug, or with this id; without either, the only invitation.
+/// Finds the invitation from the organization with this slug, or the invitation with this id; without either, the only
+/// one.
 async fn find(session: &Api, typed: Option<&str>) -> Result<ReceivedInvitation, Failure> {
     let mut received = session.call(&ReceivedInvitations::new()).await?;
     if let Some(typed) = typed {

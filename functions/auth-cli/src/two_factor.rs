@@ -209,8 +209,8 @@ async fn enter_backup_code(
     enter(&app, &call, Entered::BackupCode(&code)).await
 }
 
-/// Checks the code of the signed-in user. Without a session, the code finishes the sign-in that is waiting for it: a sign-in
-/// clears the cookie of an earlier session, so a browser with both cookies has the session since.
+/// Checks the code of the signed-in user. Without a session, the code finishes the sign-in that is waiting for it: a
+/// sign-in clears the cookie of an earlier session, so in a browser with both cookies, the session is newer.
 async fn enter(app: &App, call: &Call<Option<SignedIn>>, entered: Entered<'_>) -> Result<WithCookies<Verified>> {
     let (device, now) = (call.device(), Timestamp::now());
     let (Some(SignedIn { user, .. }), Some(current)) = (&call.caller, call.session()) else {

@@ -473,7 +473,7 @@ async fn the_link_for_another_app_needs_the_password() {
     assert_eq!(subjects, expected, "an intruder cannot copy the second factor unnoticed");
 }
 
-/// A sign-in clears the cookie of an earlier session, so a session next to it began later.
+/// A sign-in clears the cookie of an earlier session, so a session in the same browser began later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_counts_before_an_unfinished_sign_in() {
     let world = World::start().await;

@@ -133,7 +133,7 @@ async fn a_key_of_an_earlier_version_is_personal_with_all_scopes() {
     }
 }
 
-/// A call is identified once, at its beginning.
+/// The caller is identified once, at the start of a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_changes_during_a_call_counts_from_the_next() {
     for change in ["scopes", "member", "key"] {

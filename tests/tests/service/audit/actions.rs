@@ -456,7 +456,7 @@ async fn a_change_that_races_with_a_move_is_refused() {
     let jo = world.tenant("acme").await;
     let before = super::count(&world).await;
     tables.set(world.stack.dynamodb_client()).expect("it is set once");
-    // The session goes on, so a client must not take the refusal for a sign-out.
+    // The session continues, so a client must not mistake the rejection for a sign-out.
     for (route, fields) in [
         ("update-user", json!({"name": "Another"})),
         ("change-password", json!({"currentPassword": PASSWORD, "newPassword": "another horse battery"})),
@@ -482,7 +482,7 @@ async fn join_another(dynamodb: &aws_sdk_dynamodb::Client) {
     update.expression_attribute_values(":other", other).send().await.expect("the user moves");
 }
 
-/// The changes of `action`'s newest entry that name keys.
+/// The changes in `action`'s newest entry that name keys.
 async fn ended_keys(world: &World, reader: &Tenant, action: &str) -> Vec<Value> {
     let entry = super::latest(world, reader, action).await;
     let changes = entry["changes"].as_array().expect("changes").iter();

@@ -38,7 +38,7 @@ const SET_BY_USERS: [&str; 9] = [
     "previous_secret",
 ];
 
-/// Starts a world. The list gets each write that ought to be recorded and is not.
+/// Starts a world. Each write that should be recorded but is not is added to the list.
 pub(super) async fn observed() -> (World, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::<Mutex<Vec<Value>>>::default();
     let noted = Arc::clone(&seen);
@@ -58,7 +58,7 @@ fn unrecorded(call: &Call) -> Vec<Value> {
         "UpdateItem" => vec![json!({"Update": call.body})],
         "DeleteItem" => vec![json!({"Delete": call.body})],
         "TransactWriteItems" => call["TransactItems"].as_array().cloned().unwrap_or_default(),
-        // Batches clean up after a recorded change: the end of an organization.
+        // Batches clean up after a recorded change: the deletion of an organization.
         _ => Vec::new(),
     };
     writes.into_iter().filter(is_to_record).collect()
@@ -70,7 +70,7 @@ fn is_to_record(write: &Value) -> bool {
         let touched = touched(update["UpdateExpression"].as_str().expect("an expression"));
         return match table {
             "webhook-endpoints" => touched.iter().any(|name| SET_BY_USERS.contains(&name.as_str())),
-            // An epoch keeps a session while the others end.
+            // A new epoch keeps one session and ends the others.
             "tokens" => touched.iter().any(|name| name == "epoch"),
             "users" | "api-keys" => {
                 let (_, silent) = SILENT.iter().find(|(name, _)| *name == table).expect("a table");

@@ -60,7 +60,7 @@ async fn changes_and_sign_ins_are_described_without_ids() {
     for text in ["active", "true", "Enabled", "kind: ", "debug_notification_email", "_"] {
         assert!(!says.contains(text), "{text}: {says}");
     }
-    // The object of a sign-in is the device, not the id of the session.
+    // The entry of a sign-in names the device, not the id of the session.
     let (_, sign_in) = says.split_once("Signed in").expect("a sign-in");
     let sign_in = sign_in.split("just now").next().unwrap_or_default();
     assert_eq!(sign_in.matches('-').count(), 0, "{sign_in}");
