@@ -89,7 +89,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
             }
             (elsewhere::notice(&elsewhere, page))
             @for row in banners { (banner::banner(&app, row, recovering.contains(&row.endpoint.id), now)) }
-            @if more > 0 { p { (counted(more, "more endpoint", "more endpoints")) " in the table need attention." } }
+            @if more > 0 { p { (counted(more, "more endpoint in the table needs", "more endpoints in the table need")) " attention." } }
             (table::table(&rows, now))
             (other_pages(page, pages))
         }

@@ -143,6 +143,7 @@ fn object(entry: &api::audit::Entry) -> Markup {
         return html! { (agent.map_or("A session".into(), |text| visible(&agent::name(text)).into_owned())) };
     }
     let name = target.name.as_deref().unwrap_or(&target.id);
+    let name = name.split_once("://").map_or(name, |(_, rest)| rest);
     html! {
         @if target.kind == TargetKind::Endpoint && entry.action != Action::WebhookDeleted {
             a href={ "/console/endpoints/" (target.id) } { (visible(name)) }

@@ -19,6 +19,8 @@ use crate::{numbers::is_fetched, states};
 
 /// A due attempt is shown as due now for this long.
 const SOON: Duration = Duration::from_secs(60);
+/// A longer id or URL may be cut, so it has its full text on hover.
+const UNCUT: usize = 24;
 /// The maximum length of an endpoint's description in a cell.
 const DESCRIBED: usize = 60;
 
@@ -185,15 +187,14 @@ pub(crate) fn short(url: &str) -> String {
     clipped(&rest, START) + rest.get(last..).unwrap_or_default()
 }
 
-/// More of a URL than [`short`] contains, shown on hover. The endpoint's page shows all of it.
+/// More of a URL that its cell may cut, shown on hover. The endpoint's page shows all of it.
 pub(crate) fn hover(url: &str) -> Option<String> {
     const MOST: usize = 200;
-    short(url).contains('…').then(|| clipped(&visible(url), MOST))
+    (short(url).chars().count() > UNCUT).then(|| clipped(&visible(url), MOST))
 }
 
 /// An id or a URL on one line. Where there is no room for all of it, its middle is cut.
 pub(crate) fn one_line(text: &str) -> Markup {
-    const UNCUT: usize = 24;
     const END: usize = 12;
     let end = text.char_indices().rev().nth(END - 1).map_or(0, |(at, _)| at);
     let (start, end) = text.split_at(if text.chars().count() > UNCUT { end } else { text.len() });

@@ -127,6 +127,6 @@ fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: Waiting, now: Timest
 }
 
 /// Formats a number that was counted up to [`MOST_COUNTED`].
-fn at_most(count: usize) -> String {
+pub(super) fn at_most(count: usize) -> String {
     if count >= MOST_COUNTED { format!("{MOST_COUNTED} or more") } else { count.to_string() }
 }

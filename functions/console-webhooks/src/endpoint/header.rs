@@ -7,17 +7,19 @@ use common::{
     webhooks::{
         delivery::error_name,
         endpoints::{EndpointView, Kind, LastError},
+        log::pull::Waiting,
     },
 };
 use maud::{Markup, html};
 
+use super::explanations::at_most;
 use crate::{
-    numbers::{Known, counted, is_gone},
+    numbers::{Known, counted, is_fetched, is_gone},
     states::State,
 };
 
 /// The state, the numbers of the last 24 hours and the last error, in a row.
-pub(super) fn header(known: &Known, now: Timestamp) -> Markup {
+pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) -> Markup {
     let (endpoint, state) = (&known.endpoint, State::of(known));
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
     let (delivered, ended) = known.successes(now);
@@ -47,13 +49,17 @@ pub(super) fn header(known: &Known, now: Timestamp) -> Markup {
                 }
                 @for (status, word, backlog) in [
                     ("failed", "Failed", &known.open.failed),
-                    ("held", if endpoint.kind == Kind::Pull && endpoint.active { "To fetch" } else { "Held" }, &known.open.held),
+                    ("held", if is_fetched(endpoint) { "To fetch" } else { "Held" }, &known.open.held),
                     ("pending", "Pending", &known.open.pending),
                 ] {
+                    // The number of deliveries to fetch includes tests, because a program gets them, too.
+                    @let waiting = waiting.filter(|_| status == "held" && is_fetched(endpoint)).map(|waiting| waiting.due);
                     div {
                         dt { (word) }
                         dd {
-                            @if let Some(oldest) = backlog.oldest_at() {
+                            @if let Some(due) = waiting.filter(|due| *due > 0) {
+                                a .strong href=(list(status)) aria-label={ (at_most(due)) " to fetch" } { (at_most(due)) }
+                            } @else if waiting.is_none() && let Some(oldest) = backlog.oldest_at() {
                                 a .strong href=(list(status)) aria-label=(counted(backlog.number(), &format!("{status} delivery"), &format!("{status} deliveries"))) { (backlog.number()) }
                                 // Only for pending deliveries: notices show the age of failed and held ones.
                                 @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }

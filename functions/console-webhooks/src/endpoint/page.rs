@@ -106,7 +106,7 @@ pub(super) async fn page(
             }
         }
         @if let Some(newest) = newest.filter(|newest| !newest.done) { (missed::recovery(known, newest)) }
-        (header(known, now))
+        (header(known, more.waiting, now))
         (explanations(app, &call.base, known, &more, now))
         @if let Some(newest) = newest.filter(|newest| newest.done) { (missed::recovery(known, newest)) }
         @if known.open.failed.count + known.held().count > 0 && newest.is_none_or(|newest| newest.done) {

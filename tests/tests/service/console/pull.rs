@@ -63,7 +63,10 @@ async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
     says(&test, &["To fetch", "It waits for a client to receive it."]);
     // Like all tests, it is not counted, but it is listed.
     says(&browser.open("/console").await, &["tests excluded: no deliveries.", "Pull endpoint …", "No recent jobs"]);
-    says(&browser.open(&path).await, &["To fetch 0", "No deliveries in the last 24 hours", "webhook.test", "To fetch"]);
+    says(
+        &browser.open(&path).await,
+        &["To fetch 1", "1 to fetch", "No deliveries in the last 24 hours", "webhook.test", "To fetch"],
+    );
     says(&browser.open("/console/deliveries?status=held").await, &["Held 0", "webhook.test", "To fetch"]);
     assert!(!super::text(&test).contains("inactive"), "{}", super::text(&test));
 }
