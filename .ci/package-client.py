@@ -10,7 +10,7 @@ import base64, gzip, hashlib, io, json, os, pathlib, sys, tarfile, time, tomllib
 
 from package import ROOT, licence_texts, shipped
 
-# The name on PyPI and npm. `fanfare` is another project on PyPI.
+# The name on PyPI and npm. `fanfare` is a different project on PyPI.
 NAME = "fanfare-cli"
 SUMMARY = "Manage webhooks from a terminal, and forward their events to a local program"
 # For each target, the tags of its wheel, and npm's names of its operating system and processor. The versions of macOS

@@ -36,7 +36,8 @@ def pack_functions(architecture, binaries, folder):
         len(names),
     )
     replace(r"^    CodeUri: \.\n", "")
-    # Permits only this value, because an update keeps the stack's current value, which may belong to another package.
+    # Permits only this value, because an update keeps the stack's current value, which may belong to a different
+    # package.
     replace(
         r"^    Default: arm64\n    AllowedValues: \[arm64, x86_64\]\n",
         f"    Default: {architecture}\n    AllowedValues: [{architecture}]\n",

@@ -70,7 +70,7 @@ pub(crate) fn short_delivery(id: &DeliveryId) -> String {
     shown(&hash(id).chars().take(SHORTEST).collect::<String>())
 }
 
-/// Returns the part of a delivery's id that is also in its `webhook-id`, or the full id if it has another format.
+/// Returns the part of a delivery's id that is also in its `webhook-id`, or the full id if its format is different.
 fn hash(id: &DeliveryId) -> &str {
     match id.as_str().rsplit_once('.') {
         Some((_, hash)) if hash.len() == 32 && is_hex(hash) => hash,

@@ -122,7 +122,7 @@ fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], cal
 fn small() -> Vec<Aimed> {
     let good = || receiver(&[], Manner::Prompt);
     let worlds = [
-        // An endpoint that fails at every attempt becomes failing, and its tenant is notified.
+        // An endpoint that fails on every attempt becomes failing, and its tenant is notified.
         ("fails", world(&[1, 2], vec![receiver(&[], BROKEN)], &[0], &[])),
         // A rotation between the attempts.
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
@@ -205,7 +205,7 @@ fn copies() -> Vec<Aimed> {
     seeds.map(|(seed, send)| of(seed, send)).chain([late]).collect()
 }
 
-/// Each of these worlds once for each of its calls, which then fails, except calls of the operation `without`.
+/// Each of these worlds once for each of its calls, which then fails, except calls to the operation `without`.
 fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
     let mut all = Vec::new();
     for Aimed { name, script } in worlds {

@@ -28,7 +28,7 @@ const NEIGHBOR: usize = 0;
 /// The number of healthy tenants whose first event is in each burst. In the numbering, they come between the neighbor
 /// and the bad tenants.
 const NEW: usize = 3;
-/// A tenant with a slow receiver, which is known from before the burst.
+/// A tenant with a receiver that has been known to be slow since before the burst.
 const SLOW_TENANT: usize = 1 + 2 * NEW;
 /// A tenant with a quick receiver, which takes 0.8 seconds from [`SLOWS`] on.
 const SLOWING: usize = SLOW_TENANT + 1;
@@ -426,7 +426,7 @@ const LARGE: [Crowd; 8] =
 fn violation(crowd: &Crowd) -> Option<&'static str> {
     let figures = crowd.run();
     println!("{HEADER}\n{crowd}{figures}");
-    // Slow receivers wait for at most one attempt at another receiver, which is cut off after a second and a half.
+    // Slow receivers wait for at most one attempt at a different receiver, which is cut off after a second and a half.
     let bounds = [(5, 7), (1, 2)].map(|(good, slow)| (Duration::from_secs(good), Duration::from_secs(slow)));
     let is_late = |latencies: &Latencies, bound| latencies.percentile(99).is_none_or(|wait: Duration| wait > bound);
     for ([in_it, after_it, new, slow], (bound, slow_bound)) in figures.bursts.iter().zip(bounds) {

@@ -239,7 +239,7 @@ fn each_promise_of_the_page_has_its_check_by_its_name() {
 fn two_simulations_of_a_seed_are_identical_to_the_byte() {
     for seed in 0..8 {
         let here = run(&Script::of(seed)).history;
-        // Hash maps in another thread have a different order.
+        // In a different thread, hash maps have a different order.
         let there = thread::spawn(move || run(&Script::of(seed)).history).join().expect("no panic");
         for (number, (here, there)) in here.iter().zip(&there).enumerate() {
             assert_eq!(here, there, "seed {seed}, line {number}");

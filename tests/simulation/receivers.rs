@@ -51,7 +51,7 @@ pub(crate) fn url((tenant, endpoint): To) -> String {
     }
 }
 
-/// A URL for callbacks of a tenant at another origin.
+/// A URL for a tenant's callbacks at a different origin.
 pub(crate) fn callback_url(tenant: usize, origin: usize) -> String {
     format!("http://t{tenant}c{origin}.example/callback")
 }

@@ -31,7 +31,7 @@ pub(crate) struct Run {
     pub(crate) crashes: usize,
     pub(crate) faults: usize,
     pub(crate) calls: usize,
-    /// The number of calls of each operation.
+    /// The number of calls to each operation.
     pub(crate) calls_of: BTreeMap<String, usize>,
 }
 

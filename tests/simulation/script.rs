@@ -163,7 +163,7 @@ pub(crate) enum Call {
 pub(crate) enum Which {
     /// The call with this number.
     Any(usize),
-    /// The call with this number among the calls of its operation.
+    /// The call with this number among the calls to its operation.
     Of(&'static str, usize),
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) mails: Vec<Mail>,
     /// The items of the tables, if read since the last write.
     pub(crate) stored: Option<Arc<Stored>>,
-    /// The partitions of due rows that may have a row.
+    /// The partitions for due rows that may contain a row.
     pub(crate) due: BTreeSet<String>,
     /// The numbers of calls, sent messages, processes and invocations.
     pub(crate) calls: usize,

@@ -76,7 +76,7 @@ impl Receiver {
         Self::scripted(&[]).await
     }
 
-    /// Starts a receiver that first gives the responses of `script`.
+    /// Starts a receiver that first gives the responses in `script`.
     pub async fn scripted(script: &[Scripted]) -> Self {
         Self::at([127, 0, 0, 1], script).await
     }

@@ -40,7 +40,7 @@ const FIELDS: [(&str, &str); 2] = [
     ("email", "`replace`: the address that replaces the unconfirmed one."),
 ];
 
-/// The action of the form for entering another address.
+/// The action of the form for entering a different address.
 const REPLACE: &str = "replace";
 
 pub(crate) fn show() -> Route<App> {
@@ -80,8 +80,8 @@ async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> 
     }
 }
 
-/// Sends the confirmation email to another address. The response and its timing are the same whether or not that address
-/// has an account.
+/// Sends the confirmation email to a different address. The response and its timing are the same whether or not that
+/// address has an account.
 async fn replace(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> {
     let (user, now) = (&call.caller.user, Timestamp::now());
     let email = form.read(|fields| fields.text("email", Email::parse))?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The number of jobs that ended in each of the last 24 hours, oldest first.
 const JOBS_BY_HOUR: [u64; 24] = [1, 0, 1, 2, 1, 1, 2, 4, 6, 7, 5, 4, 3, 5, 6, 6, 5, 4, 3, 2, 2, 2, 2, 2];
-/// The ages in minutes of the jobs whose deliveries to an endpoint failed in all ten attempts.
+/// The ages in minutes of the jobs whose deliveries to an endpoint failed on all ten attempts.
 const DAYS_AGO: [u64; 4] = [89 * 60, 87 * 60 + 20, 84 * 60 + 5, 81 * 60 + 40];
 /// One in this many jobs fails.
 const ONE_FAILS_OF: u64 = 5;

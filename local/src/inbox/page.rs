@@ -41,7 +41,7 @@ pub(crate) fn page(shelf: &Shelf) -> Markup {
     frame::page("Inbox", &content)
 }
 
-/// The response for each path, and a row for another path.
+/// The response for each path, and a row for adding a path.
 fn paths(shelf: &Shelf) -> Markup {
     html! {
         table {

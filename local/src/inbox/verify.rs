@@ -15,7 +15,7 @@ const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 pub(crate) enum Verdict {
     /// The signature is valid.
     Right,
-    /// The signature belongs to another body or another secret.
+    /// The signature belongs to a different body or secret.
     Wrong,
     /// The signature is valid, but its timestamp is too far from now.
     Stale,

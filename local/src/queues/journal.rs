@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum number of changes that share a transaction.
 const GROUP: usize = 1000;
 
-/// `receives` comes before the body because it changes: after a long body, it would be on another page of the file.
+/// `receives` comes before the body because it changes: after a long body, it would be on a different page of the file.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS messages (
         key INTEGER PRIMARY KEY,

@@ -25,7 +25,7 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The sample event of a function from `events/`, with another body and key.
+/// The sample event of a function from `events/`, with a different body and key.
 fn event(function: &str, key: &str, fields: &Value) -> String {
     let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../events/{}.json"), function);
     let event = std::fs::read_to_string(path).expect("an event");

@@ -50,7 +50,7 @@ impl Check<'_> {
                     is_active || is_there && self.holds_for_long()
                 });
                 let is_missing = found == 0 && is_its_receiver && !unlogged(to);
-                // A copy of an event is stored in another shard if the log has since been spread over more shards.
+                // A copy of an event is stored in a different shard if the log has since been spread over more shards.
                 let most = if self.allowance.has_duplicates || self.allowance.has_late_writes { 2 } else { 1 };
                 if is_for_it && (found > most || is_missing) {
                     wrong.push(format!("{job} has {found} deliveries to endpoint {index}"));
@@ -345,7 +345,8 @@ impl Check<'_> {
                     self.violations.push(Violation::new("counts agree with lists", detail));
                 }
             }
-            // Each run lists one status, rarely in short pages, because listing all would take longer than many runs.
+            // Each run lists one status, occasionally in short pages, because listing all of them would take longer
+            // than many runs.
             let seed = self.world.script.seed;
             let limit = if seed.is_multiple_of(8) { 3 } else { 100 };
             for status in [["delivered", "failed", "ended", "held"][usize::try_from(seed / 2 % 4).unwrap_or(0)]] {

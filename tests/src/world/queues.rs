@@ -98,7 +98,7 @@ impl World {
         assert_eq!(self.poll("job-events").await, 1);
     }
 
-    /// Runs the sweep of the minute that contains this time.
+    /// Runs the sweep for the minute that contains this time.
     pub async fn sweep(&self, at: Timestamp) {
         self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
     }

@@ -1,4 +1,4 @@
-//! Browser logins of command-line clients, and the route `auth/status`.
+//! Browser logins by command-line clients, and the route `auth/status`.
 
 mod approve;
 mod limits;

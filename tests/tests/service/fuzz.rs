@@ -76,7 +76,7 @@ const TEXTS: [&str; 44] = [
 const DELIVERY: &str = r#"{"json": {"delivery_id":
     "01890f3e-7b5a-7cc0-8000-000000000000.0.1769860800999.1854d20f452c5b4c1e350d7c7a00518b"}}"#;
 
-/// Every route, with its function and a valid body. `someone` is replaced with another person each time.
+/// Every route, with its function and a valid body. `someone` is replaced with a different person each time.
 const ROUTES: &[(&str, &str, &str, &str)] = &[
     (
         "auth-signup-and-create-org",

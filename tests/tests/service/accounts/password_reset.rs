@@ -328,7 +328,7 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     let verification = link(&world.mail_to(email).await);
     let stranger = world.signed_in(email, OLD).await;
     let link = ask(&world, email).await;
-    // Each of these calls moves the stranger's sessions to another epoch.
+    // Each of these calls moves the stranger's sessions to a different epoch.
     assert_eq!(world.cli(&stranger, "revoke-other-sessions", json!({})).await.status, 200);
     let changed = json!({"currentPassword": OLD, "newPassword": "a stranger's password"});
     let changed = world.cli(&stranger, "change-password", changed).await;

@@ -93,7 +93,7 @@ async fn a_sign_in_needs_the_password_and_a_code() {
     assert!(set[0].ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=300") && set[0].starts_with("two_factor="));
     assert_eq!(set[1], "session_token=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
     let pending = set_cookie(&answer, "two_factor");
-    // It does not work as a session, under its own name or another.
+    // It does not work as a session, under its own name or a different one.
     let as_session = pending.replace("two_factor=", "session_token=");
     for cookie in [&pending, &as_session] {
         assert!(!world.is_signed_in(cookie).await);

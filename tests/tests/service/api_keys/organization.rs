@@ -92,7 +92,7 @@ async fn an_organization_key_outlives_its_creator_without_a_gap() {
     assert!(!world.key_works(&personal).await && !world.key_works(&maker.key).await);
     producer.goes_on().await;
 
-    // The creator is no longer an owner, and manages no organization key.
+    // The creator is no longer an owner, and can no longer manage organization keys.
     let cookie = world.signed_in(&maker.email, "a new password").await;
     let personal = world.key(&cookie, json!({})).await;
     let member = json!({"memberId": maker.user, "role": "member"});

@@ -12,7 +12,7 @@ const SILENT: [(&str, &[&str]); 2] = [
     (
         "users",
         &[
-            // The same password, with another cost.
+            // The same password, with a different cost.
             "password_hash",
             // An enrollment, which has no effect before its first code; and the use of a code, which the session names.
             "totp_secret",

@@ -228,7 +228,7 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
 
 /// Sends events of tenants with this many hosts each through a worker with this many file descriptors. Every second
 /// round adds receivers that answer `100 Continue` endlessly and a receiver that closes its connection after each
-/// response. Every possible delivery must succeed at the first and only attempt.
+/// response. Every possible delivery must succeed on the first and only attempt.
 async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, at_once: usize, rounds: usize) {
     let world = World::start().await;
     let (healthy, closing) = (Receiver::everywhere().await, Rough::start(Manner::ClosesAfterEach).await);

@@ -211,7 +211,7 @@ async fn an_unknown_receiver_gets_one_attempt_until_it_succeeds() {
     }
 }
 
-/// While the first attempt is in progress, the attempts of another batch wait in another queue.
+/// While the first attempt is in progress, the attempts of other batches wait in a different queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_attempt_is_made_regardless_of_the_queue_of_the_others() {
     let receiver = Moody::start(|_| FOREVER).await;
@@ -566,7 +566,7 @@ async fn hanging_receivers_do_not_delay_other_receivers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;
-    // Each belongs to another tenant, so no tenant has too many slow origins.
+    // Each belongs to a different tenant, so no tenant has too many slow origins.
     let tenants: Vec<_> = (0..12).map(|number| format!("tenant-{number}")).collect();
     let answers = [(Duration::ZERO, 500), TOO_LATE, AT_ONCE];
     let receivers = join_all(tenants.iter().map(|_| Moody::start(move |before| answers[before.min(2)]))).await;

@@ -92,7 +92,7 @@ fn example(language: &str) -> String {
     rest.split_once("```").expect("its end").0.to_owned()
 }
 
-/// The values that an example in another language returns for each of the requests.
+/// The values that an example in a different language returns for each of the requests.
 async fn returned(program: &str, arguments: &[&str], script: &str) -> Option<Value> {
     let version = if program == "go" { "version" } else { "--version" };
     let found = Command::new(program).arg(version).stdout(Stdio::null()).status().await;

@@ -51,7 +51,7 @@ async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
     world.deliver(event(&tenant.id, "2")).await;
     while world.poll_due().await == 0 {}
     assert_eq!(world.only_endpoint(&tenant).await, failing);
-    // A delivery that succeeds at its second attempt counts as a success, too.
+    // A delivery that succeeds on its second attempt counts as a success, too.
     world.deliver(event(&tenant.id, "3")).await;
     while receiver.count().await < 5 {
         world.poll_due().await;

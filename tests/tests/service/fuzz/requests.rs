@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// The time limit for a request, sufficient on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `usual`, or occasionally another value. Only one or two parts of a request should be unusual, so code after the
+/// `usual`, or occasionally a different value. Only one or two parts of a request should be unusual, so code after the
 /// first parser is tested, too.
 fn mostly(rng: &mut Rng, usual: &str) -> String {
     if rng.u8(..24) > 0 { usual.to_owned() } else { text(rng) }

@@ -156,7 +156,7 @@ async fn a_key_is_for_one_tenant_and_one_route() {
     let other = world.rpc_once(&theirs.key, "webhooks/create", "k", fields.clone()).await;
     assert_ne!(mine.ok()["webhook_endpoint_id"], other.ok()["webhook_endpoint_id"]);
     world.rpc_once(&ours.key, "webhooks/test", "k", setup.fields("webhooks/test")).await.ok();
-    // A call with a session of the same tenant is the same call.
+    // A call with a session from the same tenant counts as the same call.
     let request = world.http.post(world.url("/v1/webhooks/create")).json(&json!({ "json": fields }));
     let request = request.header("cookie", &ours.cookie).header("origin", world.stack.api());
     assert_eq!(world.send(request.header("idempotency-key", "k")).await.ok(), mine.ok());
@@ -222,7 +222,7 @@ async fn a_call_is_remembered_for_a_day() {
     assert_eq!(setup.effects(&world, &tenant, "webhooks/create").await, 2);
 }
 
-/// The call's transaction, and the read after it, fail at every try.
+/// The call's transaction, and the read after it, fail on every try.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_the_write_leaves_all_effects_or_none() {
     // The calls before the write: the reads of the key and its user (one call in the first two processes, which have

@@ -50,7 +50,7 @@ async fn needless_slashes_do_not_bypass_checks() {
             "{path}"
         );
     }
-    // The browser is redirected to a path of the service, not to another host.
+    // The browser is redirected to a path of the service, not to a different host.
     for path in spellings("/console") {
         let page = world.open(&world.url(&path)).await;
         assert_eq!(page.headers["location"], "/signin?next=%2Fconsole", "{path}");

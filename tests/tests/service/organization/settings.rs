@@ -52,7 +52,7 @@ async fn notified(world: &World) -> Vec<(String, bool)> {
     notified.collect()
 }
 
-/// The items of organizations, without the guards of slugs.
+/// The items of organizations, except for slug guards.
 async fn organizations(world: &World) -> Vec<Item> {
     let mut items = world.items("organizations").await;
     items.retain(|item| item["pk"].as_s().is_ok_and(|key| key.starts_with("org#")));
@@ -265,7 +265,7 @@ async fn unchanged_settings_are_not_written_and_errors_change_nothing() {
 async fn an_organization_has_its_own_settings() {
     let world = World::start().await;
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
-    // No field selects another organization.
+    // No field selects a different organization.
     let fields = json!({
         "tenant_id": theirs.id, "organizationId": theirs.id, "tenantSlug": "theirs",
         "debug_notification_email": "alerts@example.com", "disable_job_failure_notifications": true,

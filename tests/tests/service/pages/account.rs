@@ -124,7 +124,7 @@ async fn sessions_are_shown_and_ended() {
     let ended = submit(&world, &tenant.cookie, PAGE, &end).await;
     assert_eq!(location(&ended), "/console/account?did=ended");
     assert!(!world.is_signed_in(&evil).await && world.is_signed_in(&third).await);
-    // The session has ended, or belongs to another user.
+    // The session has ended, or belongs to a different user.
     assert_eq!(submit(&world, &tenant.cookie, PAGE, &end).await.status, 404);
     let other = world.tenant("other").await;
     let row = open(&world, &tenant.cookie, PAGE).await;

@@ -149,7 +149,7 @@ async fn an_invitation_without_its_token_proves_no_address() {
         assert_eq!(super::location(&joined), "/console/welcome", "{token}");
         assert_eq!(world.session(&super::set(&joined)).await.body["user"]["emailVerified"], false, "{token}");
         assert_eq!(world.mail_to(&email).await["subject"], "Webhooks: Confirm your email address");
-        // A person who only knows the id could choose another address, so the page does not accept one.
+        // A person who only knows the id could choose a different address, so the page does not accept one.
         let page = super::follow(&world, &super::set(&joined), &joined).await;
         assert!(page.page().contains("Ask the person who invited you") && !page.page().contains("Change address"));
         let replace = [("action", "replace"), ("email", "thief@example.com")]
@@ -314,7 +314,7 @@ async fn another_account_can_sign_out_from_the_invitation() {
     let signed_out = super::submit(&world, &acme.cookie, "/signin", &form).await;
     assert!(super::location(&signed_out).contains("next=%2Finvite%3FtenantSlug"), "{signed_out:?}");
     assert!(!world.is_signed_in(&acme.cookie).await);
-    // A form for another account moves no account.
+    // A form for a different account does not move the account.
     let mut forged = hidden_fields(page.page());
     let leaves = ("leaves".to_owned(), acme.id.clone());
     forged.extend([("action".to_owned(), "join".to_owned()), leaves, ("sure".to_owned(), "yes".to_owned())]);

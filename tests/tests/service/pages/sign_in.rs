@@ -385,7 +385,7 @@ async fn the_page_approves_only_for_the_account_that_it_showed() {
     let (shown, other) = (world.tenant("shown").await, world.tenant("other").await);
     let (query, login) = ask(&world, "a client").await;
     let approve = filled(&get(&world, &shown.cookie, &query).await, "Approve sign-in", SURE);
-    // The user signs in to another account in another window.
+    // The user signs in to a different account in another window.
     let page = post(&world, &other.cookie, &approve).await;
     assert!(page.page().contains("wants to sign in as <strong>jo@other.example.com</strong>"));
     assert_eq!(poll(&world, &login).await, "pending");

@@ -75,7 +75,7 @@ async fn too_many_resends_are_refused_on_the_page() {
     assert_eq!(unknown.status, 404);
 }
 
-/// Enters another address on the welcome page.
+/// Enters a different address on the welcome page.
 async fn replace(world: &World, cookie: &str, email: &str) -> Answer {
     let page = open(world, cookie, PAGE).await;
     submit(world, cookie, PAGE, &filled(&page, "Change address", &[("email", email)])).await

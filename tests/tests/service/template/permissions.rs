@@ -228,7 +228,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     world.rpc(&tenant.key, "webhooks/update", json!({"id": id, "active": true})).await.ok();
     everybody_is_looked_up(world, &tenant).await;
     endpoints_whose_receivers_are_gone_are_disabled(world, &tenant).await;
-    // One delivery with a payload that is too large to be kept succeeds at a retry, and another delivery fails.
+    // One delivery with a payload that is too large to be kept succeeds on a retry, and another delivery fails.
     for (job, status) in [("late", Status::Delivered), ("failed", Status::Failed)] {
         world.deliver(event(&tenant.id, job)).await;
         assert_eq!(world.poll("deliveries").await, 1);
