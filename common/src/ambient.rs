@@ -1,5 +1,5 @@
-//! The clock and the random bytes of a function. Both come from the machine, unless a simulation or the demo, which
-//! runs functions at past times, replaces them.
+//! A function's clock and random bytes. Both come from the machine, unless a simulation or the demo, which runs
+//! functions at past times, replaces them.
 //!
 //! Both are task-local, so two functions on the same thread can have different clocks.
 
@@ -19,7 +19,7 @@ pub type Fill = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 /// A clock and a source of random bytes.
 #[derive(Clone)]
 pub struct Ambient {
-    /// The clock of [`Timestamp::now`](crate::timestamp::Timestamp::now) and of new ids.
+    /// The clock that [`Timestamp::now`](crate::timestamp::Timestamp::now) and new ids use.
     pub now: Clock,
     /// The source of secrets, ids and jitter.
     pub fill: Fill,

@@ -116,8 +116,8 @@ fn out_of_range<T: fmt::Display>(name: &'static str, number: &T, range: &RangeIn
     ConfigError::new(name, format!("is {number} and must be from {} to {}", range.start(), range.end()))
 }
 
-/// A missing or invalid setting, which stops the function at startup. Functions that return no other error have no `#
-/// Errors` section.
+/// A missing or invalid setting, which stops the function at startup. Functions that do not return any other error have
+/// no `# Errors` section.
 #[derive(Debug)]
 pub struct ConfigError {
     variable: &'static str,

@@ -229,8 +229,8 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Notifies `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave get no
-    /// email.
+    /// Notifies `member`, whose account is deleted, that `by` removed them from `organization`. Members who leave are
+    /// not notified.
     pub async fn removed(&self, by: &User, member: &User, organization: &Organization, now: Timestamp) {
         if by.id == member.id {
             return;

@@ -292,8 +292,8 @@ fn key(what: &str, subject: &str) -> String {
     format!("{what}#{}", SecretHash::of(subject).as_str())
 }
 
-/// Combines an address and a client into one subject. A client contains no space, so different pairs never form the
-/// same subject.
+/// Combines an address and a client into one subject. A client does not contain a space, so different pairs never form
+/// the same subject.
 fn pair(address: &str, client: ClientAddress) -> String {
     format!("{client} {address}")
 }

@@ -139,7 +139,7 @@ impl CliLogins {
         Ok(found.filter(|found| found.id == id))
     }
 
-    /// Approves the request `id` with this secret for the signed-in `user`. A second approval changes nothing.
+    /// Approves the request `id` with this secret for the signed-in `user`. A second approval has no effect.
     ///
     /// # Errors
     /// The request is unknown, expired, or approved by another user ([`Error::NotFound`]).

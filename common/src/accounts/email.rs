@@ -15,9 +15,9 @@ const MAX_LENGTH: usize = 254;
 /// text. (IDNA can also shorten the text, so this limit is far above the final one.)
 const MAX_GIVEN: usize = 2000;
 
-/// A deliverable email address in canonical form: an ASCII local part without quotes (SES accepts no other) and a
-/// dotted domain in its ASCII form, both lower-case. In practice `Jo@example.com` and `jo@example.com` are the same
-/// mailbox, which should have only one account.
+/// A deliverable email address in canonical form: an ASCII local part without quotes (SES does not accept any other)
+/// and a dotted domain in its ASCII form, both lower-case. In practice `Jo@example.com` and `jo@example.com` are the
+/// same mailbox, which should have only one account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Email(String);

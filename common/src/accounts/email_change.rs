@@ -342,7 +342,8 @@ fn is_kept_from(guard: &Item, user: UserId, now: Timestamp) -> bool {
     is_kept(guard, now) && holder != Some(&user)
 }
 
-/// The email with the link that changes an address. It contains no name, because the address may be a stranger's.
+/// The email with the link that changes an address. It does not contain a name, because the address may be a
+/// stranger's.
 fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
         "Confirm your new email address",

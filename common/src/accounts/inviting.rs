@@ -34,7 +34,7 @@ impl Inviting {
         })
     }
 
-    /// Invites `email` to the organization of `inviter` and sends the email. The caller must have checked that
+    /// Invites `email` to the organization of `inviter`, and sends the invitation. The caller must have checked that
     /// `inviter` may invite. Each attempt is counted.
     ///
     /// # Errors

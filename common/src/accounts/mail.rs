@@ -152,7 +152,7 @@ impl Mailer {
 }
 
 /// Formats a display name that precedes an address. SES accepts only ASCII there, so other text is written in encoded
-/// words of at most 75 characters (RFC 2047, 2). An ASCII name is quoted. It needs no escapes, because a
+/// words of at most 75 characters (RFC 2047, 2). An ASCII name is quoted. It does not need escapes, because a
 /// [`ServiceName`] excludes the characters that do.
 fn display_name(name: &str) -> String {
     const MOST_BYTES: usize = 45;

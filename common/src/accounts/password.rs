@@ -23,7 +23,7 @@ use crate::{
 /// A password: 8 to 128 characters (Unicode scalar values), never trimmed.
 ///
 /// Keyboards and systems encode the same text differently: an accent as one character or two, a space as U+00A0.
-/// Passwords are therefore compared in the OpaqueString form of RFC 8265, in line with NIST SP 800-63B: spaces become
+/// Passwords are therefore compared in the OpaqueString form (RFC 8265), in line with NIST SP 800-63B: spaces become
 /// U+0020, and the text is in Unicode normalization form C. No characters are forbidden.
 pub struct Password {
     prepared: Zeroizing<String>,

@@ -156,7 +156,8 @@ impl PasswordResets {
     }
 }
 
-/// The email with the link that resets a password. It contains no name, because anyone can request it for any address.
+/// The email with the link that resets a password. It does not contain a name, because anyone can request it for any
+/// address.
 #[must_use]
 pub fn reset_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(

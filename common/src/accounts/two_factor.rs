@@ -1,8 +1,8 @@
 //! The second factor for signing in: codes from an authenticator app, and backup codes.
 //!
 //! It is stored in the user's item. A code is therefore checked and used up in one conditional write, and identifying a
-//! caller needs no other read. Password resets and address changes keep it. An app counts only once its first code has
-//! been confirmed: until then, its secret has no effect.
+//! caller does not need another read. Password resets and address changes keep it. An app counts only once its first
+//! code has been confirmed: until then, its secret has no effect.
 
 pub mod backup_codes;
 pub mod pending;
@@ -105,7 +105,7 @@ pub struct TwoFactor {
 }
 
 impl TwoFactor {
-    /// The stores over the tables that `env` names, and the mailer.
+    /// Builds the stores for the tables that `env` names, and the mailer.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             alerts: Alerts::from_env(env, aws)?,

@@ -190,8 +190,8 @@ impl Verifications {
     }
 }
 
-/// The email with the link that verifies an address. It contains no name, because otherwise, signing up with a
-/// stranger's address would put the caller's text into an email to that stranger.
+/// The email with the link that verifies an address. It does not contain a name: otherwise, a caller could put text of
+/// their choice into an email to a stranger by signing up with the stranger's address.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
@@ -209,7 +209,8 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     .requested()
 }
 
-/// The email to an account's owner after another person entered their address. It contains no text from that person.
+/// The email to an account's owner after another person entered the owner's address. It does not contain any text from
+/// that person.
 pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
     Mail::new(
         "You already have an account",

@@ -50,7 +50,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// The store over the table that `env` names.
+    /// Builds the store for the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("AUDIT_TABLE")? })
     }

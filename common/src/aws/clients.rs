@@ -95,7 +95,7 @@ impl<'env> Aws<'env> {
         self.env.optional(service_variable).or_else(|| self.env.optional("AWS_ENDPOINT_URL"))
     }
 
-    /// Returns the client that all services share, so the certificates are read once. Plain HTTP endpoints need no
+    /// Returns the client that all services share, so the certificates are read once. Plain HTTP endpoints do not need
     /// certificates.
     fn http_client(&self, endpoint: Option<&str>) -> SharedHttpClient {
         self.env.aws().unwrap_or_else(|| match endpoint {

@@ -203,7 +203,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// An update of the item with this key, without a change yet.
+    /// An update of the item with this key that does not change anything yet.
     pub(crate) fn of(table: &str, key: Item) -> Self {
         let [set, remove, add, delete, condition] = Default::default();
         Self { table: table.to_owned(), key, set, remove, add, delete, condition }
@@ -233,7 +233,7 @@ impl Update {
         self.copy_or(attribute, attribute, value)
     }
 
-    /// Sets `to` to the value that `from` has before the update.
+    /// Sets `to` to the value that `from` had before the update.
     pub(crate) fn copy(self, to: Attribute, from: Attribute) -> Self {
         self.assign(format!("{to} = {from}"), [])
     }

@@ -34,7 +34,7 @@ impl Https {
         Self { has_tls: true, connector: OnceLock::new() }
     }
 
-    /// A client for services without TLS, which needs no certificates.
+    /// A client for services without TLS. It does not need certificates.
     pub(super) fn plain() -> Self {
         Self { has_tls: false, connector: OnceLock::new() }
     }

@@ -104,7 +104,7 @@ impl Transaction {
     /// Commits the transaction.
     ///
     /// # Errors
-    /// The error of the first write whose condition failed, or a failure of the call.
+    /// The error for the first write whose condition failed, or a failure of the call.
     pub(crate) async fn commit(self, dynamodb: &Client) -> Result<()> {
         let Self { doing, writes, mut refusals } = self;
         let refused = commit(dynamodb, &writes, doing).await?;

@@ -29,7 +29,7 @@ pub trait Access<W>: Send + 'static {
     /// The accepted credentials, in order of precedence.
     const CREDENTIALS: &'static [Credential];
 
-    /// Identifies the caller. Fails if they have no access.
+    /// Identifies the caller. Fails if they may not call the route.
     fn identify(callers: &W, call: &Call<()>) -> impl Future<Output = Result<Self::Caller>> + Send;
 
     /// The organization whose data the call uses, for the log.
@@ -206,7 +206,7 @@ impl Access<Callers> for Verified {
     }
 }
 
-/// A [`Verified`] caller of any role, who acts for their organization.
+/// A [`Verified`] caller with any role, who acts for their organization.
 pub struct Tenant;
 
 impl Access<Callers> for Tenant {

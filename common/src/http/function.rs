@@ -171,7 +171,7 @@ impl Function {
 /// encoded twice.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// The fields with secrets, which no page shows again.
+/// The fields with secrets, which pages never show again.
 const SECRETS: [&str; 3] = ["headers", "own", "secret"];
 /// The name of the field that names a secret to enter again.
 pub const AGAIN: &str = "again";
@@ -198,7 +198,7 @@ impl Sent {
 }
 
 /// Returns the fields of a form, to restore them after the sender has signed in again. Returns `None` for a form with a
-/// password, because no page shows a password again. Other secrets are omitted, and named in [`AGAIN`] if a person
+/// password, because pages never show a password again. Other secrets are omitted, and named in [`AGAIN`] if a person
 /// entered them.
 fn kept(request: &Request) -> Option<String> {
     if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {

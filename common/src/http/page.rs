@@ -1,4 +1,4 @@
-//! HTML pages with a common layout. They use no scripts and load nothing from other hosts.
+//! HTML pages with a common layout. They do not use scripts or load anything from other hosts.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -41,9 +41,9 @@ pub struct Page {
 /// The query field that selects the confirmation shown on a page, and its description.
 pub const DID: (&str, &str) = ("did", "The confirmation to show after one of the page's forms has been submitted.");
 
-/// Prevents content sniffing, access from windows of other sites, and referrers to other sites, because the URL may
-/// contain a token. Pages of this site get the referrer, because a browser that withholds it sends `Origin: null` with
-/// forms.
+/// Prevents content sniffing, access from other sites' windows, and sending referrers to other sites, because the URL
+/// may contain a token. Pages of this site get the referrer, because a browser that withholds it sends `Origin: null`
+/// with forms.
 const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -149,7 +149,7 @@ impl Page {
         Self { actions: Some(actions), ..self }
     }
 
-    /// Builds the page for an error that has no specific page. A page of the console keeps its navigation.
+    /// Builds the page for an error that has no specific page. A console page keeps its navigation.
     pub(super) fn of(error: HttpError, is_of_console: bool) -> Self {
         let (title, text) = match &error {
             _ if error.status().is_server_error() => {

@@ -11,7 +11,7 @@ pub const INDEX: &str = "/docs";
 /// The guide for receivers.
 pub const RECEIVING: &str = "/docs/receiving";
 
-/// The address of the documentation: a URL, or a path of this API.
+/// The address of the documentation: a URL, or a path in this API.
 pub struct Docs(String);
 
 impl Docs {

@@ -27,8 +27,8 @@ pub fn init(env: &Env) {
     panic::set_hook(Box::new(|panic| crate::log!("function.panicked", %panic)));
 }
 
-/// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: the service writes no lines
-/// below that level, and those of libraries contain entire requests with their secrets.
+/// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: the service does not write
+/// lines below that level, and libraries' lines contain entire requests with their secrets.
 pub fn subscriber<W>(level: LevelFilter, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,

@@ -20,6 +20,6 @@ pub struct Target<'a> {
     pub url: &'a EndpointUrl,
     /// The keys that sign the attempt.
     pub keys: SigningKeys<'a>,
-    /// The endpoint's custom headers. A job's callback has none.
+    /// The endpoint's custom headers. A job's callback does not have any.
     pub headers: Option<&'a Headers>,
 }

@@ -27,7 +27,7 @@ const CONCURRENCY: usize = 16;
 /// The variable with the URL of the `deliveries` queue.
 const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 
-/// A message of these queues. It contains no body, URL or secret, which are in the log.
+/// A message of these queues. It does not contain a body, a URL or a secret: these are in the log.
 #[derive(Serialize, Deserialize)]
 struct Message<'a> {
     tenant_id: Cow<'a, str>,
@@ -105,7 +105,7 @@ impl SharedQueue {
     /// Sends the message for a delivery's next attempt, if it is due soon. The due row must have been written: if the
     /// message cannot be sent, the sweep wakes the delivery.
     pub async fn wake(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) {
-        // A pull delivery is never due soon, and needs no message.
+        // A pull delivery is never due soon, and does not need a message.
         let due = DueAttempt::soon(tenant, delivery, now);
         for error in send(&self.sqs, &self.url, due.as_slice(), now).await.into_iter().filter_map(Result::err) {
             crate::log!("attempt.delayed", %tenant, delivery_id = %delivery.id, ?error);

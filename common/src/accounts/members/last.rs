@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Members {
-    /// Deletes the account of `last`, the only member, and their organization, in one transaction. The organization
-    /// then accepts no new members, its credentials stop working, and the address and the slug are free again. The
+    /// Deletes the account of `last`, the only member, and their organization, in one transaction. From then on, users
+    /// cannot join the organization, its credentials do not work, and the address and the slug are free again. The
     /// remaining data is deleted later, through
     /// [`DeletedOrganizations`](crate::accounts::deleted_organizations::DeletedOrganizations).
     ///

@@ -47,7 +47,7 @@ pub struct PendingSignIns {
 }
 
 impl PendingSignIns {
-    /// The store over the table that `env` names.
+    /// Builds the store for the table that `env` names.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
     }

@@ -33,7 +33,7 @@ pub(in crate::accounts) struct Requirement {
 }
 
 impl Requirement {
-    /// The stores over the tables that `env` names.
+    /// Builds the stores for the tables that `env` names.
     pub(in crate::accounts) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),

@@ -1,5 +1,5 @@
 //! Describes the fields of an input for the OpenAPI description. The code that reads the fields runs without values,
-//! and each field is recorded. In a deployed function, which builds no description, these functions do nothing.
+//! and each field is recorded. In a deployed function, which does not build a description, these functions do nothing.
 
 use std::ops::RangeInclusive;
 

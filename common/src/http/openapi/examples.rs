@@ -22,8 +22,8 @@ const MESSAGES: [(&str, &str); 3] = [
 /// Optional fields that are omitted in a request's example, by route: the response shows a generated secret.
 const OMITTED: [(&str, &str); 1] = [("/v1/webhooks/create", "signing_secret")];
 
-/// Adds an example to every JSON body, composed of its parts' examples. Forms get no example, because people submit
-/// them.
+/// Adds an example to every JSON body, composed of its parts' examples. Forms do not get examples, because people fill
+/// them in.
 pub(super) fn add(document: &mut Value) {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let Some(paths) = document["paths"].as_object_mut() else { return };

@@ -11,8 +11,8 @@ use crate::{
     issue::Problem,
 };
 
-/// Identifies a delivery within its tenant. The id is also the key of the delivery in the log, so a lookup needs no
-/// index: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
+/// Identifies a delivery within its tenant. The id is also the key of the delivery in the log, so a lookup does not
+/// need an index: `<endpoint id or "callback">.<shard>.<milliseconds>.<webhook-id in hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId {
     pub destination: DestinationId,
@@ -24,7 +24,7 @@ pub struct DeliveryId {
     pub webhook_id: WebhookId,
 }
 
-/// A Unix time in milliseconds. Its text has thirteen digits, so it sorts by time.
+/// A Unix time in milliseconds. Its string form has thirteen digits, so it sorts by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Millis(i64);
 

@@ -41,8 +41,8 @@ impl Headers {
     /// Validates the headers that a tenant chooses. A value that is not a string is `None`.
     ///
     /// # Errors
-    /// One problem for each broken rule. Problems contain no values, and no invalid names, which may be misplaced
-    /// values.
+    /// One problem for each broken rule. Problems do not contain values or invalid names, because such a name may be a
+    /// misplaced value.
     pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
         let mut problems: Vec<_> =
             Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();

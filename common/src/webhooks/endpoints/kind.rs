@@ -1,4 +1,4 @@
-//! An endpoint's kind (push or pull), and the times of its last receives.
+//! An endpoint's kind (push or pull), and the times of the last calls that received its deliveries.
 
 pub use api::webhooks::Kind;
 

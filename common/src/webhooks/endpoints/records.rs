@@ -58,7 +58,7 @@ pub struct Endpoint {
     pub health: Health,
     /// When it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// The times of the last receives, for a pull endpoint.
+    /// The times of the last calls to receive deliveries, for a pull endpoint.
     pub pulled: Pulled,
 }
 
@@ -187,7 +187,7 @@ impl Endpoints {
     }
 
     /// The write for `change`, on condition that the endpoint has not been changed since `before` was read. An audit
-    /// log entry therefore contains the values that were replaced, and concurrent rotations lose no secret.
+    /// log entry therefore contains the values that were replaced, and concurrent rotations do not lose a secret.
     fn written(
         &self,
         tenant: &TenantId,
@@ -368,7 +368,7 @@ impl Endpoint {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }
 
-    /// Whether the endpoint's filters include this event about a job of this workflow.
+    /// Whether the endpoint's filters include this event about a job in this workflow.
     #[must_use]
     pub fn wants(&self, event: EventName, workflow: Option<&str>) -> bool {
         self.events.as_ref().is_none_or(|events| events.wants(event))

@@ -33,7 +33,7 @@ pub struct EndpointView {
     pub kind: Kind,
     /// The stored text of the URL, so that even an invalid URL is shown; `None` for a pull endpoint.
     pub url: Option<String>,
-    /// The times of the last receives, for a pull endpoint.
+    /// The times of the last calls to receive deliveries, for a pull endpoint.
     pub pulled: Pulled,
     /// The tenant's description.
     pub description: Option<Description>,

@@ -96,7 +96,7 @@ impl JobEvent {
     /// Parses a message that entered the job events queue at `at`.
     ///
     /// # Errors
-    /// The message is not a job event. The error contains none of its text.
+    /// The message is not a job event. The error does not contain any of its text.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
         if text.len() > MAX_MESSAGE_BYTES {
             return Err(Malformed(format!("the message has more than {MAX_MESSAGE_BYTES} bytes")));

@@ -62,7 +62,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The share of the bound for one of `parts`.
+    /// The share of the bound that each of `parts` parts gets.
     fn share(self, parts: usize) -> Self {
         let share = |all: usize| (all / parts.max(1)).max(1);
         match self {

@@ -127,7 +127,7 @@ impl Log {
         }
     }
 
-    /// Finds the first `limit` deliveries that can be received now, by time. The search in each shard starts after the
+    /// Finds the first `limit` deliveries, by time, that can be received now. The search in each shard starts after the
     /// entry in `passed`.
     async fn due_for_taking(
         &self,

@@ -86,8 +86,8 @@ impl Log {
     /// Adds a recovery of the deliveries to `endpoint` that were created in `time` and have this status.
     ///
     /// If a recovery with the same status and an overlapping period has not begun, it is extended instead, so repeated
-    /// calls add no work. A recovery that has begun is not extended, because it may already have passed a delivery that
-    /// failed recently.
+    /// calls do not add work. A recovery that has begun is not extended, because it may already have passed a delivery
+    /// that failed recently.
     ///
     /// # Errors
     /// The tenant has too many unfinished recoveries.

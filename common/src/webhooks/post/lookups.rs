@@ -1,4 +1,4 @@
-//! Name lookups, bounded so that dead name servers take no capacity from other names.
+//! Name lookups, bounded so that dead name servers do not take capacity from other names.
 //!
 //! The operating system looks up a name on a thread, and may wait many seconds for name servers that do not respond,
 //! even after the attempt was cut off. Concurrent lookups of the same name are therefore combined, and each
