@@ -14,7 +14,7 @@ use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 /// Each line, and the runtime that logged it.
 static LINES: Mutex<Vec<(Option<Id>, Vec<u8>)>> = Mutex::new(Vec::new());
 
-/// Starts to collect the log, in the format of the functions in Lambda, once for all tests of the process.
+/// Starts collecting the log, in the format of the functions on Lambda, once for all tests in the process.
 pub fn collect() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {

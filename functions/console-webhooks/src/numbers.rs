@@ -114,7 +114,7 @@ pub(crate) fn in_doubt_since(endpoint: &EndpointView, oldest_pending: Option<&De
         return None;
     }
     let failing = failures(endpoint, oldest_pending).first().map(|first| first.at);
-    // The item contains the time of a success only if the receiver was known to fail before.
+    // The item contains the time of a success only if the receiver had been known to fail.
     let is_healed = |since: Timestamp| endpoint.enabled_at.is_none() && endpoint.healthy_at >= Some(since);
     failing.or(endpoint.enabled_at).filter(|since| !is_healed(*since))
 }

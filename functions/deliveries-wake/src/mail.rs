@@ -88,7 +88,8 @@ pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     [Part::Text(why), Part::Link("Open settings".to_owned(), format!("{base}/console/settings"))]
 }
 
-/// Returns the name of an endpoint for a subject: its description, and the beginning of its URL without the scheme.
+/// Returns the name of an endpoint for an email's subject: its description, and the beginning of its URL without the
+/// scheme.
 fn name(notice: &Notice) -> String {
     let address = notice.address.url().map(|url| short(rest(&address(url.url()))));
     let description = notice.description.as_ref().map(|text| short(text.as_str()));

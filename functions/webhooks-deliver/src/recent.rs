@@ -25,7 +25,7 @@ impl<V: Default> Recent<V> {
         self.new.get(&key).or_else(|| self.old.get(&key))
     }
 
-    /// Returns the entry for a change, with the default value if it is new.
+    /// Returns the entry, to be changed. A new entry has the default value.
     pub(crate) fn of(&mut self, key: u64) -> &mut V {
         if !self.new.contains_key(&key) {
             let value = self.old.remove(&key).unwrap_or_default();

@@ -125,7 +125,7 @@ impl Sender {
             if health.probed_at.is_some_and(|at| now.since(at) < turn) {
                 return Err(NoSlot::Full);
             }
-            // Set before the write, because other attempts of this process may join the probe.
+            // Set before the write, because other attempts by this process may join the probe.
             receiver.let_probe(now.after(self.client.timeout()));
             let tenant = &outgoing.due.tenant;
             let begun = Box::pin(self.endpoints.begin_probe(tenant, *id, now.before(turn), now)).await;

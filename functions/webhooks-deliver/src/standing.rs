@@ -81,7 +81,7 @@ pub(crate) enum Shown {
         /// Whether the failure took long.
         hangs: bool,
     },
-    /// It answered with an error, or failed otherwise within seconds.
+    /// It answered with an error, or failed in some other way within seconds.
     Error,
     /// Nothing: it failed late, but another attempt has succeeded since this one began.
     Nothing,
@@ -155,7 +155,7 @@ impl Seen {
     pub(crate) fn silent_since(&self, health: Option<&Health>, now: Timestamp) -> Option<Timestamp> {
         let remembered = self.unanswered_at.filter(|at| now.since(*at) < memory(health));
         let recorded = health.and_then(|health| health.unanswered_since);
-        // Once an attempt of this process has gone unanswered, its earlier successes no longer outweigh the item.
+        // Once an attempt by this process has gone unanswered, its earlier successes no longer outweigh the item.
         let answered = self.answered_at.filter(|_| self.unanswered_at.is_none());
         let answered = answered.max(health.and_then(|health| health.healthy_at));
         (remembered.max(recorded) > answered).then(|| recorded.or(self.silent_since).unwrap_or(now))

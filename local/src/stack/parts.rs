@@ -100,7 +100,7 @@ pub(super) fn clients(
 pub(super) fn api_router(template: &Template, functions: &BTreeMap<String, Arc<Function>>) -> Result<Router> {
     let cors = template.cors.as_ref().map(Cors::new).transpose()?;
     let gateway = Gateway { account: ACCOUNT.to_owned(), routes: routes(template, functions), cors };
-    // Built at the first request, and shared by all further ones.
+    // Built on the first request, and shared by all later ones.
     let described = functions.clone();
     let description = Arc::new(LazyLock::new(move || Bytes::from(document(&described).to_string())));
     let describe = get(async move || ([(header::CONTENT_TYPE, "application/json")], Bytes::clone(&description)));

@@ -248,7 +248,7 @@ async fn newest(world: &World, tenant: &str, endpoint: &str) -> (String, String,
 
 impl Drop for Process<'_> {
     fn drop(&mut self) {
-        // A file that remains in the folder for temporary files is harmless.
+        // A leftover file in the temporary folder is harmless.
         std::fs::remove_file(&self.log).ok();
     }
 }

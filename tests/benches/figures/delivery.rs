@@ -278,7 +278,7 @@ pub(crate) async fn in_flight(world: &World, binaries: &Binaries, effort: Effort
     let [mut own, mut least] = both(world, binaries).await;
     let mut points = Vec::new();
     for in_flight in [10, 30, 100, 300, 1000] {
-        // 20,000 deliveries of each process in 20 alternating rounds.
+        // 20,000 deliveries by each process, in 20 alternating rounds.
         let deliveries = 1000 / in_flight * in_flight;
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let number = deliveries as f64;

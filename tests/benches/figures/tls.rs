@@ -49,7 +49,7 @@ impl Tls {
 
 impl Drop for Tls {
     fn drop(&mut self) {
-        // A file that remains in the folder for temporary files is harmless.
+        // A leftover file in the temporary folder is harmless.
         std::fs::remove_file(&self.roots).ok();
     }
 }

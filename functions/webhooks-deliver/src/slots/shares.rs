@@ -322,7 +322,7 @@ impl<W> State<W> {
         is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places) || is_greedy(apart, self.left(queue))
     }
 
-    /// Returns the number of places left for attempts of this queue. Slow receivers together get half of all places,
+    /// Returns the number of places left for attempts from this queue. Slow receivers together get half of all places,
     /// and hanging receivers as many as there are slots.
     fn left(&self, queue: Queue) -> usize {
         let most = match queue {

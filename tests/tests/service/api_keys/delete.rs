@@ -1,4 +1,4 @@
-//! Deleting a key, regardless of the key index.
+//! Deleting a key, whatever the key index contains.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

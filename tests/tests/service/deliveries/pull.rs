@@ -388,7 +388,7 @@ async fn a_410_disables_a_pull_endpoint_and_is_counted_once() {
 async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     let (world, tenant, endpoint) = with_endpoint(&[]).await;
     let book = Book::of(&world);
-    // The sweep checks the minute in which the delivery's time ends.
+    // The sweep checks the minute in which the delivery expires.
     over_age(&world, &tenant, &endpoint).await;
     world.sweep(Timestamp::now()).await;
     // The later check does not send a message, because deliveries to pull endpoints do not have messages.

@@ -33,7 +33,7 @@ async fn recover(world: &World, tenant: &Tenant, fields: Value) -> Value {
     answer.ok()["recovery_id"].clone()
 }
 
-/// Runs all recoveries to their end, and returns the resent deliveries.
+/// Runs all recoveries to completion, and returns the resent deliveries.
 pub(super) async fn run(book: &Book) -> Vec<Delivery> {
     let mut resent = Vec::new();
     for (tenant, mut recovery) in book.log.open_recoveries(|_| true).await.expect("the recoveries") {

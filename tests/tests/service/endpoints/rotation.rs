@@ -207,7 +207,7 @@ async fn concurrent_rotations_keep_the_previous_secret() {
 /// two secrets verifies every request, so the receiver can switch later.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_secrets_verify_1000_deliveries_during_three_rotations() {
-    // For any distribution of the failed attempts, no delivery fails.
+    // No delivery fails, however the failed attempts are distributed.
     let world = World::with(&[("RETRY_SCHEDULE", &["0"; 20].join(","))]).await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(500, &[] as &[_]); 20]).await;

@@ -121,7 +121,7 @@ async fn every_test_is_a_separate_delivery() {
     let received = receiver.received().await;
     let ids: BTreeSet<_> = received.iter().map(|one| one.header("webhook-id").to_owned()).collect();
     assert_eq!((received.len(), ids.len()), (3, 3));
-    // The messages are redelivered like after a crash, and nothing is posted twice.
+    // The messages are redelivered as after a crash, and nothing is posted twice.
     for test in world.log(&tenant.id).await {
         let message = json!({"tenant_id": tenant.id, "delivery_id": test.id, "attempt": 1});
         world.enqueue("deliveries", message).await;

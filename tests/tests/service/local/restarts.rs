@@ -303,8 +303,8 @@ async fn an_undeleted_event_is_not_delivered_again() {
     assert_eq!(receiver.count().await, 1);
     drop(before);
 
-    // The log has the event's delivery by the time of the event, and is read because the message has been received
-    // before.
+    // The log contains the event's delivery under the time of the event, and is read because the message has been
+    // received before.
     let after = directory.start().await;
     assert_eq!(after.poll("job-events").await.expect("a step"), 1);
     assert_eq!(receiver.count().await, 1);
@@ -337,7 +337,7 @@ impl Process {
         Self::of(command).await
     }
 
-    /// The same, but the process cannot write files of more than two megabytes, like on a full disk.
+    /// The same, but the process cannot write files of more than two megabytes, as on a full disk.
     async fn without_room(directory: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_worker")]);
