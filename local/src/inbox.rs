@@ -165,7 +165,7 @@ async fn receive(
         )
             .into_response();
     }
-    // Webhooks are sent by servers. Only requests from pages have an origin.
+    // Webhooks are sent by servers. Only requests from pages carry an origin.
     if headers.contains_key(header::ORIGIN) && !inbox.is_own(&headers) {
         return (StatusCode::FORBIDDEN, "A webhook must not have an `origin` header.").into_response();
     }

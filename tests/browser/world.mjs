@@ -147,7 +147,7 @@ export async function receiver() {
   };
 }
 
-// Whether a request has the signature described in docs/receiving.md.
+// Whether a request carries the signature described in docs/receiving.md.
 export function isSigned({ headers, body }, secret) {
   const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
   const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;

@@ -38,8 +38,8 @@ const SLOW: Manner = Manner::Answers(200, 800, None);
 /// The number of deliveries that the neighbor's receiver has accepted before.
 const BEFORE: u32 = 5;
 
-/// The start of the bursts. At the first burst, no process runs and the bad receivers are unknown. At the second, their
-/// behavior is known.
+/// The start of the bursts. At the first burst, no process is running and the bad receivers are unknown. At the second,
+/// their behavior is known.
 const BURSTS: [Time; 2] = [Duration::from_secs(20), Duration::from_secs(80)];
 /// When a quick receiver becomes slow. At this time, attempts at hanging receivers have just been cut off and are
 /// repeated with more time.

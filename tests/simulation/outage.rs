@@ -1,4 +1,4 @@
-//! The longest outage that loses no delivery: from Friday at 18:00 to Monday at 8:00.
+//! The longest outage in which no delivery is lost: from Friday at 18:00 to Monday at 8:00.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -97,7 +97,7 @@ pub fn examples(media: &Value) -> impl Iterator<Item = &Value> {
     media["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"])
 }
 
-/// Checks values against a schema of the document. Formats are checked only in requests, because a response can have
+/// Checks values against a schema of the document. Formats are checked only in requests, because a response can contain
 /// values that were stored before a rule existed.
 #[must_use]
 pub fn validator(schema: &Value, document: &Value, formats: bool) -> Validator {

@@ -63,7 +63,7 @@ struct Shared {
     script: VecDeque<Scripted>,
 }
 
-/// A receiver with scripted responses, followed by 200. At `/echo`, the response body has the request's headers.
+/// A receiver with scripted responses, followed by 200. At `/echo`, the response body contains the request's headers.
 pub struct Receiver {
     address: SocketAddr,
     shared: Arc<Mutex<Shared>>,

@@ -148,7 +148,7 @@ impl App {
     }
 
     /// Returns the states of these rows' deliveries, and the rows whose state could not be read. States that DynamoDB
-    /// leaves unprocessed are read up to `reads` times; once a page has needed more, further pages are read only once.
+    /// leaves unprocessed are read up to `reads` times; once a page has needed more, later pages are read only once.
     async fn states(
         &self,
         mut rows: Vec<DueRow>,

@@ -13,7 +13,7 @@ use common::{id::TenantId, timestamp::Timestamp, webhooks::queue::parse_message}
 
 use crate::{recent::Recent, record::BACKLOG};
 
-/// An organization with this many records in a batch is a crowd. A batch has up to ten records.
+/// An organization with this many records in a batch is a crowd. A batch contains up to ten records.
 const CROWD: usize = 5;
 /// Shorter attempts do not cause a rest, because they occupy an invocation only for a moment.
 const SHORT: Duration = Duration::from_millis(100);

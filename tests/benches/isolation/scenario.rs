@@ -41,7 +41,7 @@ impl Mode {
         matches!(self, Callbacks1 | Callbacks | CallLinger | CallTurns)
     }
 
-    /// Whether the receivers cost only waiting time, so the delay of others must be small.
+    /// Whether the receivers cost only waiting time, so the delay for others must be small.
     pub(crate) fn only_waits(self) -> bool {
         !matches!(self, Good | Slow5 | Linger | Linger23 | CallLinger | Fail4 | Fail | Flap11 | Flap91)
     }

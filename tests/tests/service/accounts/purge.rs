@@ -37,7 +37,7 @@ async fn a_purge_may_die_at_any_call_and_the_next_continues() {
     }
 }
 
-/// The log has more deliveries than one pass deletes, each with a payload.
+/// The log contains more deliveries than one pass deletes, each with a payload.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_log_is_deleted_until_the_time_is_up() {
     let world = World::start().await;

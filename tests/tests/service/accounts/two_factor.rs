@@ -244,7 +244,7 @@ async fn distributed_guesses_of_codes_are_limited() {
         assert_eq!(enter_from(&world, &format!("203.0.113.{}", number / 9), &pending, &wrong).await, 401);
     }
     assert_eq!(enter_from(&world, "198.51.100.1", &pending, &app.code(0)).await, 429);
-    // The user's own client has signed in before, by signing up.
+    // The user's own client is known from the sign-up.
     assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
     // A new password stops guesses by a stranger who knew the old one, and ends the user's wait.
     let token = {

@@ -84,7 +84,7 @@ async fn another_organizations_key_is_not_found() {
     assert!(world.key_works(text(&issued["key"])).await);
 }
 
-/// Older keys have no pointer from their id.
+/// For older keys, there is no item that leads from the id to the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_key_is_found_through_the_index() {
     let world = World::start().await;

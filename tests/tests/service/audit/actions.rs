@@ -18,7 +18,7 @@ use super::{entries, records};
 
 const AGENT: &str = "audit-test/1";
 
-/// A person at a client with a name.
+/// A person whose client sends [`AGENT`].
 struct Client<'a> {
     world: &'a World,
     cookie: String,

@@ -130,7 +130,7 @@ async fn an_invalid_filter_is_marked() {
     assert_eq!(browser.open("/console/deliveries?status=&since=&cursor=").await.status, 200);
 }
 
-/// The payload has 200 KB, mostly brackets, but the page's size is bounded.
+/// The payload is 200 KB, mostly brackets, but the page's size is bounded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_payload_is_cut_on_its_page() {
     let world = World::start().await;

@@ -15,7 +15,7 @@ async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
     let hanging = Rough::start(Manner::Hangs).await;
     let id = world.endpoint(&tenant, hanging.url(), "s").await;
     world.make_slow(&tenant, &id).await;
-    // A slow receiver gets ten attempts at once, and a batch has ten messages.
+    // A slow receiver gets ten attempts at once, and a batch contains ten messages.
     for job in 0..12 {
         world.deliver(event(&tenant.id, job)).await;
     }

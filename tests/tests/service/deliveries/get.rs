@@ -100,7 +100,7 @@ async fn an_attempt_in_two_places_of_the_log_is_shown_once() {
     assert_eq!(answer.ok()["attempts"], json!(shown(vec![first, second, third])));
 }
 
-/// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
+/// A Lambda response is at most 6 MiB and 100 bytes long, and contains the body as a JSON string.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_delivery_fits_into_lambdas_response() {
     let world = World::start().await;

@@ -567,7 +567,7 @@ async fn reads_little(settled: u32, waiting: u32) {
         let taken = taken["deliveries"].as_array().expect("deliveries").len();
         let items = world.units().items;
         assert_eq!(taken, limit as usize);
-        // One read each of the key, its user, the endpoint, and the index entry of each delivery.
+        // One read each: the key, its user, the endpoint, and the index entry of each delivery.
         assert!(items <= 3 + taken, "{taken} read {items}");
     }
     let settled = take(&world, &tenant, &endpoint).await;

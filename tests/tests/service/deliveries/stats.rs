@@ -63,7 +63,7 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
     }
 }
 
-/// DynamoDB reads a megabyte at a time, and this log has more.
+/// DynamoDB reads a megabyte at a time, and this log is larger.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_reads_many_pages_up_to_a_limit() {
     let world = World::with(&[("KEPT_PAYLOAD_BYTES", "350000")]).await;

@@ -237,7 +237,7 @@ async fn a_sweeper_whose_lease_response_was_lost_still_sweeps() {
     assert_eq!(world.drain("deliveries").await.len(), 1);
 }
 
-/// The due rows of a minute are in several partitions, each with rows of all tenants.
+/// The due rows of a minute are in several partitions, each with rows for all tenants.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_that_cannot_be_woken_does_not_block_its_partition() {
     let broken = Arc::new(Mutex::new(None));

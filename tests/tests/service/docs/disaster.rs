@@ -148,7 +148,7 @@ async fn a_restore_gives_no_ended_access_back() {
     ok(world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await);
     let session = world.signed_in(&protected.email, NEW).await;
     assert_eq!(world.is_protected(&session).await, false);
-    // The demoted owner manages no members, and the canceled invitation cannot be accepted.
+    // The demoted owner can no longer manage members, and the canceled invitation cannot be accepted.
     let session = world.signed_in(&demoted.email, PASSWORD).await;
     let removal = json!({"memberIdOrEmail": quiet.email});
     assert_eq!(world.cli(&session, "organization/remove-member", removal).await.status, 403);

@@ -79,7 +79,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
             };
             assert!(fits, "{name} is one of {allowed:?}, not {range}");
         } else if parameter["Type"] == "Number" {
-            // The template can be stricter than the function. In this case, the page has `A to B; in the template C at
+            // The template can be stricter than the function. In this case, the page says `A to B; in the template C at
             // least`.
             let (least, most) = match numbers(range)[..] {
                 [_, high, least] if range.ends_with("at least") => (least, high),

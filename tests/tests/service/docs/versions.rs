@@ -1,4 +1,4 @@
-//! The pages have the version of `Cargo.toml`.
+//! The pages state the version in `Cargo.toml`.
 
 use std::fs;
 

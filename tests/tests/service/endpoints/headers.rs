@@ -309,7 +309,7 @@ async fn header_values_appear_in_no_response_log_email_or_item() {
     let mut stored = 0;
     for table in world.stack.tables().keys() {
         for mut item in world.items(table).await {
-            // Only this attribute of the endpoint's item has the values.
+            // Only this attribute of the endpoint's item contains the values.
             if table == "webhook-endpoints" && item.remove("headers").is_some() {
                 stored += 1;
             }

@@ -57,7 +57,7 @@ async fn an_unreadable_endpoint_does_not_block_the_others() {
     }
 }
 
-/// A Lambda response has at most 6 MiB and 100 bytes, and contains the body as a JSON string.
+/// A Lambda response is at most 6 MiB and 100 bytes long, and contains the body as a JSON string.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_list_fits_into_lambdas_response() {
     let world = World::start().await;

@@ -60,7 +60,7 @@ fn number(rng: &mut Rng) -> i64 {
     rng.choice(numbers).unwrap_or_default()
 }
 
-/// The response has the ids of failed records, or an error about an unreadable event.
+/// The response contains the ids of failed records, or an error about an unreadable event.
 fn check(seed: u64, event: &Value, answer: &str) {
     let parsed: Value = serde_json::from_str(answer).unwrap_or_default();
     let answered = parsed["batchItemFailures"].is_array() || !answer.contains("panicked");

@@ -107,7 +107,7 @@ async fn demo_hours_differ_and_new_jobs_reach_the_inbox() {
     assert!(hours.len() >= 20, "{hours:?}");
     assert!(hours.iter().map(sum).collect::<BTreeSet<_>>().len() > 5, "{hours:?}");
 
-    // The mail page has only new emails.
+    // The page of sent emails shows only new ones.
     let inbox = || async { world.open(world.stack.inbox()).await.page().to_owned() };
     let mut page = inbox().await;
     assert!(page.contains("No requests yet."));

@@ -372,7 +372,7 @@ async fn an_organization_changes_the_address_ten_times_an_hour() {
     let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
     for number in 0..10 {
         let address = format!("alerts{number}@example.com");
-        // Refused calls and calls without a change do not count.
+        // Rejected calls, and calls that change nothing, do not count.
         assert_eq!(notify(&world, &ours, "alerts").await.status, 400);
         notify(&world, &ours, &address).await.ok();
         notify(&world, &ours, &address).await.ok();

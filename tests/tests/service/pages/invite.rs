@@ -157,7 +157,7 @@ async fn an_invitation_without_its_token_proves_no_address() {
         super::submit(&world, &super::set(&joined), "/console/welcome", &replace).await;
         assert!(!world.mails().await.iter().any(|mail| mail["to"] == json!(["thief@example.com"])));
     }
-    // No list has the token.
+    // No list contains the token.
     let listed = world.cli_get(&tenant.cookie, "organization/list-invitations").await.body.to_string();
     assert!(!listed.contains("token") && !listed.contains("secret"), "{listed}");
     let stored = format!("{:?}", world.items("invitations").await);
