@@ -4,7 +4,7 @@
 //!
 //! - [`destination`]: the allowed URLs of receivers, and the signatures and headers of a delivery.
 //! - [`event`]: the events that producers send.
-//! - [`delivery`]: one event on its way to one destination, its state, and the changes of that state.
+//! - [`delivery`]: one event on its way to one destination, its state, and the changes to that state.
 //! - [`post`]: one attempt, over the network.
 //! - [`log`]: the table of deliveries.
 //! - [`queue`]: the messages that name due attempts.

@@ -41,7 +41,7 @@ const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 60
 /// Sign-ins to one address from all clients. A single client is limited to 60 attempts an hour, so it takes 17 clients
 /// to reach this limit.
 const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600 };
-/// The kind of the items that remember clients that have signed in to an address, in the table of the counters.
+/// The kind of the items that remember clients that have signed in to an address, in the table with the counters.
 const KNOWN_CLIENT: &str = "known_client";
 /// Known clients are remembered for 90 days.
 const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;

@@ -38,7 +38,7 @@ pub struct DeletedOrganization {
     pub at: Timestamp,
 }
 
-/// The tables with data of deleted organizations, except those of `webhooks`.
+/// The tables that contain data of deleted organizations, except those in `webhooks`.
 #[derive(Clone)]
 pub struct DeletedOrganizations {
     dynamodb: Client,

@@ -37,7 +37,7 @@ pub async fn unhurried(work: impl Future<Output = Result<()>>) -> Result<()> {
     done
 }
 
-/// Sends emails from the address in `MAIL_FROM`, in the service's name.
+/// Sends emails from the address in `MAIL_FROM`, under the service's name.
 #[derive(Clone)]
 pub struct Mailer {
     ses: Client,
@@ -89,7 +89,7 @@ const STYLE: &str = "\
 const RULE: &str = "---";
 
 impl Mailer {
-    /// Builds a mailer over SES, named after the service.
+    /// Builds a mailer that sends through SES under the service's name.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         let service = ServiceName::from_env(env)?;
         let from = format!("{} <{}>", display_name(service.as_str()), env.required("MAIL_FROM")?);

@@ -369,7 +369,7 @@ pub const LINES: &[Line] = &[
         "email.uncounted",
         ERROR,
         &["user", "error"],
-        "An email about a sign-up or about a change to an account was sent without being counted toward the limit of \
+        "An email about a sign-up or about a change to an account was sent without being counted toward the limit for \
          its address.",
     ),
     line(

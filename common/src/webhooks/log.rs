@@ -2,10 +2,10 @@
 //!
 //! One table, with the partition key `destination` and the sort key `delivery`, contains:
 //!
-//! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`.
-//!   The deliveries of a destination sort by time. All undelivered states are also in a sparse index by status, so
-//!   searches for them skip the delivered ones. A delivery that succeeds or is held immediately has only this item,
-//!   which includes its payload.
+//! - The state of a [`Delivery`](super::delivery::Delivery): `<tenant>/<destination>.<shard>`, `<time>.<webhook-id>`. A
+//!   destination's deliveries sort by time. All undelivered states are also in a sparse index by status, so searches
+//!   for them skip the delivered ones. A delivery that succeeds or is held immediately has only this item, which
+//!   includes its payload.
 //! - The payload and the earlier attempts of every other delivery: a separate partition `<destination>/<delivery>`. An
 //!   update costs one write unit per kilobyte of the item, so the state is kept small: it contains a payload of at most
 //!   512 bytes, and earlier attempts are moved to other items when it reaches a kilobyte. Bodies over 640 bytes are

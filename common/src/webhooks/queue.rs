@@ -53,7 +53,7 @@ pub struct SharedQueue {
 /// Parses a message from these queues, which identifies an attempt.
 ///
 /// # Errors
-/// `text` is not a message of these queues.
+/// `text` is not a message from these queues.
 pub fn parse_message(text: &str) -> Result<DueAttempt, Malformed> {
     let Message { tenant_id, delivery_id, attempt } = serde_json::from_str(text).map_err(malformed)?;
     let wrong = |field: &str| Malformed(format!("{field} is malformed"));

@@ -21,7 +21,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Builds the payload of an endpoint test: the sample of an event.
+    /// Builds the payload of an endpoint test: a sample event.
     #[must_use]
     pub fn test(endpoint: EndpointId, sample: EventName) -> Self {
         let body = Bytes::from_static(sample.sample().as_bytes());

@@ -1,5 +1,5 @@
-//! Counts undelivered deliveries exactly in a log of any size. Delivered states need not be read, because successful
-//! deliveries never enter the sparse index.
+//! Counts undelivered deliveries exactly in a log of any size. Delivered states do not have to be read, because
+//! successful deliveries never enter the sparse index.
 //!
 //! A statement reads the keys in up to 50 partitions of the index. If it finds a thousand, the partition where it
 //! stopped is read by queries, up to [`MOST`] keys, and another statement continues after that partition. The index
@@ -146,8 +146,8 @@ impl Log {
         Ok(read)
     }
 
-    /// Reads up to a thousand delivery keys from partitions of the index. Returns the keys, and whether these are all.
-    /// Because of `ORDER BY`, only the last partition that was read can have more.
+    /// Reads up to a thousand delivery keys from partitions of the index. Returns the keys, and whether there are no
+    /// others. Because of `ORDER BY`, only the last partition that was read can have more.
     async fn open_keys(&self, places: &[(String, Place)], range: &KeyRange) -> Result<(Vec<Item>, bool)> {
         let partitions = vec!["?"; places.len()].join(", ");
         let statement = format!(

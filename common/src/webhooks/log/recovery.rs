@@ -369,7 +369,7 @@ impl Recovery {
     }
 
     /// Whether the recovery resends a delivery in this state, with an attempt at `due`. It does not resend pending
-    /// deliveries of pull endpoints, which wait for a client, or those whose first or next attempt is already due.
+    /// deliveries to pull endpoints, which wait for a client, or those whose first or next attempt is already due.
     fn resends(&self, delivery: &Delivery, due: Timestamp) -> bool {
         match (self.status, delivery.status) {
             (Missed::Pending, Status::Pending) => {

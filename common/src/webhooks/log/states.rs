@@ -291,7 +291,7 @@ impl Log {
             attempts.extend(item.get(LAST.name()).map(read_attempt).transpose()?);
         }
         attempts.extend(delivery.earlier.iter().cloned());
-        // A success is always stored, so there may be items of attempts that the state does not include.
+        // A success is always stored, so there may be items for attempts that the state does not include.
         attempts.sort_by_key(|attempt| attempt.at);
         attempts.dedup();
         attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));

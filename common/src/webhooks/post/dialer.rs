@@ -69,7 +69,7 @@ pub(super) enum DialError {
     Refused,
     /// The name has no address.
     NoAddress(LookupError),
-    /// No address accepted a connection. Contains the error of the last address that failed.
+    /// No address accepted a connection. Contains the error for the last address that failed.
     NoAnswer(io::ErrorKind),
     /// The process has run out of file descriptors, which is not the receiver's fault.
     NoDescriptor,
