@@ -80,7 +80,7 @@ impl HttpError {
     /// The `message` for the caller.
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Unreadable => "Malformed request. Its host, query, headers or body are not valid HTTP.".to_owned(),
+            Self::Unreadable => "Malformed request. Its host, query, headers or body is not valid HTTP.".to_owned(),
             Self::Method => "This route does not support this method".to_owned(),
             Self::TooLarge => "The body must be at most 64 KiB".to_owned(),
             Self::Domain(error) => error_message(error),

@@ -39,7 +39,7 @@ pub(crate) fn create() -> Route<App> {
              until they expire or are deleted, or the organization is deleted. No key can sign out, see or end \
              sessions, issue keys, delete the account, make a member an owner or see invitations for owners. \
              Organization keys cannot change members, either. An organization can have at most 100 keys, including \
-             expired ones. Requests with other Better Auth fields, such as `permissions` or `remaining`, are refused \
+             expired ones. Requests with other Better Auth fields, such as `permissions` or `remaining`, are rejected \
              with a 400.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
@@ -51,7 +51,7 @@ pub(crate) fn list() -> Route<App> {
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
         .description(
             "Owners and organization keys see all the organization's keys; members see only their personal ones. \
-             Expired keys are listed until they are deleted. Requests with `configId` are refused with a 400.",
+             Expired keys are listed until they are deleted. Requests with `configId` are rejected with a 400.",
         )
         .faults(&[Fault::NotFound])
 }

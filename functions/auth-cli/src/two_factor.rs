@@ -29,7 +29,7 @@ pub(crate) fn enable() -> Route<App> {
         .description(
             "The second factor takes effect once `two-factor/verify-totp` has been called with a code from the app. \
              Until then, another call replaces the secret and the codes. API keys work without a second factor. \
-             Requests with `issuer` are refused with a 400.",
+             Requests with `issuer` are rejected with a 400.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::Enabled), Fault::TooMany])
 }
@@ -46,7 +46,7 @@ pub(crate) fn verify_code() -> Route<App> {
             "A sign-in can be finished within five minutes, with the cookie that `sign-in/email` set. Each code works \
              once. To allow for clock differences, the previous and the next code work, too. Enabling ends all \
              sessions, and the caller gets a new one. At most ten codes per client are checked each hour. Requests \
-             with `trustDevice` are refused with a 400.",
+             with `trustDevice` are rejected with a 400.",
         )
         .faults(&[
             Fault::TwoFactor(FactorProblem::WrongCode),
@@ -64,7 +64,7 @@ pub(crate) fn verify_backup_code() -> Route<App> {
                   a code instead and uses it up.")
         .description(
             "The limits are those of `two-factor/verify-totp`. The user is notified by email. Requests with `trustDevice` \
-             or `disableSession` are refused with a 400.",
+             or `disableSession` are rejected with a 400.",
         )
         .faults(&[
             Fault::TwoFactor(FactorProblem::WrongBackupCode),

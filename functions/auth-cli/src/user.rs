@@ -18,7 +18,7 @@ pub(crate) fn update() -> Route<App> {
     Route::post("/api/auth/update-user", Session, NewName::read, rename)
         .records(&[Action::UserRenamed])
         .summary("Changes the caller's name.")
-        .description("Requests with `image` or `email` are refused with a 400.")
+        .description("Requests with `image` or `email` are rejected with a 400.")
 }
 
 pub(crate) fn change_email() -> Route<App> {

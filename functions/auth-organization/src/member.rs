@@ -37,7 +37,7 @@ pub(crate) fn list() -> Route<App> {
         .summary("Lists the members in sign-up order. A new member may take a moment to appear.")
         .description(
             "All members can call this route. Requests with `filterField`, `filterValue` or `filterOperator` are \
-             refused with a 400.",
+             rejected with a 400.",
         )
         .faults(&[Fault::NotFound])
 }

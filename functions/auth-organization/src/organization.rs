@@ -46,8 +46,8 @@ pub(crate) fn set_active() -> Route<App> {
         .any_scope()
         .summary("Returns the caller's organization, which is always the active one.")
         .description(
-            "Any other organization is refused with a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is \
-             refused with a 400, because every session has an active organization.",
+            "Any other organization is rejected with a 403 `USER_IS_NOT_A_MEMBER_OF_THE_ORGANIZATION`. `null` is \
+             rejected with a 400, because every session has an active organization.",
         )
         .faults(&[Fault::NotAMember])
 }
@@ -58,7 +58,7 @@ pub(crate) fn update() -> Route<App> {
         .scope(Scope::SettingsWrite)
         .summary("Changes the name of the organization. Owners only.")
         .description(
-            "The slug cannot be changed: requests with `slug`, `logo` or `metadata` in `data` are refused with a 400.",
+            "The slug cannot be changed: requests with `slug`, `logo` or `metadata` in `data` are rejected with a 400.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound])
 }

@@ -42,7 +42,7 @@ pub(crate) fn get() -> Route<App> {
 pub(crate) fn list() -> Route<App> {
     Route::get(ReceivedInvitations::PATH, Session, |_, fields| fields.refuse(&["email"]), received)
         .summary("Lists the invitations to the caller's address that can be accepted, newest first.")
-        .description("A request with `email` is refused with a 400, because the address is always the caller's.")
+        .description("A request with `email` is rejected with a 400, because the address is always the caller's.")
         .faults(&[Fault::EmailNotVerified])
 }
 
@@ -116,7 +116,7 @@ impl Acceptance {
         let may_end = fields
             .about(
                 "Whether to delete the caller's organization if they are its last member, with its endpoints, \
-                 deliveries, API keys and invitations. With `false`, the default, the call is refused in that case.",
+                 deliveries, API keys and invitations. With `false`, the default, the call is rejected in that case.",
             )
             .optional_bool(AcceptInvitation::NAMES.delete_organization);
         Ok(Self { invitation: which?.invitation, may_end: may_end?.unwrap_or_default() })

@@ -228,7 +228,7 @@ fn delete_form(key: &KeyRecord) -> Markup {
     let delete = RowForm {
         fold: "Delete",
         about: key.name.as_str(),
-        says: "Requests with this key are refused immediately.",
+        says: "Requests with this key are rejected immediately.",
         button: "Delete key",
         is_danger: true,
         hidden: &[("action", "delete"), ("keyId", &id)],

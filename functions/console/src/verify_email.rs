@@ -35,7 +35,7 @@ pub(crate) fn show() -> Route<App> {
 /// mistake a page's 200 for success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
-        .summary("Shows the same page to browsers. Programs are refused, since only a person can confirm.")
+        .summary("Shows the same page to browsers. Programs are rejected, because only a person can confirm.")
         .faults(&[Fault::ConfirmationRequired])
 }
 

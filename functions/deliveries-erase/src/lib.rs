@@ -58,7 +58,7 @@ fn route() -> Route<App> {
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
              or recovered. If any of the job's deliveries is pending, nothing is erased; if one is resent during the \
-             call, others may be erased before the call is refused. Repeating a call is safe. If the queue delivers a \
+             call, others may be erased before the call is rejected. Repeating a call is safe. If the queue delivers a \
              job event twice within a minute of its arrival, the second copy can restore a payload that was erased in \
              that minute. The response to a repeated attempt that ends after the call can stay in the table until the \
              delivery expires, but no route returns it.",

@@ -105,30 +105,30 @@ fn section(name: &str, route: &Value) -> String {
     let credentials = credentials(route);
     let callers = match credentials[..] {
         ["key", "session"] => match scope(route) {
-            Some(scope) => format!("with an API key that has the scope `{scope}`, or a session"),
-            None => "with an API key or a session".to_owned(),
+            Some(scope) => format!("Requires an API key with the scope `{scope}`, or a session."),
+            None => "Requires an API key or a session.".to_owned(),
         },
-        ["session"] => "with a session".to_owned(),
-        _ => "without credentials".to_owned(),
+        ["session"] => "Requires a session.".to_owned(),
+        _ => "Does not require credentials.".to_owned(),
     };
-    let key = if takes_key(route) { " and, optionally, an `idempotency-key`" } else { "" };
+    let key = if takes_key(route) { " Accepts an `idempotency-key`." } else { "" };
     let media = &route["requestBody"]["content"]["application/json"];
     let fields = rows_of("", &media["schema"]["properties"]["json"], true);
     let fields = if fields.is_empty() { String::new() } else { format!("\n{}", table("field", &fields)) };
     let (answer, shared) = match answer_of(route) {
-        answer if SHARED.contains(name_of(answer)) => (String::new(), format!(" Answers {}.", kind(answer))),
+        answer if SHARED.contains(name_of(answer)) => (String::new(), format!(" Returns {}.", kind(answer))),
         answer => {
             // The page explains these once.
             let is_said = |row: &&str| ["| `message` |", "| `success` |"].iter().any(|start| row.starts_with(start));
             let rows = rows_of("", answer, false);
             let rows: String = rows.lines().filter(|row| !is_said(row)).map(|row| format!("{row}\n")).collect();
             match rows.is_empty() {
-                true => (String::new(), " Answers `success` and `message`.".to_owned()),
+                true => (String::new(), " Returns `success` and `message`.".to_owned()),
                 false => (format!("\n{}", table("response", &rows)), String::new()),
             }
         }
     };
-    let callers = format!("Called {callers}{key}.{shared}");
+    let callers = format!("{callers}{key}{shared}");
     let about = ["summary", "description"].into_iter().filter_map(|part| route[part].as_str());
     let about = about.chain([callers.as_str()]).collect::<Vec<_>>().join(" ");
     let refusals = responses(route).iter().filter(|(status, _)| ["409", "429"].contains(&status.as_str()));
@@ -345,7 +345,7 @@ fn compact(value: &Value, depth: usize) -> String {
 
 fn table_of<'a>(routes: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let rows = routes.map(|(name, route)| row(name, route)).collect::<String>();
-    format!("| route | who | does | fields | answers | refuses with |\n|---|---|---|---|---|---|\n{rows}")
+    format!("| route | callers | description | fields | response | errors |\n|---|---|---|---|---|---|\n{rows}")
 }
 
 /// The fields of routes. Equal descriptions appear once.
