@@ -86,8 +86,8 @@ impl Network {
         Ok(Self { trusted })
     }
 
-    /// Builds a client for `url`. It uses the proxy of the environment, except for addresses on this machine, and keeps
-    /// idle connections for `idle`.
+    /// Builds a client for `url`. It uses the proxy from the environment, except for addresses on this machine, and
+    /// keeps idle connections for `idle`.
     pub(crate) fn client(&self, url: &Url, idle: Duration) -> Result<Http, Failure> {
         self.built(idle, !is_loopback(url), false)
     }
@@ -125,7 +125,7 @@ fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
     }
 }
 
-/// Returns the proxy of the environment for an address, without its credentials.
+/// Returns the environment's proxy for an address, without the proxy's credentials.
 pub(crate) fn proxy_for(url: &Url) -> Option<String> {
     let proxy = Matcher::from_system().intercept(&url.as_str().parse().ok()?).filter(|_| !is_loopback(url))?;
     Some(shown(proxy.uri().to_string().trim_end_matches('/')))

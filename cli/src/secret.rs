@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_the_service() {
-        // Equals the signature in a test of common::webhooks::destination::signing.
+        // Matches the signature in a test of common::webhooks::destination::signing.
         let secret = generate().expect("a secret");
         let now =
             std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).expect("a time").as_secs();

@@ -149,7 +149,7 @@ impl Handler {
 impl Function {
     /// Builds the function `name` as the template describes it. Its environment contains only the variables from the
     /// template and those in `lambda`, which Lambda itself sets. `overrides` replaces values of these variables, but
-    /// adds none. `requests` counts its requests to AWS.
+    /// does not add any. `requests` counts its requests to AWS.
     pub(crate) fn new(
         name: &str,
         properties: &template::Function,

@@ -300,7 +300,7 @@ impl Stack {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
-            // The messages of unfinished work return to their queues.
+            // Messages from unfinished work return to their queues.
             tracing::warn!("shutdown.incomplete");
         }
     }

@@ -88,7 +88,7 @@ const BROKEN: Manner = Manner::Answers(500, 5, None);
 const SLOW: Manner = Manner::Answers(200, 900, None);
 const LATE_AND_BROKEN: Manner = Manner::Answers(500, 900, None);
 
-/// A world without faults, with events for a tenant's endpoints at these seconds.
+/// A world without faults, with events for a tenant's endpoints at these times, in seconds.
 fn world(schedule: &'static [u64], endpoints: Vec<Receiver>, events: &[u64], calls: &[(u64, Call)]) -> Script {
     let events = events.iter().enumerate().map(|(number, at)| Event {
         at: seconds(*at),

@@ -136,7 +136,7 @@ impl Metrics {
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
-        // `AttemptsFailed` also requires a hundred attempts, which are less than one attempt of this run.
+        // `AttemptsFailed` also requires a hundred attempts, which correspond to less than one attempt in this run.
         let invariant = if (failed > delivered) != (GONE..BACK).contains(&begins) {
             "the alarm is on during an outage, and only then"
         } else if !(1.0..LAG).contains(&lag) {
@@ -267,7 +267,7 @@ impl Sent {
         self.at <= then && self.taken.first().is_none_or(|taken| *taken > then)
     }
 
-    /// When the event has to be accepted at the latest, according to the schedule after each failed attempt.
+    /// The latest time at which the event has to be accepted, according to the schedule after each failed attempt.
     fn due(&self) -> Time {
         let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + POSTPONED };
         self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK

@@ -100,13 +100,13 @@ const STRIDE: usize = 4;
 
 /// The results of processes that died at different calls.
 pub struct Lives<T> {
-    /// Whether each process reached the call where it was to die, and the result of its test.
+    /// Whether each process reached the call at which it was supposed to die, and the result of its test.
     pub all: Vec<(bool, T)>,
     stride: usize,
 }
 
 impl<T> Lives<T> {
-    /// The approximate number of calls where a process can die.
+    /// The approximate number of calls at which a process can die.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.stride * self.all.iter().filter(|(has_died, _)| *has_died).count()

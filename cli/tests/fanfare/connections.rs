@@ -1,4 +1,4 @@
-//! Connections to the service and to local programs: TLS, proxies and keys of the environment.
+//! Connections to the service and to local programs: TLS, proxies and keys from the environment.
 
 use std::{path::PathBuf, sync::Arc};
 

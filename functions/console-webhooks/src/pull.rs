@@ -1,4 +1,4 @@
-//! Instructions for programs that receive the deliveries of a pull endpoint.
+//! Instructions for programs that receive deliveries from a pull endpoint.
 
 use common::{base_url::BaseUrl, id::EndpointId};
 use maud::{Markup, html};

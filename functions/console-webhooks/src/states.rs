@@ -33,7 +33,7 @@ pub(crate) enum State {
     Healthy,
     /// The endpoint has recent deliveries, and none of those that were read succeeded.
     Unproven,
-    /// The endpoint has no recent deliveries but tests.
+    /// The endpoint has no recent deliveries except tests.
     Idle,
     /// A user disabled the endpoint.
     Inactive,

@@ -43,7 +43,7 @@ struct Counts {
     usage: HashMap<TenantId, Usage>,
 }
 
-/// The use of the service by an organization, without tests of endpoints.
+/// An organization's use of the service, not counting tests of endpoints.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     events: u32,

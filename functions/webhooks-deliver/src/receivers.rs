@@ -89,7 +89,7 @@ impl Receivers {
         Self { secret: random::bytes(), known: Mutex::default() }
     }
 
-    /// Returns a receiver of a tenant: an endpoint with its health, or a callback origin.
+    /// Returns a tenant's receiver: an endpoint with its health, or a callback origin.
     pub(crate) fn of<'a>(&'a self, tenant: &TenantId, id: impl Hash, health: Option<&'a Health>) -> Receiver<'a> {
         let tenant = self.hash(tenant.as_str());
         let key = Key { tenant, receiver: self.hash((tenant, id)) };

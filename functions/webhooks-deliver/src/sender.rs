@@ -1,6 +1,6 @@
 //! Makes attempts once they get a slot.
 //!
-//! An attempt waits up to two seconds for a slot, and at most 20 attempts of a tenant wait in a process. An attempt
+//! An attempt waits up to two seconds for a slot, and at most 20 of a tenant's attempts wait in a process. An attempt
 //! without a slot is postponed. The delay is one to two times the longer of its wait so far and its receiver's silence
 //! (the time since the receiver last answered), up to two hours and never beyond the delivery's deadline. Long waits
 //! therefore cost few tries and end at different times.
@@ -269,7 +269,7 @@ fn after_trial(outgoing: Outgoing<'_>, receiver: Receiver<'_>, now: Timestamp) -
     }
 }
 
-/// Postpones or expires a delivery that got no slot.
+/// Postpones or expires a delivery that did not get a slot.
 fn without_slot(outgoing: Outgoing<'_>, receiver: Receiver<'_>, from: Queue, no_slot: NoSlot) -> Ended {
     let now = Timestamp::now();
     let queue = match receiver.standing(now) {

@@ -64,7 +64,7 @@ impl Stores {
         self.recorder.clone().within(following).await
     }
 
-    /// Returns the limit of concurrent writes for records of `queue`, if there is one.
+    /// Returns the limit on concurrent writes for records from `queue`, if there is one.
     pub(crate) fn gate(&self, queue: Queue) -> Option<&Semaphore> {
         match queue {
             Queue::Shared => None,

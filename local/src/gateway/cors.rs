@@ -56,7 +56,7 @@ impl Cors {
         let Some(origin) = request.get(ORIGIN).filter(|origin| self.origins.contains(origin)) else { return };
         let headers = match (method == Method::OPTIONS, request.contains_key(ACCESS_CONTROL_REQUEST_METHOD)) {
             (true, true) => &self.on_preflights,
-            // Not a preflight: browsers send no other OPTIONS requests.
+            // Not a preflight: browsers do not send other OPTIONS requests.
             (true, false) => return,
             (false, _) => &self.on_others,
         };

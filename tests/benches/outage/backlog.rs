@@ -20,7 +20,7 @@ const BATCH: usize = 5_000;
 /// delay.
 const WAIT: Duration = Duration::from_secs(30 * 60);
 
-/// The log, and tenants with an endpoint each.
+/// The log, and tenants with one endpoint each.
 pub(crate) struct Backlog {
     log: Log,
     destinations: Vec<(TenantId, EndpointId)>,

@@ -97,7 +97,7 @@ impl World {
         Self::behind(Proxy::metering().await, &[]).await
     }
 
-    /// The tables' capacity consumed since this function was last called.
+    /// The capacity of the tables that was consumed since this function was last called.
     #[must_use]
     pub fn units(&self) -> Units {
         self.proxy.as_ref().expect("a metered world").units()

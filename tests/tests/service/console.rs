@@ -10,7 +10,7 @@ mod states;
 
 use tests::{Answer, browser::readable};
 
-/// A page's visible text; checks that it contains no foreign markup.
+/// Returns a page's visible text, and checks that no markup was injected.
 fn text(page: &Answer) -> String {
     for active in ["<script", "<img", " style=", " onclick=", "href=\"javascript:"] {
         assert!(!page.page().contains(active), "{active} in {}", page.page());

@@ -21,7 +21,7 @@ mod welcome;
 /// A script that a stranger tries to inject.
 const SCRIPT: &str = "\"><script>alert(1)</script>";
 
-/// A page's text; checks that it contains no foreign markup.
+/// Returns a page's text, and checks that no markup was injected.
 fn harmless(page: &Answer) -> &str {
     assert!(!page.page().contains("<script"), "{page:?}");
     page.page()

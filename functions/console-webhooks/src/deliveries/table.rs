@@ -19,7 +19,7 @@ use crate::{numbers::is_fetched, states};
 
 /// A due attempt is shown as due now for this long.
 const SOON: Duration = Duration::from_secs(60);
-/// A longer id or URL may be cut, so it has its full text on hover.
+/// A longer id or URL may be cut, so the full text is shown on hover.
 const UNCUT: usize = 24;
 /// The maximum length of an endpoint's description in a cell.
 const DESCRIBED: usize = 60;

@@ -202,7 +202,7 @@ async fn a_later_request_or_an_ended_session_voids_a_change() {
     // A later request voids the link.
     let (first, second) = (requested(&world, &jo, NEW).await, requested(&world, &jo, "newer@example.com").await);
     assert_eq!(world.confirm(&first).await.status, 400);
-    // The end of the requesting session voids the link, for instance if the user ends the session of an intruder.
+    // The end of the requesting session voids the link, for instance if the user ends an intruder's session.
     let intruder = Tenant { cookie: world.signed_in(&jo.email, PASSWORD).await, ..jo.clone() };
     let stolen = requested(&world, &intruder, "thief@example.com").await;
     assert_eq!(world.cli(&jo.cookie, "revoke-other-sessions", json!({})).await.status, 200);

@@ -178,7 +178,8 @@ async fn a_password_is_counted_in_characters_and_never_trimmed() {
     }
 }
 
-/// The response sets a session cookie, so a foreign page could sign its visitors in to the account of the page's owner.
+/// The response sets a session cookie, so a page on another site could sign its visitors in to the account of the
+/// page's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_page_cannot_sign_a_visitor_up() {
     let world = World::with(&[("TRUSTED_ORIGINS", "https://app.example.com")]).await;

@@ -385,7 +385,7 @@ async fn the_session_of_a_browser_login_is_its_users() {
     );
 }
 
-/// All items of people and organizations, except counters.
+/// All items about people and organizations, except counters.
 async fn state(world: &World) -> Vec<String> {
     let mut all = world.tokens("session").await;
     for table in ["users", "organizations", "invitations", "api-keys", "audit"] {

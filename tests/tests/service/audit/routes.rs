@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The routes that record no change, by reason.
+/// The routes that do not record a change, by reason.
 const SILENT: [(&str, &[&str]); 5] = [
     (
         "it only reads",

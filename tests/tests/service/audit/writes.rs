@@ -88,7 +88,7 @@ fn is_to_record(write: &Value) -> bool {
     if let Some(put) = write.get("Put") {
         return match put["TableName"].as_str().expect("a table") {
             "tokens" => put["Item"]["kind"]["S"] == "session",
-            // Other items of the table are counters and remembered calls.
+            // Other items in the table are counters and remembered calls.
             "webhook-endpoints" => !put["Item"]["webhook_endpoint_id"]["S"].as_str().expect("a key").starts_with('#'),
             "users" | "organizations" | "invitations" | "api-keys" => true,
             _ => false,

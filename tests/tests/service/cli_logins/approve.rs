@@ -124,7 +124,7 @@ async fn only_a_session_from_a_trusted_page_approves() {
             let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
             assert_eq!(world.send(request).await.error(), (403, "FORBIDDEN", ""), "{route}: {origin:?}");
         }
-        // A foreign page cannot bypass the check with a key.
+        // A page on another site cannot bypass the check with a key.
         for key in ["ak_x", &tenant.key] {
             let both = request().header("cookie", &tenant.cookie).header("x-api-key", key);
             let both = both.header("origin", "https://evil.example.com");
@@ -133,7 +133,7 @@ async fn only_a_session_from_a_trusted_page_approves() {
     }
     assert_eq!(poll(&world, &login).await, pending());
     assert_eq!(approve(&world, &tenant.cookie, &login).await.status, 200);
-    // Foreign pages can neither make requests from a visitor's address nor fetch sessions.
+    // Pages on other sites can neither make requests from a visitor's address nor fetch sessions.
     for (route, fields) in [("auth/cliLoginCreate", json!({})), ("auth/cliLoginPoll", login.clone())] {
         let request = world.http.post(world.url(&format!("/v1/{route}"))).json(&json!({"json": fields}));
         let foreign = world.send(request.header("origin", "https://evil.example.com")).await;

@@ -31,7 +31,7 @@ const TRACING: [&str; 12] = [
     "error_span",
 ];
 
-/// A call of `log!` or of a macro of `tracing`.
+/// A call to `log!` or to a macro of `tracing`.
 struct Call {
     file: PathBuf,
     name: String,

@@ -149,7 +149,7 @@ async fn a_large_payload_is_cut_on_its_page() {
     says(&page, &["Shortened: the payload has", "The API returns all of them"]);
 }
 
-/// The endpoint was deleted while the delivery waited, so the page shows no further attempt.
+/// The endpoint was deleted while the delivery waited, so the page does not show a next attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_of_a_deleted_endpoint_does_not_promise_attempts() {
     let world = World::with(&[("RETRY_SCHEDULE", "3600")]).await;

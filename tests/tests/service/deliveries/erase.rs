@@ -84,7 +84,7 @@ async fn an_erased_delivery_keeps_only_its_row() {
     assert!(!is_anything_left(&world).await, "{:?}", world.items("deliveries").await);
     let listed = read(&world, &tenant, "list", json!({})).await;
     assert!(listed.ok()["deliveries"].as_array().expect("a list").iter().all(|one| one["erased_at"].is_string()));
-    // A late success of a second process does not restore any data.
+    // A late success by a second process does not restore any data.
     let (before, last) = (&deliveries[0], deliveries[0].last_attempt.clone());
     let late = Delivery { status: Status::Delivered, last_attempt: last, ..before.clone() };
     assert!(!book.log.advance(&id(&tenant), before, &late).await.expect("an answer"));

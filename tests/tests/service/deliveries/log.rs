@@ -129,7 +129,7 @@ async fn a_failed_delivery_stays_queued_while_the_log_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_beyond_one_partition_gets_more_partitions() {
-    // The endpoint's first partition accepts no writes: each batch returns them as unprocessed.
+    // The endpoint's first partition does not accept writes: each batch returns them as unprocessed.
     let world = World::answering(&[], |call| {
         let writes = call["RequestItems"]["deliveries"].as_array().filter(|_| call.operation == "BatchWriteItem")?;
         let is_first = |write: &&Value| {

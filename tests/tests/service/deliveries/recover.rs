@@ -311,7 +311,7 @@ async fn a_tenant_has_a_hundred_unfinished_recoveries_at_most() {
     recover(&world, &tenant, fields(&endpoint, 50)).await;
     let foreign = world.endpoint(&stranger, "https://example.com/1", "s").await;
     recover(&world, &stranger, fields(&foreign, 100)).await;
-    // One recovery of each tenant runs at a time.
+    // One recovery per tenant runs at a time.
     run(&book).await;
     recover(&world, &tenant, fields(&endpoint, 100)).await;
 }

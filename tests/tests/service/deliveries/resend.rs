@@ -54,7 +54,7 @@ async fn a_delivery_of_any_status_becomes_due_again() {
             expected["delivery"]["status"] = json!("pending");
             expected["delivery"]["next_attempt_at"] = json!(next);
             assert_eq!(after, expected);
-            // The full schedule starts over, with its three days.
+            // The full schedule starts over, for another three days.
             assert_eq!(known[&delivery.id].tries, 0);
             assert!(known[&delivery.id].fails_at.as_millisecond() >= start + 3 * 24 * 60 * 60 * 1000);
 
@@ -83,7 +83,7 @@ async fn many_resends_cause_one_series_of_attempts() {
             answer.ok();
         }
         world.rpc(&tenant.key, "deliveries/resend", fields).await.ok();
-        // All messages have the number of the same attempt, so the first handled message makes the others stale.
+        // All messages carry the number of the same attempt, so the first handled message makes the others stale.
         let messages = world.drain("deliveries").await;
         let same = json!({"tenant_id": tenant.id, "delivery_id": delivery.id, "attempt": 2});
         assert_eq!(messages, vec![same; 9]);

@@ -24,7 +24,7 @@ use crate::template::{LEAST, last, template};
 const FIVE_DAYS: i64 = 5 * 24 * 60 * 60 * 1000;
 const NEW: &str = "a new long password";
 
-/// Runs a command of the page, which is a shell function. Returns the printed words of each line.
+/// Runs a command from the page, which is a shell function. Returns the printed words of each line.
 pub(super) async fn run(world: &World, command: &[&str]) -> Vec<Vec<String>> {
     let output = shell(world, command).await;
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

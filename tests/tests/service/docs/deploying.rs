@@ -1,4 +1,4 @@
-//! docs/deploying.md names the tools of its commands, and its commands do not leave files in a clone.
+//! docs/deploying.md names the tools that its commands need, and its commands do not leave files in a clone.
 
 use std::collections::BTreeSet;
 

@@ -224,7 +224,7 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     assert_eq!(world.only_endpoint(&tenant).await["webhook_endpoint_id"], json!(endpoint));
 }
 
-/// A version that fails for every event loses none: its letters are delivered after the rollback.
+/// A version that fails for every event does not lose any: its dead letters are delivered after the rollback.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_delivers_the_letters_of_a_poisoned_version() {
     let world = World::start().await;

@@ -72,7 +72,7 @@ pub(super) enum Answer {
 /// The runnable blocks of a page, as one script, and the output that the page shows.
 pub(super) fn examples(page: &str) -> (String, Vec<Answer>) {
     let (mut script, mut answers, mut block) = (String::new(), Vec::new(), None);
-    // In a list, the parser cuts a block into lines.
+    // In a list, the parser splits a block into lines.
     for event in TextMergeStream::new(parser(page)) {
         match event {
             Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => block = Some(language),

@@ -29,7 +29,7 @@ pub(super) fn files() -> Vec<PathBuf> {
     found
 }
 
-/// The anchors and the links of a page.
+/// The anchors and the links on a page.
 #[derive(Default)]
 struct Page {
     anchors: BTreeSet<String>,

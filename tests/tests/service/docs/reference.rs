@@ -1,4 +1,4 @@
-//! docs/reference.md lists the routes with their callers, fields and errors, like the API's description.
+//! docs/reference.md lists the routes with their callers, fields and errors, as the API's description does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -245,7 +245,7 @@ async fn the_last_error_is_noted_at_most_once_a_minute() {
     assert_eq!(receiver.count().await, 5);
     let kept = noted(&world, &tenant, &endpoint).await.expect("an error");
     assert_eq!((&kept["status_code"], &kept["at"]), (&json!(502), &json!(Timestamp::from_millisecond(before))));
-    // The previous receiver's errors do not count for the new one.
+    // The previous receiver's errors do not count against the new one.
     world.rpc(&tenant.key, "webhooks/update", json!({"id": endpoint, "url": receiver.url("/new")})).await.ok();
     assert_eq!(noted(&world, &tenant, &endpoint).await, None);
 }

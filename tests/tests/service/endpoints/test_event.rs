@@ -201,7 +201,7 @@ async fn ten_of_many_concurrent_tests_are_sent() {
     // Another endpoint has a separate limit.
     let other = world.endpoint(&tenant, "https://example.com/", "s").await;
     test(&world, &tenant, &other).await;
-    // From the tenant's view, the endpoint has not changed.
+    // From the tenant's point of view, the endpoint has not changed.
     let listed = &world.endpoints(&tenant).await[0];
     assert_eq!(listed["updated_at"], listed["created_at"]);
     assert_eq!(listed.get("tested_at"), None);

@@ -131,7 +131,7 @@ fn every_request_gets_an_answer_from_the_local_api() {
         let cases = seeds.map(async |seed| {
             let request = request(&mut Rng::with_seed(seed), &tenant, world.stack.api());
             let mut answer = exchange(address, &request).await;
-            // Calls of one user that change the same session are correctly rejected as contended.
+            // Calls by one user that change the same session are correctly rejected as contended.
             for _ in 0..4 {
                 let is_contended = answer.as_ref().is_some_and(|answer| answer.starts_with(b"HTTP/1.1 503"));
                 if !is_contended {

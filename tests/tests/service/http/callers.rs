@@ -187,7 +187,7 @@ async fn the_log_names_the_organization_of_the_credential_that_acts() {
     }
 }
 
-/// A call with a key reads only the key and its user, and no session.
+/// A call with a key reads only the key and its user, and does not read a session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_works_without_the_table_of_sessions() {
     let world = World::start().await;

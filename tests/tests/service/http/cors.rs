@@ -1,4 +1,4 @@
-//! Calls from pages of other origins: the local runner answers like API Gateway, according to the template.
+//! Calls from pages on other origins: the local runner answers like API Gateway, according to the template.
 
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};

@@ -23,7 +23,7 @@ fn lasting(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Every `GET` of the description, with an existing path.
+/// Every `GET` in the description, with an existing path.
 fn gets() -> Vec<String> {
     let gets =
         tests::description::routes().into_iter().filter_map(|(name, _)| Some(name.strip_prefix("GET ")?.to_owned()));

@@ -160,7 +160,7 @@ fn every_property_and_parameter_is_described() {
     assert!(count > 400, "{count}");
 }
 
-/// Readers run the examples of the reference first.
+/// Readers run the examples in the reference first.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_a_call_is_valid() {
     let (world, document) = (World::start().await, document());

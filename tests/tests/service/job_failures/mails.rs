@@ -81,7 +81,7 @@ async fn an_email_names_the_job_the_time_and_the_error() {
     }
 }
 
-/// An email shows only the beginning of a long id, and that matches no delivery.
+/// An email shows only the beginning of a long id, which does not match any delivery.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_job_ids_deliveries_are_found_by_their_time() {
     let world = World::start().await;

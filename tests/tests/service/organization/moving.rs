@@ -204,7 +204,7 @@ async fn the_only_owner_must_appoint_another_before_a_move() {
     assert_eq!(organization(&world, &other.cookie).await, other.id);
     let role = json!({"memberId": bo.user, "role": "owner"});
     assert_eq!(world.cli(&other.cookie, "organization/update-member-role", role).await.status, 200);
-    // With another member, the organization remains, despite the consent to delete it.
+    // If there is another member, the organization remains, despite the consent to delete it.
     assert_eq!(accept_and_delete(&world, &other, &id).await.status, 200);
     assert_eq!(members(&world, &bo.cookie).await, ["*bo@example.com"]);
     assert!(world.key_works(&bo.key).await);

@@ -39,7 +39,7 @@ async fn owners_read_who_changed_what_in_words() {
     assert_eq!(wrong.status, 400);
 }
 
-/// People cannot read ids and the names of fields in the API.
+/// Ids and the API's field names mean nothing to people.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_and_sign_ins_are_described_without_ids() {
     let world = World::start().await;

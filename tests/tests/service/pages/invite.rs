@@ -36,7 +36,7 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
         for says in ["<dd>Doe &amp; Co</dd>", "<dd>Jo Doe</dd>", "<dd>Member</dd>", "<dd>al@example.com</dd>"] {
             assert!(page.page().contains(says), "{says}");
         }
-        // The page shows no client commands, because commands change.
+        // The page does not show client commands, because commands change.
         assert!(!page.page().contains("<code") && !page.page().contains("command"), "{page:?}");
     }
     assert_eq!(world.items("users").await.len(), 2, "opening it changes nothing");
@@ -286,7 +286,7 @@ async fn only_the_link_of_the_email_shows_that_there_is_an_account() {
     }
     assert_eq!(pages[0], pages[1]);
 
-    // The sign-in redirects to the invitation, without the token, and to no other address.
+    // The sign-in redirects to the invitation, without the token, and not to any other address.
     let sign_in = page.page().split("href=\"/signin?next=").nth(1).and_then(|rest| rest.split('"').next());
     let sign_in = super::open(&world, "", &format!("/signin?next={}", sign_in.expect("a link"))).await;
     let form = super::filled(&sign_in, "Sign in", &[("email", &other.email), ("password", "correct horse battery")]);

@@ -16,7 +16,7 @@ fn content<'a>(page: &'a Answer, id: &str) -> &'a str {
     after.split_once('>').expect("its content").1.split('<').next().unwrap_or_default()
 }
 
-/// Enters the password on the sign-in page at this query. Returns the page that asks for the code, and its cookie.
+/// Enters the password on the sign-in page with this query. Returns the page that asks for the code, and its cookie.
 async fn begin(world: &World, query: &str, email: &str) -> (Answer, String) {
     let page = open(world, "", &format!("/signin{query}")).await;
     let form = filled(&page, "Sign in", &[("email", email), ("password", PASSWORD)]);

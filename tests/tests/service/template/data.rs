@@ -1,4 +1,4 @@
-//! Stored data is protected from accidental loss and from strangers, and has an expiry.
+//! Stored data is protected from accidental loss and from strangers, and expires.
 
 use serde_json::{Value, json};
 

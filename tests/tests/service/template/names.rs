@@ -140,7 +140,7 @@ fn every_parameter_is_used() {
     }
 }
 
-/// The function accepts messages that are valid by the schema, and rejects all others.
+/// The function accepts messages that are valid according to the schema, and rejects all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_schema_of_job_events_matches_the_function() {
     let schema: Value = serde_json::from_str(include_str!("../../../../events/job-event.schema.json")).expect("JSON");

@@ -113,7 +113,7 @@ fn permissions_match_the_resources_in_the_variables() {
     }
 }
 
-/// Pages of other origins may call the API only if the deployment names them.
+/// Pages from other origins may call the API only if the deployment names them.
 #[test]
 fn only_named_origins_and_headers_are_allowed() {
     let cors = |template: &Value| template["Resources"]["HttpApi"]["Properties"]["CorsConfiguration"].clone();

@@ -95,7 +95,7 @@ fn every_queue_and_every_function_has_its_alarms() {
     let functions: BTreeSet<_> = super::functions(&template).map(|(name, _)| name).collect();
     assert_eq!(watched("Errors"), functions);
     assert_eq!(watched("Throttles"), functions);
-    // CloudWatch accepts no more metrics in one alarm.
+    // CloudWatch does not accept more metrics in one alarm.
     let retrieved = |alarm: &Value| {
         let metrics = alarm["Metrics"].as_array().into_iter().flatten();
         metrics.filter(|part| part.get("MetricStat").is_some()).count()
