@@ -1,7 +1,7 @@
 //! Approvals in the browser: a person opens a page, checks the code and approves, and this machine gets a session.
 //!
-//! `login` creates its key this way. Commands for which an API key is not enough get a session for one call: a leaked key
-//! must not create keys, move its user or weaken the sign-in of members.
+//! `login` creates its key this way. Commands for which an API key is not enough get a session for one call: a leaked
+//! key must not create keys, move its user or weaken the sign-in of members.
 
 use std::time::{Duration, Instant};
 

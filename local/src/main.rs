@@ -18,8 +18,8 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The levels of a running service. The embedded services log each call, and log unmet conditions of writes as warnings.
-/// Metrics are for CloudWatch.
+/// The levels of a running service. The embedded services log each call, and log unmet conditions of writes as
+/// warnings. Metrics are for CloudWatch.
 const ALL: &str = "info,emf=off,dynoxide=error,rustack_sqs_core=warn,rustack_ses_core=warn";
 
 /// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.

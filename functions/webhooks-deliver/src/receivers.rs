@@ -183,8 +183,8 @@ impl Receiver<'_> {
         self.learn(&mut self.lock(), now, |seen| seen.ended(outcome, self.health, began, now))
     }
 
-    /// Returns the key of the receiver's pace. All of a tenant's callback origins share one, because each event may have
-    /// a different origin.
+    /// Returns the key of the receiver's pace. All of a tenant's callback origins share one, because each event may
+    /// have a different origin.
     fn pacer(&self) -> u64 {
         if self.health.is_some() { self.key.receiver } else { self.key.tenant }
     }

@@ -260,8 +260,8 @@ fn steps_back(outgoing: &Outgoing<'_>, receiver: Receiver<'_>, batch: &Batch, no
     batch.crowd.as_ref() == Some(&outgoing.due.tenant) && receiver.rests(due, now)
 }
 
-/// Postpones a delivery until its receiver's trial ends. If too many are already waiting for the trial, or there is none,
-/// moves the delivery to the queue for hanging receivers.
+/// Postpones a delivery until its receiver's trial ends. If too many are already waiting for the trial, or there is
+/// none, moves the delivery to the queue for hanging receivers.
 fn after_trial(outgoing: Outgoing<'_>, receiver: Receiver<'_>, now: Timestamp) -> Ended {
     match receiver.wait_for_trial(now) {
         Some(until) => outgoing.ended(AttemptResult::Postponed(until), Queue::Slow),

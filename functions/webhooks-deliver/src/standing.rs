@@ -26,8 +26,8 @@ use crate::trials::TRIAL;
 /// The response time at or above which a receiver counts as slow. The shared queues cut an attempt off at this time,
 /// because each invocation waits for its slowest attempt.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
-/// The response time at or above which a receiver counts as hanging. The queue for slow receivers cuts an attempt off at
-/// this time, which is therefore the longest time that others wait for its invocation.
+/// The response time at or above which a receiver counts as hanging. The queue for slow receivers cuts an attempt off
+/// at this time, which is therefore the longest time that others wait for its invocation.
 pub(crate) const ANSWERS: Duration = Duration::from_millis(1500);
 /// The number of quick successes in a row that make a slow receiver good again, and the time that they must span.
 const SUCCESSES: u32 = 5;

@@ -1,5 +1,5 @@
-//! The procedures of docs/operating.md after a disaster, rehearsed. The embedded DynamoDB has no point-in-time recovery: a
-//! copy of all items is the restored table.
+//! The procedures of docs/operating.md after a disaster, rehearsed. The embedded DynamoDB has no point-in-time
+//! recovery: a copy of all items is the restored table.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -50,8 +50,8 @@ fn the_table_of_repeated_changes_is_printed_by_the_program() {
     }
 }
 
-/// A code span with a dot that begins like the name of a log line must be the name of a log line, except for the changes of
-/// the audit log.
+/// A code span with a dot that begins like the name of a log line must be the name of a log line, except for the
+/// changes of the audit log.
 #[test]
 fn the_log_lines_that_the_page_names_exist() {
     let source = page(PAGE);
