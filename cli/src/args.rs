@@ -25,7 +25,7 @@ use crate::address::{program, service, url};
     name = "fanfare",
     version,
     after_help = "\
-Exit codes: 0 success, 1 refused or failed, 2 incorrect usage, 3 not signed in, 4 not found, 5 service unreachable, 130 stopped immediately by a second Ctrl-C.
+Exit codes: 0 success, 1 rejected or failed, 2 incorrect usage, 3 not signed in, 4 not found, 5 service unreachable, 130 stopped immediately by a second Ctrl-C.
 
 Examples:
   fanfare login
@@ -119,9 +119,9 @@ Examples:
     /// List, invite and remove members, and join another organization
     #[command(subcommand)]
     Team(Team),
-    /// List the changes of the last year, newest first: who changed what, and from where
+    /// List the changes in the last year, newest first: who changed what, and from where
     #[command(after_help = "\
-The log has changes of endpoints, keys, members, settings and sessions. Only owners, their keys and organization keys can read it.
+The log lists changes to endpoints, keys, members, settings and sessions. Only owners, their keys and organization keys can read it.
 
 Examples:
   fanfare audit --since 7d
@@ -130,7 +130,7 @@ Examples:
     Audit(Audit),
     /// Show and change the organization's settings
     #[command(after_help = "\
-Your own name, address, password and second factor are on a page: fanfare open account.
+To change your own name, address, password or second factor, run `fanfare open account`.
 
 Examples:
   fanfare settings
@@ -335,7 +335,7 @@ pub(crate) enum Team {
     },
     /// Move your account to an organization that has invited you. Opens a browser
     #[command(after_help = "\
-A user belongs to one organization, so you leave the current one, and your API keys end. A new key is stored on this machine.
+A user belongs to one organization, so you leave the current one, and your API keys stop working. A new key is stored on this machine.
 
 Examples:
   fanfare team accept

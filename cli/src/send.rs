@@ -76,7 +76,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
     let Said { message_id, message, kind } = serde_json::from_slice(&answer.body).unwrap_or_default();
     if answer.status != 200 {
         let why = cell_of(message.or(kind));
-        return Err(Failure::local(format!("The queue refused the event with HTTP {}: {why}", answer.status)));
+        return Err(Failure::local(format!("The queue rejected the event with HTTP {}: {why}", answer.status)));
     }
     let meaning = format!("Sent {} of {}.", cell(&send.event), cell(&send.job));
     Ok(tell(&Sent { message_id, event }, is_json, &meaning)?)
