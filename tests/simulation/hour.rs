@@ -342,8 +342,8 @@ impl Seen {
 
     /// The table in docs/performance.md.
     fn table(&self, hour: &Hour) -> String {
-        let mut text = "| minutes after the return | requests, in the usual rate | in its highest minute | \
-                        new events, the slowest | of the outage's events, pending at the end | the oldest of them |\n\
+        let mut text = "| minutes after the return | requests, times the usual rate | in the busiest minute | \
+                        new events, the slowest | outage events still pending at the end | the oldest of them |\n\
                         |---|---|---|---|---|---|\n"
             .to_owned();
         let old = self.sent.iter().filter(|sent| sent.is_old()).count();

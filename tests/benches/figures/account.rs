@@ -125,7 +125,7 @@ pub(crate) async fn console(world: &World, binaries: &Binaries, effort: Effort, 
         own_runs.push(call(&mut own, &page).await);
     }
     let (own, baseline) = (median(own_runs), median(baseline_runs));
-    let name = "warm /console of 100 endpoints, against webhooks/list of as many, CPU";
+    let name = "warm /console with 100 endpoints, against webhooks/list with as many, CPU";
     table.push(Row::ratio(name, "ms", own, baseline).at_most(3.0, 2.0));
 }
 

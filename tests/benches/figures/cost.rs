@@ -342,14 +342,14 @@ fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
     };
     let mut text = "| for one event with one endpoint |".to_owned();
     for (size, _) in SIZES {
-        text += &format!(" {size}, goes well | {size}, fails every time |");
+        text += &format!(" {size}, succeeds | {size}, fails every time |");
     }
     text += "\n|---|---|---|---|---|\n";
     text += &format!("| attempts to deliver | 1 | {attempts} | 1 | {attempts} |\n");
     let rows: [(&str, Figure<'_>); 6] = [
         ("requests to SQS", &Way::requests),
         ("Lambda invocations", &Way::invocations),
-        ("Lambda, s billed, waiting for receivers included", &|way| way.sum(|invocation| invocation.billed_seconds)),
+        ("Lambda seconds, including waits for receivers", &|way| way.sum(|invocation| invocation.billed_seconds)),
         ("DynamoDB read units (the endpoints take one for up to 4 KB)", &Way::reads),
         ("DynamoDB write units", &Way::writes),
         ("log bytes", &|way| way.sum(|invocation| invocation.log_bytes)),
@@ -360,7 +360,7 @@ fn tables(all: &[Vec<[Way; 3]>], attempts: usize) -> String {
     }
     for (size, (name, _)) in SIZES.into_iter().enumerate() {
         text += &format!(
-            "\n| dollars for a million events of {name} | goes well, receivers take 0.2 s | \
+            "\n| dollars for a million events of {name} | succeeds, receivers take 0.2 s | \
              fails, receivers answer at once | fails, receivers hang 15 s |\n|---|---|---|---|\n"
         );
         for (place, what) in PLACES.into_iter().enumerate() {

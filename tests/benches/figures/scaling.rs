@@ -50,13 +50,13 @@ pub(crate) fn write([batched, single]: [&Way; 2], failing: &Way, template: &Valu
     row("read units a second", &|rate| number(rate * batched.reads()));
     row("write units a second", &|rate| number(rate * batched.writes()));
     row("partitions of the log, at least", &|rate| number((rate * batched.writes() / WRITES_OF_A_PARTITION).ceil()));
-    row("concurrent invocations, if all receivers refuse for days", &|rate| number(rate * failing.busy()));
-    row("write units a second, if all receivers refuse for days", &|rate| number(rate * failing.writes()));
+    row("concurrent invocations, if all receivers fail for days", &|rate| number(rate * failing.busy()));
+    row("write units a second, if all receivers fail for days", &|rate| number(rate * failing.writes()));
     let dollars = |way: &Way, rate: f64, days: f64| rate * DAY * days / 1e6 * way.together();
     row("dollars a day", &|rate| number(dollars(batched, rate, 1.0)));
     row("dollars in 30 days", &|rate| number(dollars(batched, rate, 30.0)));
     row("dollars in 30 days, single messages", &|rate| number(dollars(single, rate, 30.0)));
-    row("dollars in 30 days, if all receivers refuse for days", &|rate| number(dollars(failing, rate, 30.0)));
+    row("dollars in 30 days, if all receivers fail for days", &|rate| number(dollars(failing, rate, 30.0)));
     row("**first limit**", &|rate| {
         let limits = [
             (format!("`MaximumConcurrency` of the template, {mapping}"), rate * batched.busy() / mapping),

@@ -40,7 +40,7 @@ pub(crate) async fn process(effort: Effort, table: &mut Table) {
     let what = "whole local process, deliveries of 1 KB to one endpoint";
     let rate = Row::alone(what, "per s", median(rates));
     let cost = Row::alone("the same, CPU of 1,000", "s", median(costs));
-    let what = "the same, CPU of 1,000 first attempts that are answered with 500";
+    let what = "the same, CPU of 1,000 first attempts that get a 500";
     let failing = Row::alone(what, "s", median(failing));
     // In a quick run, neither the process nor the harness is optimized.
     let rows = if effort.quick {
