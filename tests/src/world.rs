@@ -248,7 +248,7 @@ pub fn cookie(account: &Value) -> String {
 /// The cookie with this name that a response sets, as a `cookie` header.
 #[must_use]
 pub fn set_cookie(answer: &Answer, name: &str) -> String {
-    let values = answer.headers.get_all("set-cookie").iter().map(|value| value.to_str().expect("a text"));
+    let values = answer.headers.get_all("set-cookie").iter().map(|value| value.to_str().expect("a string"));
     let own = values.filter_map(|value| value.split(';').next());
     let found: Vec<_> = own.filter(|value| value.split_once('=').is_some_and(|(found, _)| found == name)).collect();
     assert_eq!(found.len(), 1, "{name} in {answer:?}");

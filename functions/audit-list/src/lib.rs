@@ -27,7 +27,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<AuditLog> {
     Route::post(List::PATH, Verified, Input::read, handle)
         .scope(Scope::AuditRead)
-        .summary("Lists the changes of the last year, newest first (owners only).")
+        .summary("Lists the changes in the last year, newest first (owners only).")
         .description(
             "The list contains every change to endpoints, API keys, members, invitations, settings, names, addresses, \
              passwords and sessions, with the author and the author's client. Changes to deliveries, and \

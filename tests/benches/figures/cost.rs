@@ -241,7 +241,7 @@ async fn newest(world: &World, tenant: &str, endpoint: &str) -> (String, String,
         .limit(1);
     let found = query.send().await.expect("the log is read");
     let state = found.items().first().expect("a delivery");
-    let text = |name: &str| state[name].as_s().expect("a text").clone();
+    let text = |name: &str| state[name].as_s().expect("a string").clone();
     let attempts = state["attempts"].as_n().expect("a number").parse().expect("a small number");
     (text("delivery"), text("status"), attempts)
 }

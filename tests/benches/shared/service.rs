@@ -83,7 +83,7 @@ impl Service {
         assert!(verified.status().is_success(), "{verified:?}");
         let key = post("/api/auth/api-key/create").header("cookie", tests::world::cookie(account));
         let key = answer(key.json(&json!({"name": "bench"}))).await;
-        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let text = |value: &Value| value.as_str().expect("a string").to_owned();
         Tenant { id: text(&account["organizationId"]), key: text(&key["key"]) }
     }
 

@@ -25,7 +25,7 @@ impl World {
     /// Signs up, verifies the email, and issues a key.
     pub async fn tenant(&self, slug: &str) -> Tenant {
         let account = self.sign_up(slug).await;
-        let text = |name: &str| account[name].as_str().expect("a text").to_owned();
+        let text = |name: &str| account[name].as_str().expect("a string").to_owned();
         let (email, cookie) = (text("email"), cookie(&account));
         assert_eq!(self.confirm(&link(&self.mail_to(&email).await)).await.status, 200);
         let issued = self.cli(&cookie, "api-key/create", json!({"name": "test"})).await;

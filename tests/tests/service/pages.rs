@@ -55,7 +55,7 @@ async fn submit(world: &World, cookie: &str, path: &str, fields: &[(String, Stri
 /// The page that the response redirects to.
 fn location(answer: &Answer) -> &str {
     assert_eq!(answer.status, 303, "{answer:?}");
-    answer.headers["location"].to_str().expect("a text")
+    answer.headers["location"].to_str().expect("a string")
 }
 
 /// Opens the page that the response to a form redirects to.

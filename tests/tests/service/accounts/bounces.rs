@@ -84,7 +84,7 @@ async fn a_suppression_ends_by_itself() {
     }
     // A later bounce of a requested email does not make the complaint end earlier.
     report(&world, bounce(&tenant.email)).await;
-    assert_eq!(world.tokens("suppression").await[0]["cause"].as_s().expect("a text"), "complaint");
+    assert_eq!(world.tokens("suppression").await[0]["cause"].as_s().expect("a string"), "complaint");
     let is_suppression = |item: &tests::world::tables::Item| item.contains_key("cause");
     world.set_where("tokens", is_suppression, &json!({"expires_at": later(0).as_second()})).await;
     let before = world.mails().await.len();

@@ -109,7 +109,7 @@ async fn deleting_the_last_member_deletes_the_organization() {
 
     let deleted = delete(&world, &jo).await;
     assert_eq!((deleted.status, &deleted.body), (200, &json!({"success": true, "message": "User deleted"})));
-    assert!(deleted.headers["set-cookie"].to_str().expect("a text").contains("session_token=;"), "{deleted:?}");
+    assert!(deleted.headers["set-cookie"].to_str().expect("a string").contains("session_token=;"), "{deleted:?}");
     has_ended(&world, &jo).await;
     assert_eq!(delete(&world, &jo).await.refused(), (401, "UNAUTHORIZED"));
     assert!(world.stored_endpoints().list(&jo.id.parse().expect("an id")).await.expect("a list").is_empty());
@@ -168,7 +168,7 @@ async fn one_of_several_members_leaves_without_the_organization() {
     // Leaving does not delete an organization, and the error explains the alternative.
     let left = world.cli(&bo.cookie, "organization/leave", json!({"organizationId": bo.id})).await;
     assert_eq!(left.refused(), (409, "LAST_OWNER"));
-    assert!(left.body["message"].as_str().expect("a text").contains("delete your account"), "{left:?}");
+    assert!(left.body["message"].as_str().expect("a string").contains("delete your account"), "{left:?}");
     assert_eq!(delete(&world, &bo).await.status, 200);
     purge(&world, 3).await.expect("a pass");
     assert_eq!(left_of(&world, &jo.id).await, BTreeSet::new());

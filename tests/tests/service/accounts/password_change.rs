@@ -23,7 +23,7 @@ async fn a_changed_password_ends_all_sessions_and_starts_one() {
     assert_eq!(changed.status, 200, "{changed:?}");
     let user = json!({"id": tenant.user, "email": tenant.email, "name": "Jo Doe", "emailVerified": true, "twoFactorEnabled": false});
     assert_eq!(changed.body, json!({"token": changed.body["token"], "user": user}));
-    let set = changed.headers["set-cookie"].to_str().expect("a text");
+    let set = changed.headers["set-cookie"].to_str().expect("a string");
     assert!(set.starts_with(&cookie(&changed)), "{set}");
     assert!(world.is_signed_in(&cookie(&changed)).await && world.is_signed_in(&other.cookie).await);
     for ended in [&tenant.cookie, &second] {

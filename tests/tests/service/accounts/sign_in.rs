@@ -66,7 +66,7 @@ async fn the_eleventh_sign_in_in_ten_minutes_is_refused() {
     for password in ["wrong horse battery", "correct horse battery"] {
         let refused = world.sign_in("JO@acme.example.com", password).await;
         assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
-        let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+        let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
         assert!((1..=600).contains(&wait), "{wait}");
     }
     assert_eq!(world.session(&live).await.body["user"]["email"], "jo@acme.example.com");
@@ -178,13 +178,13 @@ async fn a_hash_with_older_parameters_is_replaced_on_success() {
     let world = World::start().await;
     world.sign_up("acme").await;
     let stored = |users: Vec<Item>| users.iter().find_map(|user| user.get("password_hash").cloned()).expect("a hash");
-    let today = stored(world.items("users").await).as_s().expect("a text").clone();
+    let today = stored(world.items("users").await).as_s().expect("a string").clone();
     assert!(today.starts_with("$argon2id$v=19$m=64,t=1,"));
     let older = store_older_hash(&world).await;
     assert_eq!(world.sign_in("jo@acme.example.com", "wrong horse battery").await.status, 401);
-    assert_eq!(stored(world.items("users").await).as_s().expect("a text"), &older);
+    assert_eq!(stored(world.items("users").await).as_s().expect("a string"), &older);
     assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
-    assert!(stored(world.items("users").await).as_s().expect("a text").starts_with("$argon2id$v=19$m=64,t=1,"));
+    assert!(stored(world.items("users").await).as_s().expect("a string").starts_with("$argon2id$v=19$m=64,t=1,"));
     assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 

@@ -57,12 +57,12 @@ async fn from_sign_up_to_a_teammate_and_out_again() {
     let user = json!({"id": al["userId"], "email": "al@example.com", "name": "Al", "emailVerified": true, "twoFactorEnabled": false});
     assert_eq!(signed_in.body["user"], user);
     let new_cookie = format!("session_token={}", signed_in.body["token"].as_str().expect("a token"));
-    let header = signed_in.headers["set-cookie"].to_str().expect("a text");
+    let header = signed_in.headers["set-cookie"].to_str().expect("a string");
     assert_eq!(header, format!("{new_cookie}; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000"));
     assert_eq!(world.session(&new_cookie).await.body["user"], user);
     let out = world.cli(&new_cookie, "sign-out", Value::Null).await;
     assert_eq!((out.status, out.body), (200, json!({"success": true})));
-    assert!(out.headers["set-cookie"].to_str().expect("a text").contains("session_token=; "));
+    assert!(out.headers["set-cookie"].to_str().expect("a string").contains("session_token=; "));
     assert_eq!(world.session(&new_cookie).await.body, Value::Null);
     assert_eq!(world.session(&cookie(&al)).await.body["user"], user);
 }

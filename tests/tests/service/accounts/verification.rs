@@ -123,7 +123,7 @@ async fn a_link_scanner_does_not_verify_the_address() {
     for accept in ["*/*", "application/json", "application/json, text/plain, */*", ""] {
         let answer = world.send(world.http.get(&older).header("accept", accept)).await;
         assert_eq!((answer.status, &answer.body["code"]), (400, &json!("CONFIRMATION_REQUIRED")), "{accept}");
-        let message = answer.body["message"].as_str().expect("a text");
+        let message = answer.body["message"].as_str().expect("a string");
         assert!(message.contains(page) && !message.contains(token), "{message}");
     }
     let mut event = tests::sample_event("console");
@@ -131,7 +131,7 @@ async fn a_link_scanner_does_not_verify_the_address() {
     event["rawQueryString"] = json!(format!("token={token}"));
     event["headers"].as_object_mut().expect("headers").remove("accept");
     let answer = world.stack.invoke("console", event).await.expect("an answer");
-    assert!(answer["body"].as_str().expect("a text").contains("CONFIRMATION_REQUIRED"), "{answer}");
+    assert!(answer["body"].as_str().expect("a string").contains("CONFIRMATION_REQUIRED"), "{answer}");
     assert_eq!(world.session(&cookie(&account)).await.body["user"]["emailVerified"], false);
     assert_eq!(world.open(&older).await.status, 200, "a browser gets the page");
     assert_eq!(world.confirm(&older).await.status, 200, "and the link still works");

@@ -12,7 +12,7 @@ async fn stored(world: &World) -> Vec<Value> {
     let values = |item: Item| {
         let value = |value: aws_sdk_dynamodb::types::AttributeValue| match value.as_n() {
             Ok(number) => json!({"N": number}),
-            Err(_text) => json!({"S": value.as_s().expect("a text")}),
+            Err(_text) => json!({"S": value.as_s().expect("a string")}),
         };
         item.into_iter().map(|(name, attribute)| (name, value(attribute))).collect()
     };

@@ -12,7 +12,7 @@ use super::create;
 fn routes() -> Vec<(String, Option<Scope>)> {
     let routes = tests::description::routes().into_iter().filter_map(|(name, route)| {
         let scopes = route["security"].as_array()?.iter().find_map(|one| one["key"].as_array())?;
-        let scope = scopes.first().map(|scope| scope.as_str().expect("a text").parse());
+        let scope = scopes.first().map(|scope| scope.as_str().expect("a string").parse());
         // A route that does not declare its scope has an invalid scope in the description.
         Some((name.clone(), scope.map(|scope| scope.expect("a declared scope"))))
     });

@@ -31,7 +31,7 @@ async fn a_request_is_polled_sixty_times_a_minute() {
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 2, "{answers:?}");
     let refused = answers.iter().find(|answer| answer.status != 200).expect("four of them");
     assert_eq!(refused.error(), (429, "TOO_MANY_REQUESTS", ""));
-    let seconds: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    let seconds: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((1..=60).contains(&seconds));
     assert_eq!(poll(&world, &login).await["status"], "approved", "other requests are not delayed");
     let mut strangers = other.clone();

@@ -121,7 +121,7 @@ async fn a_due_delivery_is_held_and_keeps_its_attempts() {
     let triggers: Vec<_> =
         got.ok()["attempts"].as_array().expect("attempts").iter().map(|one| one["trigger"].clone()).collect();
     assert_eq!(triggers, ["event", "resend"]);
-    assert_eq!(receiver.received().await[1].body, got.ok()["payload"].as_str().expect("a text"));
+    assert_eq!(receiver.received().await[1].body, got.ok()["payload"].as_str().expect("a string"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,7 +44,7 @@ async fn two_resends_of_a_failed_delivery_cause_one_series() {
         assert!(world.drain("deliveries").await.is_empty());
         for one in &received {
             assert_eq!(one.header("webhook-id"), failed["delivery"]["webhook_id"]);
-            assert_eq!(one.body, failed["payload"].as_str().expect("a text"));
+            assert_eq!(one.body, failed["payload"].as_str().expect("a string"));
         }
         let delivered = only(&world, &tenant).await;
         assert_eq!(

@@ -302,7 +302,7 @@ async fn header_values_appear_in_no_response_log_email_or_item() {
     let messages = world.drain_due().await;
     world.sweep(common::timestamp::Timestamp::now()).await;
     let mail = world.mail_to("ops@example.com").await;
-    assert!(mail["text"].as_str().expect("a text").contains("is failing"));
+    assert!(mail["text"].as_str().expect("a string").contains("is failing"));
     let mut seen: Vec<_> = answers.iter().map(|answer| (format!("{answer:?}"), "an answer")).collect();
     seen.extend(messages.iter().map(|message| (message.to_string(), "a message")));
     seen.push((mail.to_string(), "a mail"));

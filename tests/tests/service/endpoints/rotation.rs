@@ -198,7 +198,8 @@ async fn concurrent_rotations_keep_the_previous_secret() {
     join_all(secrets.iter().map(|secret| rotate(&world, &tenant, &id, secret))).await;
     let items = world.items("webhook-endpoints").await;
     let endpoint = items.iter().find(|item| item.contains_key("signing_secret")).expect("the endpoint");
-    let [current, previous] = ["signing_secret", "previous_secret"].map(|name| endpoint[name].as_s().expect("a text"));
+    let [current, previous] =
+        ["signing_secret", "previous_secret"].map(|name| endpoint[name].as_s().expect("a string"));
     assert!(current != previous, "{current:?} after itself");
     assert!([current, previous].iter().all(|one| secrets.contains(one)), "{current:?} after {previous:?}");
 }

@@ -193,7 +193,7 @@ async fn ten_of_many_concurrent_tests_are_sent() {
     assert_eq!((made.len(), refused.len()), (10, 6));
     for answer in refused {
         assert_eq!(answer.error(), (429, "TOO_MANY_REQUESTS", ""));
-        let wait: u64 = answer.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+        let wait: u64 = answer.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
         assert!((1..=60).contains(&wait), "{wait}");
     }
     assert_eq!(world.log(&tenant.id).await.len(), 10);

@@ -119,5 +119,5 @@ pub(crate) async fn build() -> PathBuf {
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().expect("a text")
+    value.as_str().expect("a string")
 }

@@ -92,7 +92,7 @@ async fn a_session_needs_a_trusted_origin() {
         for headers in [&[cookie][..], &[cookie, ("origin", FOREIGN)], &[cookie, ("origin", "null")]] {
             let answer = call(&world, route, headers, json!({})).await;
             assert_eq!(answer.error(), (403, "FORBIDDEN", ""), "{route} {headers:?}");
-            let message = answer.json()["message"].as_str().expect("a text");
+            let message = answer.json()["message"].as_str().expect("a string");
             assert!(message.contains(world.stack.api()), "{message}");
         }
         let trusted = call(&world, route, &[cookie, ("origin", "https://app.example.com")], json!({})).await;
@@ -182,7 +182,7 @@ async fn the_log_names_the_organization_of_the_credential_that_acts() {
     for (route, tenant) in [("webhooks/list", &theirs.id), ("auth/status", &ours.id)] {
         let id = call(&world, route, &both, json!({})).await.headers["x-request-id"].clone();
         let log = tests::log::of_this_test().0;
-        let line = log.iter().find(|line| line["request_id"] == id.to_str().expect("a text"));
+        let line = log.iter().find(|line| line["request_id"] == id.to_str().expect("a string"));
         assert_eq!(line.expect("a line")["tenant"], json!(tenant), "{route}");
     }
 }

@@ -11,7 +11,7 @@ async fn call(world: &World, method: &str, route: &str, cookies: Value, headers:
     event["cookies"] = cookies;
     event["headers"] = headers;
     let answer = world.stack.invoke("auth-cli", event).await.expect("an answer");
-    let body = serde_json::from_str(answer["body"].as_str().expect("a text")).expect("JSON");
+    let body = serde_json::from_str(answer["body"].as_str().expect("a string")).expect("JSON");
     (answer["statusCode"].as_u64().expect("a status"), body)
 }
 

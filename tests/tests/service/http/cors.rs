@@ -23,7 +23,7 @@ async fn preflight(world: &World, path: &str, origin: &str) -> Answer {
 
 /// The headers related to origins.
 fn cors(headers: &HeaderMap) -> Value {
-    let text = |value: &reqwest::header::HeaderValue| value.to_str().expect("a text").to_owned();
+    let text = |value: &reqwest::header::HeaderValue| value.to_str().expect("a string").to_owned();
     let about = |name: &str| name == "vary" || name.starts_with("access-control-");
     headers
         .iter()
@@ -52,7 +52,7 @@ async fn a_preflight_is_answered_by_the_templates_configuration() {
     let configured = template.expect("a template")["Resources"]["HttpApi"]["Properties"]["CorsConfiguration"].clone();
     let list = |name: &str| {
         let values = configured[name].as_array().expect("a list").iter();
-        values.map(|value| value.as_str().expect("a text")).collect::<Vec<_>>().join(",")
+        values.map(|value| value.as_str().expect("a string")).collect::<Vec<_>>().join(",")
     };
     // A path that accepts only POST, one that accepts every method, and one without a function.
     for path in ["/v1/webhooks/create", "/api/auth/sign-in/email", "/nothing"] {

@@ -81,7 +81,7 @@ async fn head_of_a_path_without_a_get_is_refused_without_a_body() {
 async fn the_log_line_of_a_head_names_its_method_and_route() {
     let world = World::start().await;
     let head = ask(&world, Method::HEAD, "/health", "*/*", "").await;
-    let id = head.headers["x-request-id"].to_str().expect("a text");
+    let id = head.headers["x-request-id"].to_str().expect("a string");
     let log = tests::log::of_this_test().0;
     let line = log.iter().find(|line| line["request_id"] == id).expect("a line");
     assert_eq!([&line["method"], &line["route"], &line["status"]], [&json!("HEAD"), &json!("/health"), &json!(200)]);

@@ -55,7 +55,7 @@ impl Setup {
 /// The items of remembered calls.
 async fn remembered(world: &World) -> Vec<Item> {
     let mut items = world.items("webhook-endpoints").await;
-    items.retain(|item| item["webhook_endpoint_id"].as_s().expect("a text").starts_with("#once#"));
+    items.retain(|item| item["webhook_endpoint_id"].as_s().expect("a string").starts_with("#once#"));
     items
 }
 
@@ -214,7 +214,7 @@ async fn a_call_is_remembered_for_a_day() {
     let now = Timestamp::now().as_second();
     assert!((now + DAY - 60..=now + DAY + 1).contains(&until), "{until}");
     // The item has expired, but TTL has not deleted it yet.
-    let id = record["webhook_endpoint_id"].as_s().expect("a text");
+    let id = record["webhook_endpoint_id"].as_s().expect("a string");
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), json!({"delete_at": now})).await;
     let second = create().await.ok().clone();
     assert_ne!(second, first);

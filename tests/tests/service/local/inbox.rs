@@ -117,7 +117,7 @@ async fn every_request_is_shown_as_text() {
         assert!(!answer.page().contains(tag), "{}", answer.page());
     }
     assert!(answer.page().contains("&lt;script&gt;alert(1)"));
-    let policy = answer.headers["content-security-policy"].to_str().expect("a text");
+    let policy = answer.headers["content-security-policy"].to_str().expect("a string");
     assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
     assert_eq!(answer.headers["x-content-type-options"], "nosniff");
 }

@@ -132,7 +132,7 @@ async fn answer_until_closed(door: &str, sent: &str) -> String {
     let mut answer = Vec::new();
     let closed = timeout(PATIENCE, connection.read_to_end(&mut answer)).await;
     closed.expect("the connection is closed").expect("it is closed in order");
-    String::from_utf8(answer).expect("a text")
+    String::from_utf8(answer).expect("a string")
 }
 
 #[tokio::test(flavor = "multi_thread")]

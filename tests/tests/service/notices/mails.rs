@@ -22,7 +22,7 @@ async fn an_email_names_the_endpoint_the_cause_and_the_next_step() {
     sweep(&world, later(0)).await;
     let mails = mails(&world).await;
     assert_eq!(mails.len(), 1);
-    let (text, html) = (mails[0]["text"].as_str().expect("a text"), mails[0]["html"].as_str().expect("a text"));
+    let (text, html) = (mails[0]["text"].as_str().expect("a string"), mails[0]["html"].as_str().expect("a string"));
     let endpoint = world.only_endpoint(&tenant).await;
     let since = endpoint["failing_since"].as_str().expect("a time").parse::<Timestamp>().expect("a time");
     let address = receiver.url("");
@@ -66,7 +66,7 @@ async fn an_email_names_the_cause_without_the_url_of_a_redirect() {
         world.deliver(event(&tenant.id, "1")).await;
         sweep(&world, later(0)).await;
         let mails = mails(&world).await;
-        let text = mails[0]["text"].as_str().expect("a text");
+        let text = mails[0]["text"].as_str().expect("a string");
         assert!(text.contains(error) && !text.contains("canary"), "{text}");
     }
 }
@@ -90,7 +90,7 @@ async fn an_owner_gets_one_email_at_failing_and_one_at_disabling() {
         assert_eq!(subjects(&world).await, [FAILING, DISABLED]);
     }
     let disabled = mails(&world).await.pop().expect("a mail");
-    let text = disabled["text"].as_str().expect("a text");
+    let text = disabled["text"].as_str().expect("a string");
     for part in [
         "its deliveries failed for too long",
         "Failed deliveries: 4 or more\n",
@@ -113,7 +113,7 @@ async fn a_410_sends_one_email() {
         sweep(&world, later(minute * MINUTE)).await;
     }
     assert_eq!(subjects(&world).await, [DISABLED]);
-    let text = mails(&world).await[0]["text"].as_str().expect("a text").to_owned();
+    let text = mails(&world).await[0]["text"].as_str().expect("a string").to_owned();
     assert!(text.contains("410 Gone") && text.contains("Last error: HTTP 410. "), "{text}");
 }
 
@@ -219,7 +219,7 @@ async fn the_email_about_a_disabled_endpoint_explains_recovery() {
     }
     sweep(&world, later(0)).await;
     let mail = mails(&world).await.pop().expect("a mail");
-    let text = mail["text"].as_str().expect("a text");
+    let text = mail["text"].as_str().expect("a string");
     let disabled = world.only_endpoint(&tenant).await["disabled_at"].as_str().expect("a time").parse::<Timestamp>();
     let until = disabled.expect("a time").after(std::time::Duration::from_secs(7 * 24 * 60 * 60));
     for part in [
@@ -249,7 +249,7 @@ async fn a_recovery_is_reported_once_and_only_after_a_failure() {
         assert_eq!(subjects(&world).await, [FAILING, RECOVERED]);
     }
     let mail = mails(&world).await.pop().expect("a mail");
-    let text = mail["text"].as_str().expect("a text");
+    let text = mail["text"].as_str().expect("a string");
     for part in [
         "An endpoint of Doe & Co works again",
         &format!("First permanent failure: {}\n", since.expect("a time").readable()),

@@ -30,7 +30,7 @@ async fn accepting_an_invitation_creates_a_member() {
     assert_eq!(world.session(&cookie(account)).await.body["user"]["name"], "Al");
     assert_eq!(world.mail_to("al@example.com").await["subject"], "Webhooks: Confirm your email address");
     let invitation = &world.items("invitations").await[0];
-    assert_eq!(invitation["status"].as_s().expect("a text"), "accepted");
+    assert_eq!(invitation["status"].as_s().expect("a string"), "accepted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -233,7 +233,7 @@ async fn an_address_is_invited_three_times_a_day_over_all() {
     for by in [&theirs, &ours] {
         let refused = invite(&world, by, "al@example.com", "member").await;
         assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
-        let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+        let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
         assert!((86_000..=86_400).contains(&wait), "{wait}");
     }
     assert_eq!(invite(&world, &theirs, "bo@example.com", "member").await.status, 200);
@@ -252,7 +252,7 @@ async fn an_inviter_sends_twenty_invitations_an_hour() {
     }
     let refused = invite(&world, &ours, "bo@example.com", "member").await;
     assert_eq!((refused.status, &refused.body["code"]), (429, &json!("TOO_MANY_REQUESTS")));
-    let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((1..=3600).contains(&wait), "{wait}");
     // Invitations rejected because of the inviter's limit do not count against the address.
     for _ in 0..3 {

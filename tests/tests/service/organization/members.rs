@@ -27,7 +27,7 @@ async fn leave(world: &World, who: &Tenant) -> Answer {
 async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
     let listed = world.cli_get(&who.cookie, "organization/list-members").await;
     assert_eq!(listed.status, 200, "{listed:?}");
-    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let text = |value: &Value| value.as_str().expect("a string").to_owned();
     let listed = listed.body["members"].as_array().expect("members").clone();
     listed.iter().map(|member| (text(&member["user"]["email"]), text(&member["role"]))).collect()
 }
@@ -243,7 +243,7 @@ async fn an_organization_keeps_an_owner() {
     assert_eq!(set_role(&world, &jo, &al, "owner").await.status, 200);
     let left = leave(&world, &jo).await;
     assert_eq!((left.status, &left.body["id"]), (200, &json!(jo.user)));
-    assert!(left.headers["set-cookie"].to_str().expect("a text").contains("session_token=;"), "{left:?}");
+    assert!(left.headers["set-cookie"].to_str().expect("a string").contains("session_token=;"), "{left:?}");
     world.is_shut_out(&jo).await;
     assert_eq!(leave(&world, &al).await.refused(), (409, "LAST_OWNER"));
     assert_eq!(members(&world, &al).await, [(al.email.clone(), "owner".to_owned())]);
@@ -255,7 +255,7 @@ async fn a_removal_ends_sessions_and_keys_and_frees_the_address() {
     let jo = world.tenant("acme").await;
     let al = world.member(&jo, "al@example.com", "member").await;
     let other = world.sign_in(&al.email, PASSWORD).await;
-    let other = other.headers["set-cookie"].to_str().expect("a text").split(';').next().expect("a cookie").to_owned();
+    let other = other.headers["set-cookie"].to_str().expect("a string").split(';').next().expect("a cookie").to_owned();
     assert_ne!(world.session(&other).await.body, Value::Null);
     let removed = remove(&world, &jo, " AL@example.com ").await;
     assert_eq!((removed.status, &removed.body["member"]["id"]), (200, &json!(al.user)), "{removed:?}");

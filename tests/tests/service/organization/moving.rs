@@ -60,7 +60,7 @@ async fn joined(world: &World, organization: &str) -> Vec<String> {
 async fn status(world: &World, id: &str) -> String {
     let items = world.items("invitations").await;
     let item = items.iter().find(|item| item["invitation_id"].as_s() == Ok(&id.to_owned())).expect("an invitation");
-    item["status"].as_s().expect("a text").clone()
+    item["status"].as_s().expect("a string").clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +114,7 @@ async fn an_account_moves_to_the_organization_that_invited_it() {
     assert!(joined(&world, &acme.id).await.contains(&bo.user) && !joined(&world, &other.id).await.contains(&bo.user));
     let mail = world.mail_to("bo@example.com").await;
     assert_eq!(mail["subject"], "Webhooks: You joined another organization");
-    assert!(mail["text"].as_str().expect("a text").contains("Organization: Doe & Co"), "{mail}");
+    assert!(mail["text"].as_str().expect("a string").contains("Organization: Doe & Co"), "{mail}");
 
     // A second call gets the same response and has no effect.
     let mails = world.mails().await.len();
@@ -199,7 +199,7 @@ async fn the_only_owner_must_appoint_another_before_a_move() {
     let id = invitation(&world, &acme, &other.email).await;
     for refused in [accept(&world, &other, &id).await, accept_and_delete(&world, &other, &id).await] {
         assert_eq!(refused.refused(), (409, "LAST_OWNER"));
-        assert!(refused.body["message"].as_str().expect("a text").contains("make another member an owner first"));
+        assert!(refused.body["message"].as_str().expect("a string").contains("make another member an owner first"));
     }
     assert_eq!(organization(&world, &other.cookie).await, other.id);
     let role = json!({"memberId": bo.user, "role": "owner"});
@@ -323,7 +323,7 @@ async fn inviting_reveals_no_account_of_another_organization() {
         let fields = json!({"email": email, "role": "member"});
         let answer = world.cli(&acme.cookie, "organization/invite-member", fields).await;
         let mail = world.mail_to(email).await;
-        let lines = mail["text"].as_str().expect("a text").lines().count();
+        let lines = mail["text"].as_str().expect("a string").lines().count();
         let names: Vec<String> = answer.body.as_object().expect("an object").keys().cloned().collect();
         shapes.push((answer.status, names, mail["subject"].clone(), lines));
     }

@@ -379,7 +379,7 @@ async fn an_organization_changes_the_address_ten_times_an_hour() {
     }
     let refused = notify(&world, &ours, "more@example.com").await;
     assert_eq!(refused.error(), (429, "TOO_MANY_REQUESTS", ""));
-    let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((3_500..=3_600).contains(&wait), "{wait}");
     assert_eq!(notified(&world).await.len(), 20);
     let disabled = by_key(&world, &ours, json!({"disable_job_failure_notifications": true})).await;
@@ -404,7 +404,7 @@ async fn an_address_is_chosen_ten_times_a_day_over_all_organizations() {
     }
     let refused = notify(&world, &tenants[2], "Busy@example.com").await;
     assert_eq!(refused.error(), (429, "TOO_MANY_REQUESTS", ""));
-    let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((86_000..=86_400).contains(&wait), "{wait}");
     assert_eq!(read(&world, &tenants[2]).await, settings(FIRST, false));
     notify(&world, &tenants[2], "quiet@example.com").await.ok();

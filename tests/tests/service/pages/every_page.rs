@@ -46,7 +46,7 @@ async fn every_page(world: &World) -> Vec<(&'static str, Answer)> {
 async fn a_page_runs_nothing_loads_nothing_and_cannot_be_framed() {
     let world = World::start().await;
     for (path, page) in every_page(&world).await {
-        let header = |name: &str| page.headers[name].to_str().expect("a text").to_owned();
+        let header = |name: &str| page.headers[name].to_str().expect("a string").to_owned();
         assert_eq!(header("content-type"), "text/html; charset=utf-8", "{path}");
         assert_eq!(header("x-content-type-options"), "nosniff");
         assert_eq!(header("cache-control"), "no-store");

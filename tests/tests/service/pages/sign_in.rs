@@ -35,7 +35,7 @@ async fn sign_in(world: &World, query: &str, email: &str, password: &str) -> Ans
 async fn ask(world: &World, agent: &str) -> (String, Value) {
     let request = world.http.post(world.url("/v1/auth/cliLoginCreate")).header("user-agent", agent);
     let made = world.send(request.json(&json!({"json": {}}))).await.ok().clone();
-    let text = |name: &str| made[name].as_str().expect("a text").to_owned();
+    let text = |name: &str| made[name].as_str().expect("a string").to_owned();
     let query = format!("?mode=signin&cliLoginId={}&cliLoginSecret={}", text("requestId"), text("secret"));
     (query, json!({"requestId": made["requestId"], "secret": made["secret"]}))
 }
@@ -110,7 +110,7 @@ async fn attempts_on_the_page_and_by_the_api_count_together() {
     let refused = sign_in(&world, "", EMAIL, RIGHT).await;
     assert_eq!(refused.status, 429);
     assert!(refused.page().contains("Too many attempts") && refused.page().contains(&format!("value=\"{EMAIL}\"")));
-    let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((1..=600).contains(&wait), "{wait}");
     let credentials = json!({"email": EMAIL, "password": RIGHT});
     assert_eq!(world.cli("", "sign-in/email", credentials).await.status, 429);
@@ -243,7 +243,7 @@ async fn a_sign_up_redirects_to_the_email_verification() {
     assert_eq!(world.cli_get(&cookie, "organization/list").await.body[0]["slug"], "acme");
     let organizations = world.items("organizations").await;
     let notified = organizations.iter().find_map(|item| item.get("debug_notification_email")).expect("an address");
-    assert_eq!(notified.as_s().expect("a text"), EMAIL, "the user's own address, because no other was given");
+    assert_eq!(notified.as_s().expect("a string"), EMAIL, "the user's own address, because no other was given");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -333,7 +333,7 @@ async fn a_client_is_approved_only_by_a_button() {
     assert_eq!(sign_in(&world, &query, EMAIL, WRONG).await.status, 401);
     let signed_in = sign_in(&world, &query, EMAIL, RIGHT).await;
     assert_eq!(signed_in.status, 303);
-    assert_eq!(signed_in.headers["location"].to_str().expect("a text"), query, "back to the same address");
+    assert_eq!(signed_in.headers["location"].to_str().expect("a string"), query, "back to the same address");
     let cookie = set(&signed_in);
 
     let mut page = get(&world, &cookie, &query).await;
@@ -390,7 +390,7 @@ async fn the_page_approves_only_for_the_account_that_it_showed() {
     assert!(page.page().contains("wants to sign in as <strong>jo@other.example.com</strong>"));
     assert_eq!(poll(&world, &login).await, "pending");
     let out = post(&world, &other.cookie, &filled(&page, "Sign out", &[])).await;
-    assert_eq!(out.headers["location"].to_str().expect("a text"), query, "to continue with another account");
+    assert_eq!(out.headers["location"].to_str().expect("a string"), query, "to continue with another account");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -400,7 +400,7 @@ async fn a_sign_up_for_a_client_continues_after_verification() {
     let query = query.replace("mode=signin", "mode=signup");
     let page = get(&world, "", &query).await;
     let signed_up = post(&world, "", &filled(&page, "Sign up", &founder("acme", EMAIL))).await;
-    assert_eq!(signed_up.headers["location"].to_str().expect("a text"), query);
+    assert_eq!(signed_up.headers["location"].to_str().expect("a string"), query);
     let cookie = set(&signed_up);
     let page = get(&world, &cookie, &query).await;
     let approved = post(&world, &cookie, &filled(&page, "Approve sign-in", SURE)).await;

@@ -20,7 +20,7 @@ async fn press(world: &World, who: &Tenant, button: &str, typed: &[(&str, &str)]
 async fn members(world: &World, who: &Tenant) -> Vec<(String, String)> {
     let listed = world.cli_get(&who.cookie, "organization/list-members").await.body;
     let member = |member: &serde_json::Value| {
-        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+        let text = |value: &serde_json::Value| value.as_str().expect("a string").to_owned();
         (text(&member["user"]["email"]), text(&member["role"]))
     };
     listed["members"].as_array().expect("members").iter().map(member).collect()

@@ -215,7 +215,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     let pending =
         |item: &&Item| item.get("status").is_some_and(|status| status == &AttributeValue::S("pending".to_owned()));
     let pending = invited.iter().find(pending);
-    let id = pending.expect("a pending invitation")["invitation_id"].as_s().expect("a text");
+    let id = pending.expect("a pending invitation")["invitation_id"].as_s().expect("a string");
     let accepting = json!({"invitationId": id, "tenantSlug": "acme", "name": "New", "password": "correct horse"});
     let account = world.rpc("", "auth/acceptInviteAndSignup", accepting).await.ok().clone();
 
