@@ -120,7 +120,7 @@ calls! {
 pub struct Listed {
     /// The entries on this page, newest first. A page can be empty and still have a `next_cursor`.
     pub entries: Vec<Entry>,
-    /// The `cursor` of the next page; absent on the last page.
+    /// The `cursor` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cursor")]
     pub next_cursor: Option<Cursor>,

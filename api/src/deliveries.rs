@@ -127,7 +127,7 @@ inputs! {
 pub struct Listed {
     /// The deliveries on this page, newest first. A page can be empty and still have a `next_cursor`.
     pub deliveries: Vec<Delivery>,
-    /// The `cursor` of the next page; absent on the last page.
+    /// The `cursor` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cursor")]
     pub next_cursor: Option<Cursor>,
@@ -235,7 +235,7 @@ pub struct Erased {
     pub message: String,
     /// The number of deliveries that are now erased, including those erased by earlier calls.
     pub erased: usize,
-    /// The `cursor` of the next call, which erases older deliveries of the job; absent if none are left.
+    /// The `cursor` for the next call, which erases older deliveries of the job; absent if none are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cursor")]
     pub next_cursor: Option<Cursor>,

@@ -63,7 +63,7 @@ impl Input {
             .about("The maximum number of entries to return. The default is 20.")
             .optional_number(List::NAMES.limit, 1..=100);
         let cursor = fields
-            .about("The `next_cursor` of the previous page. Send the same filters as for that page.")
+            .about("The `next_cursor` from the previous page. Send the same filters as for that page.")
             .optional_text(List::NAMES.cursor, Position::parse);
         let filter = Filter { since: since?, until: until?, actor: actor?, action: action? };
         let limit = limit?.and_then(|limit| limit.try_into().ok()).unwrap_or(20);

@@ -94,7 +94,7 @@ impl Input {
             });
         let cursor = fields
             .about(
-                "The `next_cursor` of the previous call with the same `job_id`. To erase all of a job's deliveries, \
+                "The `next_cursor` from the previous call with the same `job_id`. To erase all of a job's deliveries, \
                  repeat the call until the response has no `next_cursor`.",
             )
             .optional_text(Erase::NAMES.cursor, Cursor::parse);

@@ -97,7 +97,7 @@ impl Input {
             .about("The maximum number of deliveries to return. The default is 20.")
             .optional_number(List::NAMES.limit, 1..=100);
         let cursor = fields
-            .about("The `next_cursor` of the previous page. Send the same filters as for that page.")
+            .about("The `next_cursor` from the previous page. Send the same filters as for that page.")
             .optional_text(List::NAMES.cursor, Cursor::parse);
         let (status, event, job_id, since, until) = (status?, event?, job_id?, since?, until?);
         let (outcome, workflow) = (outcome?, workflow?);

@@ -92,7 +92,7 @@ impl Invitations {
         received.retain(|invited| invited.status == InvitationStatus::Pending && invited.expires_at > now);
         received.sort_by_key(|invited| Reverse(invited.invitation.id));
         let mut of = organizations.find_all(received.iter().map(|invited| &invited.invitation.organization)).await?;
-        // Invitations of a deleted organization can remain for minutes. No two invitations are to the same
+        // Invitations to a deleted organization can remain for minutes. No two invitations are to the same
         // organization.
         let with_organization = received.into_iter().filter_map(|invited| {
             let organization = of.remove(&invited.invitation.organization)?;

@@ -66,7 +66,7 @@ impl Log {
     }
 }
 
-/// Removes the responses from an item of earlier attempts.
+/// Removes the responses from an item with earlier attempts.
 fn bare(mut item: Item) -> Result<Item> {
     let earlier: Vec<_> = read_earlier(&item)?.into_iter().map(Attempt::bare).collect();
     item.extend(earlier_value(&earlier).map(|(attribute, value)| attribute.with(value)));

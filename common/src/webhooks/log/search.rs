@@ -73,7 +73,8 @@ impl Cursor {
     /// `text` is not a cursor.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let id: Result<DeliveryId, NotAnId> = format!("{}.0.{text}", DestinationId::Callback).parse();
-        id.map(|id| Self(id.moment())).map_err(|NotAnId| vec![Problem::format("Must be the next_cursor of a page")])
+        id.map(|id| Self(id.moment()))
+            .map_err(|NotAnId| vec![Problem::format("Must be the next_cursor from an earlier page")])
     }
 }
 
