@@ -41,7 +41,7 @@ def tree(root):
 
 
 def sample(root, used):
-    """Notes the CPU time of each thread of the test binaries, with its name and its binary."""
+    """Records the CPU time of each thread of the test binaries, with its name and its binary."""
     for process in tree(root):
         folder = Path(f"/proc/{process}")
         try:

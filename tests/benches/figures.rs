@@ -1,12 +1,12 @@
 //! The service's performance figures, each as a ratio to a baseline that is built and run in the same invocation.
 //!
 //! `cargo bench -p tests` measures all figures, prints a table, and writes `target/bench.json` and the generated parts
-//! of `docs/performance.md`: the table, the plot and the costs. With `--quick`, as in CI, it makes a tenth of the runs,
+//! of `docs/performance.md`: the table, the plot and the costs. With `--quick`, as in CI, it does a tenth of the runs,
 //! writes only the JSON, and fails if a figure is more than twice as bad as its bound.
 //!
 //! With `--delivery`, the benchmark measures only deliveries, prints the table, and writes the costs and the plot. This
 //! omits the build of the other functions, which takes most of the time. With `--costs`, it only computes the costs and
-//! the requirements of some event rates (`docs/performance.md`). With names of parts, such as `warm thousand`, it
+//! the requirements for some event rates (`docs/performance.md`). With names of parts, such as `warm thousand`, it
 //! measures and prints only these parts.
 
 #![expect(

@@ -119,7 +119,7 @@ impl Way {
 /// The cost, by service.
 const PLACES: [&str; 5] = ["SQS", "Lambda", "DynamoDB, reads", "DynamoDB, writes of the delivery log", "logs"];
 
-/// A process of the delivery function, with a measurement of all its calls.
+/// A process of the delivery function whose calls are all measured.
 struct Process<'a> {
     world: &'a World,
     lambda: Lambda,

@@ -265,7 +265,7 @@ pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, ta
 pub(crate) struct Point {
     /// The number of events in flight.
     pub(crate) in_flight: usize,
-    /// Deliveries per second: the function's, and those of the baseline.
+    /// Deliveries per second: the function's, and the baseline's.
     pub(crate) rate: (f64, f64),
     /// CPU time of a delivery in microseconds: the function's, and the baseline's.
     pub(crate) cpu: (f64, f64),

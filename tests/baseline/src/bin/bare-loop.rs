@@ -51,7 +51,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The CPU time of this thread, the only one of the process.
+/// The CPU time of this thread, the only one in the process.
 fn cpu() -> Result<u64, Error> {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(statistics.split_whitespace().next().unwrap_or_default().parse()?)

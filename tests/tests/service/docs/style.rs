@@ -26,7 +26,7 @@ const WORDS: [(&str, &str); 18] = [
     ("also when", "\"even when\""),
 ];
 
-/// The beginnings of words in British spelling, in lower case, and the American ones.
+/// British beginnings of words, in lower case, with their American spellings.
 const SPELLINGS: [(&str, &str); 34] = [
     ("analyse", "analyze"),
     ("artefact", "artifact"),
