@@ -53,13 +53,13 @@ fn paths(shelf: &Shelf) -> Markup {
                         td {
                             form method="post" action="/-/answer" {
                                 input type="hidden" name="path" value=(path);
-                                (manners(shelf.manner(path), &format!("Response of {path}")))
+                                (manners(shelf.manner(path), &format!("Response for {path}")))
                             }
                         }
                         td {
                             form method="post" action="/-/secret" {
                                 input type="hidden" name="path" value=(path);
-                                (secret(&format!("Signing secret of {path}")))
+                                (secret(&format!("Signing secret for {path}")))
                             }
                             @if shelf.secret(path).is_some() { " Secret set" }
                         }

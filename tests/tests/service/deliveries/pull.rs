@@ -391,7 +391,7 @@ async fn an_unreceived_delivery_fails_and_can_be_recovered() {
     // The sweep checks the minute in which the delivery expires.
     over_age(&world, &tenant, &endpoint).await;
     world.sweep(Timestamp::now()).await;
-    // The later check does not send a message, because deliveries to pull endpoints do not have messages.
+    // No message was sent for this delivery, but the later check wakes it.
     world.sweep(Timestamp::now().after(HOUR)).await;
     world.handle_all().await;
     let failed = world.only_logged(&tenant.id).await;
