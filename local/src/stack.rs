@@ -4,7 +4,6 @@ mod parts;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -15,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::parts::openapi;
 use self::parts::{ACCOUNT, REGION, api_router, clients, files, functions, pollers, start_polling, trusted_origins};
+pub use self::parts::{Data, openapi};
 pub(crate) use self::parts::{lambda_variables, parameters, place};
 use crate::{
     demo_tenant::{self, DemoTenant},
@@ -50,15 +49,6 @@ pub struct Options {
     pub limits: Limits,
     /// Whether to create a demo tenant and serve the link that signs in to it.
     pub demo_data: bool,
-}
-
-/// The location of the tables and the queues.
-#[derive(Debug, Clone)]
-pub enum Data {
-    /// In memory, until the stack stops.
-    Memory,
-    /// In database files in this directory.
-    Directory(PathBuf),
 }
 
 /// The loopback ports to listen on. 0 selects a free port.

@@ -17,7 +17,6 @@ use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::Data;
 use crate::{
     functions::Function,
     gateway::{Cors, Gateway},
@@ -33,6 +32,15 @@ pub(super) const ACCOUNT: &str = "123456789012";
 
 /// The path of the OpenAPI description. Deployments do not serve it.
 const DESCRIPTION: &str = "/openapi.json";
+
+/// The location of the tables and the queues.
+#[derive(Debug, Clone)]
+pub enum Data {
+    /// In memory, until the stack stops.
+    Memory,
+    /// In database files in this directory.
+    Directory(PathBuf),
+}
 
 /// The template parameters for this machine. Plain http and loopback destinations are allowed, because developers run
 /// receivers there.
