@@ -51,7 +51,7 @@ names! {
         EmailVerified = "email.verified",
         /// A user's email address was replaced, which ends their other sessions.
         EmailChanged = "email.changed",
-        /// A user undid an email address change, which ends their password, sessions and personal keys.
+        /// A user undid an email address change, which invalidates their password, sessions and personal keys.
         EmailRestored = "email.restored",
         /// A user changed their password, which ends their other sessions.
         PasswordChanged = "password.changed",
@@ -146,9 +146,9 @@ pub struct Entry {
     pub user_agent: Option<String>,
     /// The changed object.
     pub target: Target,
-    /// The changed fields. Secrets are named without their values. A personal key that ends with the change is an
-    /// `api_key`, with its name and id. A sign-in with a second factor has its kind as `second_factor`: `totp` or
-    /// `backup_code`.
+    /// The changed fields. Secrets are named without their values. A personal key that ends with the change is listed
+    /// as the field `api_key`, with its name and id. For a sign-in with a second factor, the field `second_factor`
+    /// gives the kind: `totp` or `backup_code`.
     pub changes: Vec<Change>,
 }
 

@@ -75,7 +75,7 @@ pub fn document<'a>(functions: impl Iterator<Item = &'a Function>, version: &str
             "securitySchemes": {
                 "key": {
                     "type": "apiKey", "in": "header", "name": API_KEY,
-                    "description": "An API key of the organization.",
+                    "description": "An API key that belongs to the organization.",
                 },
                 "session": {
                     "type": "apiKey", "in": "cookie", "name": "__Host-session_token",

@@ -46,7 +46,7 @@ pub(crate) fn reset() -> Route<App> {
             "Sets a new password with the token from a reset email. The token works once. All the user's sessions end, \
              and their personal keys stop working.",
         )
-        .description("This also verifies the user's email. The user has to sign in afterwards.")
+        .description("This also verifies the user's email. The user has to sign in afterward.")
         .faults(&[Fault::InvalidToken])
 }
 

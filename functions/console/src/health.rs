@@ -13,7 +13,7 @@ use crate::app::App;
 
 pub(crate) fn show() -> Route<App> {
     Route::get("/health", Public, |_, _| Ok(()), say)
-        .summary("Tells monitors that the service is up. It reads no table and needs no credential.")
+        .summary("Tells monitors that the service is up. It does not read a table or need a credential.")
         .description(
             "The response proves that API Gateway reaches a function, and that the function starts with its settings. \
              It does not prove that the tables, the queues or the emails work.",

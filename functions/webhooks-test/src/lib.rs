@@ -54,7 +54,7 @@ fn route() -> Route<App> {
             "The event `webhook.test` is delivered like any other event, but attempted only once. It has the nine \
              members of every event: `job_id` is `test`, and the members that describe a job are `null`. With `event`, \
              the receiver gets a sample of that event instead, also with the `job_id` `test`. The delivery log lists \
-             every test as `webhook.test`. Failed tests send no email and do not count as failures. A test of a pull \
+             every test as `webhook.test`. Failed tests do not send email or count as failures. A test of a pull \
              endpoint waits until it is received. The limit is 10 tests per endpoint per minute.",
         )
         .faults(&[

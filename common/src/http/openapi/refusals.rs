@@ -131,7 +131,8 @@ fn remedy(code: Code, reason: Option<Reason>) -> &'static str {
         Code::PayloadTooLarge => "The body is larger than 64 KiB. Split the call.",
         Code::TooManyRequests => "A rate limit was reached. Wait the number of seconds given in `Retry-After`.",
         Code::ServiceUnavailable => {
-            "The service is busy, or the caller's account was changed during the call. Retry it after `Retry-After` seconds."
+            "The service is busy, or the caller's account was changed during the call. Retry the call after \
+             `Retry-After` seconds."
         }
         Code::Conflict => reason.map_or("", remedy_of_reason),
         Code::MethodNotSupported | Code::InternalServerError => {
