@@ -34,7 +34,7 @@ pub struct Page {
     is_public: bool,
     /// The rest of the header, after the service's name.
     frame: Option<Markup>,
-    /// Links and buttons beside the heading.
+    /// Links and buttons next to the heading.
     actions: Option<Markup>,
 }
 
@@ -143,7 +143,7 @@ impl Page {
         Self { frame: Some(frame.render()), ..self }
     }
 
-    /// Adds links and buttons beside the heading.
+    /// Adds links and buttons next to the heading.
     #[must_use]
     pub fn actions(self, actions: Markup) -> Self {
         Self { actions: Some(actions), ..self }

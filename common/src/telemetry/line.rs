@@ -155,7 +155,7 @@ pub const LINES: &[Line] = &[
         "delivery.resend_failed",
         ERROR,
         &["tenant", "delivery_id", "error"],
-        "A recovery could not resend a delivery. It tries again in its next pass.",
+        "A recovery could not resend a delivery. The recovery tries again in its next pass.",
     ),
     line(
         "deliveries.unread",
@@ -182,8 +182,8 @@ pub const LINES: &[Line] = &[
         "payload.missing",
         ERROR,
         &["tenant", "delivery_id"],
-        "The payload of a pull endpoint's delivery is missing, so the delivery cannot be received. It fails three \
-         days after its event.",
+        "The payload of a pull endpoint's delivery is missing, so the delivery cannot be received. The delivery fails \
+         three days after its event.",
     ),
     line(
         "receive.incomplete",
@@ -195,7 +195,7 @@ pub const LINES: &[Line] = &[
         "receive.unnoted",
         WARN,
         &["tenant", "error"],
-        "The time of a call to `deliveries/receive` could not be recorded on its endpoint. The call succeeded anyway.",
+        "The time of a call to `deliveries/receive` could not be recorded on the endpoint. The call succeeded anyway.",
     ),
     line(
         "message.malformed",

@@ -18,8 +18,8 @@ use crate::{
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
 
-/// The maximum size of a message in bytes, as in the template. An item of the delivery log, which DynamoDB limits to 400
-/// KB, thus has room for the body of any delivery, with the URL and the secret of a callback.
+/// The maximum size of a message in bytes, as in the template. With this limit, an item in the delivery log, which
+/// DynamoDB limits to 400 KB, has room for the body of any delivery, with the URL and the secret of a callback.
 pub const MAX_MESSAGE_BYTES: usize = 256_000;
 
 /// A finished job, and its audience.

@@ -17,7 +17,7 @@ attributes! { pub(super)
     // The attempts before the last.
     EARLIER = "earlier",
     KIND = "kind", DUE = "due", LEASE = "lease", LEASE_ENDS = "lease_ends",
-    // An attempt's parts, besides its trigger.
+    // An attempt's parts, other than its trigger.
     AT = "at", MS = "ms", OUTCOME = "outcome", CODE = "code", DETAIL = "detail",
     RESPONSE = "response",
     LAST_OUTCOME = "last.outcome", LAST_MS = "last.ms", LAST_AT = "last.at",
