@@ -136,11 +136,12 @@ pub struct Entry {
     pub action: Open<Action>,
     /// The author of the change.
     pub actor: Actor,
-    /// The address of the actor's client: an IPv4 address, or the /64 of an IPv6 address. Absent for the service itself.
+    /// The address of the actor's client: an IPv4 address, or the /64 of an IPv6 address. Absent for the service itself,
+    /// and for a user of another organization, who can only decline an invitation.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["203.0.113.7"]))]
     pub ip: Option<String>,
-    /// The first 200 characters of the `User-Agent` of the actor's client, if it sent one.
+    /// The first 200 characters of the `User-Agent` of the actor's client, if it sent one and `ip` is present.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["curl/8.5.0"]))]
     pub user_agent: Option<String>,
@@ -161,7 +162,7 @@ pub struct Actor {
     /// The id of the user or key, which works as the `actor` filter; `system` for the service itself.
     #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
     pub id: String,
-    /// The name of the user or of the key; absent for the service itself.
+    /// The name of the user or of the key; absent for the service itself, and for a user of another organization.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["Ada Lovelace"]))]
     pub name: Option<String>,
@@ -186,7 +187,7 @@ impl Actor {
 pub struct Target {
     /// The kind of the object.
     pub kind: Open<TargetKind>,
-    /// The id of the object.
+    /// The id of the object; the invited address of an invitation, whose id is enough to accept it.
     #[schemars(extend("examples" = ["01a1fd8f-0d9d-7467-9431-944eedd69c67"]))]
     pub id: String,
     /// The URL of an endpoint without its query, the address of a user or an invitation, or the name of a key or an

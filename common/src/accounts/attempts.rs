@@ -161,16 +161,16 @@ impl Attempts {
     }
 
     /// Counts a second-factor code that `user` enters on `client`, after the right password. Only a caller who knows
-    /// the password can exhaust these limits. The limit across all clients exempts clients that have signed in before.
-    /// That limit is reset when all the user's sessions end, so a password reset stops an attacker's guesses and ends
-    /// the user's wait.
+    /// the password can exhaust these limits. The limit across all clients exempts clients that have signed in before,
+    /// even if they did so before the user had a second factor. A password reset does not reset it: otherwise, an
+    /// attacker who reads the user's mailbox could guess without end.
     ///
     /// # Errors
     /// Too many codes ([`Error::TooMany`]), or a call fails.
     pub(super) async fn count_code(&self, user: &User, client: ClientAddress, now: Timestamp) -> Result<()> {
-        let (subject, epoch) = (user.id.to_string(), user.session_epoch);
+        let subject = user.id.to_string();
         self.count(CODE, &pair(&subject, client), now).await?;
-        match self.count(CODE_ANYWHERE, &format!("{subject} {epoch}"), now).await {
+        match self.count(CODE_ANYWHERE, &subject, now).await {
             Err(Error::TooMany { .. }) if self.is_known(&pair(user.email.as_str(), client), now).await? => Ok(()),
             counted => counted,
         }

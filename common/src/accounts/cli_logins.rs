@@ -7,7 +7,7 @@ use crate::{
     accounts::{
         sessions::{ADDRESS, AGENT, Device, Session},
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
-        users::{CREATED_AT, EPOCH, User},
+        users::{CREATED_AT, EPOCH, User, Users},
     },
     aws::{
         clients::Aws,
@@ -162,11 +162,12 @@ impl CliLogins {
     /// The session starts in the epoch of the approval, so it also ends if all sessions were ended in the meantime.
     ///
     /// # Errors
-    /// The session would end beyond the representable time.
+    /// The session would end beyond the representable time, or the user has joined another organization in the meantime
+    /// ([`Error::Busy`]).
     pub async fn take(
         &self,
         login: &CliLogin,
-        user: &User,
+        (users, user): (&Users, &User),
         device: &Device,
         now: Timestamp,
     ) -> Result<Option<(Session, Token)>> {
@@ -174,8 +175,13 @@ impl CliLogins {
         let is_approved = APPROVED_BY.equals(text(user.id)).and(EPOCH.equals(number(user.session_epoch)));
         let exchange = Transaction::new("exchanging a login request")
             .delete_if(&self.tokens, token_key(&login.hash), is_approved)
+            .or(NOT_FOUND)
             .put_new(&self.tokens, TOKEN_HASH, session.to_item())
             .record(session.created(user))?;
-        Ok(exchange.try_commit(&self.dynamodb).await?.then_some((session, token)))
+        match users.check_organization(user, exchange).or(Error::Busy).commit(&self.dynamodb).await {
+            Ok(()) => Ok(Some((session, token))),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -2,8 +2,9 @@
 //! the old address can undo it for a day.
 //!
 //! Without the undo, an intruder with a session could take over the account. The old address therefore stays reserved
-//! for its user until the undo link expires. An undo also reverts all later changes, ends sessions and keys, and
-//! replaces the password, which the intruder could have reset in the meantime.
+//! for its user until the undo link expires. An undo also reverts all later changes, ends sessions and keys, replaces
+//! the password, which the intruder could have reset in the meantime, and removes a second factor that was enabled
+//! after the change.
 //!
 //! The email to the old address is sent once, after the write, like all emails about accounts: if the process dies in
 //! between, only operators can restore the address. An outbox would have to store the secret of the link, and an email
@@ -23,10 +24,11 @@ use crate::{
         sessions::{Device, Session, Sessions},
         suppressions,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
+        two_factor::{self, FACTOR},
         users::{
             CREATED_AT, EMAIL, EMAIL_UNDOS, EMAIL_VERIFIED, KEY_EPOCH, PASSWORD_HASH, PENDING_EMAIL, PK, RESERVED_FOR,
-            RESERVED_UNTIL, SESSION_EPOCH, USER_ID, User, Users, email_guard, email_key, is_free, is_kept, pk,
-            user_key,
+            RESERVED_UNTIL, SESSION_EPOCH, TWO_FACTOR_SINCE, USER_ID, User, Users, email_guard, email_key, is_free,
+            is_kept, pk, user_key,
         },
         verification::{Verifications, taken_mail},
     },
@@ -86,6 +88,8 @@ pub struct Link {
     /// The address that the user gets from the link.
     pub email: Email,
     hash: SecretHash,
+    /// When the link was issued; for an undo, when the address was changed.
+    created_at: Timestamp,
     /// The session that requested the change.
     session: Option<Session>,
 }
@@ -136,7 +140,8 @@ impl EmailChanges {
             let token = Token::generate();
             let update = Update::of(&self.users_table, pk(user_key(user.id)))
                 .set(PENDING_EMAIL, text(email))
-                .only_if(EMAIL.equals(text(&user.email)).and(EMAIL_VERIFIED.equals(boolean(true))));
+                .only_if(EMAIL.equals(text(&user.email)).and(EMAIL_VERIFIED.equals(boolean(true))))
+                .only_if(user.is_in_organization());
             let writes = Transaction::new("requesting a change of an email").update(update).or(Error::Busy);
             user.request_email(writes, Some(email))?.commit(&self.dynamodb).await?;
             let guard = get(&self.dynamodb, &self.users_table, pk(email_key(email)), "looking up an email").await?;
@@ -184,7 +189,7 @@ impl EmailChanges {
             }
             Purpose::Undo => user.email_undos.before(&hash).is_some(),
         };
-        Ok(works.then_some(Link { purpose, user, email, hash, session }))
+        Ok(works.then_some(Link { purpose, user, email, hash, created_at: record.parsed(CREATED_AT)?, session }))
     }
 
     /// Changes the user's address, and emails the old address a link that undoes the change. All sessions end, except
@@ -249,7 +254,8 @@ impl EmailChanges {
     }
 
     /// Restores the user's old address, ends their sessions, keys and links, and replaces the password with a random
-    /// one. The caller lets the user choose a new password. Returns the changed user, or `None` if the link no longer
+    /// one. A second factor that was enabled after the change is removed, because the intruder's app would lock the
+    /// user out. The caller lets the user choose a new password. Returns the changed user, or `None` if the link no longer
     /// works.
     ///
     /// # Errors
@@ -264,8 +270,10 @@ impl EmailChanges {
             let Some(link) = self.link(token, now).await?.filter(|link| link.purpose == Purpose::Undo) else {
                 return Ok(None);
             };
-            let Link { user, email, hash, .. } = link;
+            let Link { user, email, hash, created_at, .. } = link;
             let Some(earlier) = user.email_undos.before(&hash) else { return Ok(None) };
+            let Some(since) = self.users.two_factor_since(user.id).await? else { return Ok(None) };
+            let is_newer = since.as_ref().is_some_and(|since| *since >= created_at);
             let password = hasher.hash(Password::random()).await?;
             let mark = Update::of(&self.users_table, pk(user_key(user.id)))
                 .set(EMAIL, text(&email))
@@ -277,7 +285,12 @@ impl EmailChanges {
                 .remove([PENDING_EMAIL])
                 .only_if(EMAIL.equals(text(&user.email)))
                 .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()))
-                .only_if(user.email_undos.are_unchanged());
+                .only_if(user.email_undos.are_unchanged())
+                .only_if(match since {
+                    Some(since) => TWO_FACTOR_SINCE.equals(text(since)),
+                    None => TWO_FACTOR_SINCE.is_absent(),
+                });
+            let mark = if is_newer { mark.remove(FACTOR) } else { mark };
             let [old, new] = [&user.email, &email].map(|email| Some(email.to_string()));
             let entry = Entry::new(Action::EmailRestored, &user.organization, user.target()).by(user.actor());
             let ended = self.keys.ended_with(&user, now).await?;
@@ -285,6 +298,9 @@ impl EmailChanges {
                 .delete_if(&self.tokens_table, token_key(&hash), is_current(UNDO, now))
                 .update(mark)
                 .record(entry.with([audit::change("email", old, new), audit::hidden("password")]).with(ended))?;
+            if is_newer {
+                writes = writes.record(two_factor::entry(Action::TwoFactorDisabled, &user))?;
+            }
             // The user may already have changed the address back.
             if email != user.email {
                 writes = writes
@@ -374,8 +390,8 @@ fn changed_mail(base: &BaseUrl, undo: &Token, device: &Device, now: Timestamp) -
             ),
             Part::Facts(from(&device.address.to_string(), device.agent.as_deref(), now)),
             Part::text(
-                "If you did not change it, undo the change within 24 hours. This also ends all sessions, revokes all API keys, and \
-                 lets you choose a new password.",
+                "If you did not change it, undo the change within 24 hours. This also ends all sessions, revokes all API keys, \
+                 removes a second factor that was enabled after the change, and lets you choose a new password.",
             ),
             Part::Button("Undo the change", format!("{base}/verify-email?token={}", undo.reveal())),
         ],

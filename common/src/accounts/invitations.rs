@@ -12,12 +12,13 @@ use crate::{
     accounts::{
         email::Email,
         mail::{Mail, Part},
+        members::is_still,
         organizations::{self, Organization, slug_key},
         password::Hasher,
         sessions::Device,
         signup::{Invitee, NewUser, Person, new_user},
         token::{EXPIRES_AT, SecretHash, Token},
-        users::{CREATED_AT, EMAIL, ORGANIZATION_ID, ROLE, Role, USER_ID, User, email_key, pk},
+        users::{CREATED_AT, EMAIL, ORGANIZATION_ID, ROLE, Role, USER_ID, User, email_key, pk, user_key},
     },
     audit::{self, Action, Entry, Target, TargetKind, initial},
     aws::{
@@ -29,7 +30,7 @@ use crate::{
     },
     base_url::BaseUrl,
     config::{ConfigError, Env},
-    error::{Conflict, Error, Result},
+    error::{Conflict, Error, Refusal, Result},
     id::{InvitationId, TenantId, UserId},
     name::{Name, Slug},
     paging::Paging,
@@ -121,6 +122,8 @@ const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 /// The index of invitations by organization. It contains only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
+/// The write that makes a transaction fail if its author is no longer an owner.
+const OWNER: usize = 0;
 /// The maximum number of tries to join while other calls change the organization.
 const ATTEMPTS: usize = 5;
 
@@ -135,12 +138,12 @@ impl Invitations {
         })
     }
 
-    /// Invites `email` to the organization of `inviter`. A pending invitation for the same address to this organization
-    /// is canceled, so at most one can be accepted. Neither the outcome nor the reads reveal whether the address has an
-    /// account in another organization.
+    /// Invites `email` to the organization of `inviter`, who must be an owner. A pending invitation for the same address
+    /// to this organization is canceled, so at most one can be accepted. Neither the outcome nor the reads reveal whether
+    /// the address has an account in another organization.
     ///
     /// # Errors
-    /// A member has the email ([`Conflict::AlreadyAMember`]).
+    /// A member has the email ([`Conflict::AlreadyAMember`]), or `inviter` is no longer an owner.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, now: Timestamp) -> Result<NewInvitation> {
         let doing = "inviting";
         let organization = inviter.organization.clone();
@@ -152,23 +155,23 @@ impl Invitations {
             let previous = self.previous(&invitation).await?;
             let item = invitation.to_item(&token, expires_at, now);
             let mut writes = self
-                .point_to(Transaction::new(doing), &invitation, expires_at, previous.as_ref())
+                .point_to(self.check_owner(doing, inviter), &invitation, expires_at, previous.as_ref())
                 .put_new(&self.invitations, INVITATION_ID, item)
                 .update(self.deliver(&invitation, expires_at));
             if let Some(Previous { id, pending: true }) = &previous {
-                let target = audit::target(TargetKind::Invitation, id, invitation.email.to_string());
-                writes = writes.update(self.change_status(id, CANCELED)).record(Entry::new(
-                    Action::InvitationCanceled,
-                    &invitation.organization,
-                    target,
-                ))?;
+                let canceled = Entry::new(Action::InvitationCanceled, &invitation.organization, invitation.target());
+                writes = writes.update(self.change_status(id, CANCELED)).record(canceled)?;
             }
             let created = Entry::new(Action::InvitationCreated, &invitation.organization, invitation.target());
             let writes = writes.record(created.with([initial("role", role)]))?;
-            if writes.try_commit(&self.dynamodb).await? {
-                let status = InvitationStatus::Pending;
-                let invited = Invited { invitation, status, expires_at, created_at: now };
-                return Ok(NewInvitation { invited, token });
+            match writes.first_refused(&self.dynamodb).await? {
+                None => {
+                    let status = InvitationStatus::Pending;
+                    let invited = Invited { invitation, status, expires_at, created_at: now };
+                    return Ok(NewInvitation { invited, token });
+                }
+                Some(OWNER) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
+                Some(_) => {}
             }
         }
         Err(Error::Busy)
@@ -188,17 +191,22 @@ impl Invitations {
         Ok(listed)
     }
 
-    /// Cancels an invitation to `organization`. If an invitation is concurrently canceled and accepted, only one of the
+    /// Starts a transaction that fails if `by` is no longer an owner of their organization.
+    fn check_owner(&self, doing: &'static str, by: &User) -> Transaction {
+        Transaction::new(doing).check(&self.users, pk(user_key(by.id)), is_still(by, Role::Owner))
+    }
+
+    /// Cancels an invitation to the organization of `by`, who must be an owner. If an invitation is concurrently canceled and accepted, only one of the
     /// two calls succeeds.
     ///
     /// # Errors
-    /// The organization has no such invitation, or it was accepted.
-    pub async fn cancel(&self, organization: &TenantId, id: InvitationId) -> Result<Invited> {
+    /// The organization has no such invitation, it was accepted, or `by` is no longer an owner.
+    pub async fn cancel(&self, by: &User, id: InvitationId) -> Result<Invited> {
         let doing = "canceling an invitation";
         for _ in 0..ATTEMPTS {
             let found = get(&self.dynamodb, &self.invitations, key(id), doing).await?.ok_or(NOT_FOUND)?;
             let invited = Invited::from_item(&found)?;
-            if invited.invitation.organization != *organization {
+            if invited.invitation.organization != by.organization {
                 return Err(NOT_FOUND);
             }
             match invited.status {
@@ -208,9 +216,11 @@ impl Invitations {
             }
             let is_unchanged = STATUS.equals(text(Record::new("invitation", &found).text(STATUS)?));
             let update = Update::of(&self.invitations, key(id)).set(STATUS, text(CANCELED)).only_if(is_unchanged);
-            let entry = Entry::new(Action::InvitationCanceled, organization, invited.invitation.target());
-            if Transaction::new(doing).update(update).record(entry)?.try_commit(&self.dynamodb).await? {
-                return Ok(Invited { status: InvitationStatus::Canceled, ..invited });
+            let entry = Entry::new(Action::InvitationCanceled, &by.organization, invited.invitation.target());
+            match self.check_owner(doing, by).update(update).record(entry)?.first_refused(&self.dynamodb).await? {
+                None => return Ok(Invited { status: InvitationStatus::Canceled, ..invited }),
+                Some(OWNER) => return Err(Error::Forbidden(Refusal::OwnersOnly)),
+                Some(_) => {}
             }
         }
         Err(Error::Busy)
@@ -339,8 +349,7 @@ impl Invitations {
             ))
             .or(Error::Busy);
         let joined = Entry::new(Action::MemberJoined, &invitation.organization, new.user.target()).by(new.user.actor());
-        let fields = [initial("role", invitation.role), initial("invitation", invitation.id)];
-        let writes = writes.record(joined.with(fields))?;
+        let writes = writes.record(joined.with([initial("role", invitation.role)]))?;
         new.writes(writes, &self.users, &self.tokens, now)?.commit(&self.dynamodb).await
     }
 
@@ -377,9 +386,10 @@ fn key(id: impl ToString) -> Item {
 }
 
 impl Invitation {
-    /// The invitation as the object of changes.
+    /// The invitation as the object of changes. It is named by its address: its id is enough to sign up with it, and a
+    /// key that reads the audit log must not be able to do that.
     fn target(&self) -> Target {
-        audit::target(TargetKind::Invitation, self.id, self.email.to_string())
+        audit::target(TargetKind::Invitation, &self.email, self.email.to_string())
     }
 
     fn to_item(&self, token: &Token, expires_at: Timestamp, now: Timestamp) -> Item {

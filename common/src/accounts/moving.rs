@@ -124,7 +124,7 @@ impl Moves {
             let leaving = Entry::new(Action::MemberLeft, &current.organization, current.target());
             let leaving = leaving.with(self.keys.ended_with(&current, now).await?);
             let joining = Entry::new(Action::MemberJoined, &to, current.target());
-            let joining = joining.with([initial("role", role), initial("invitation", invitation.id)]);
+            let joining = joining.with([initial("role", role)]);
             let writes = writes.record(leaving)?.record(joining)?;
             match writes.first_refused(&self.dynamodb).await? {
                 None => {

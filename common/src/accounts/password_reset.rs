@@ -12,6 +12,7 @@ use crate::{
         password::{Hasher, Password},
         suppressions,
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
+        two_factor::{self, FACTOR},
         users::{
             CREATED_AT, EMAIL, EMAIL_VERIFIED, KEY_EPOCH, PASSWORD_HASH, SESSION_EPOCH, USER_ID, User, Users, pk,
             user_key,
@@ -96,7 +97,8 @@ impl PasswordResets {
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified and not
-    /// suppressed, because the token proves access to the mailbox. Only one of several concurrent resets succeeds. The user is notified by
+    /// suppressed, because the token proves access to the mailbox. If the email was not verified before, a stranger may
+    /// have signed up with it, so their second factor is removed. Only one of several concurrent resets succeeds. The user is notified by
     /// email.
     ///
     /// A concurrent change to the user's sessions does not stop a reset. Otherwise, a signed-in intruder could block
@@ -121,19 +123,22 @@ impl PasswordResets {
             .add(SESSION_EPOCH, number(1))
             .only_if(EMAIL.equals(text(&user.email)))
             .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()));
+        let change = if user.email_verified { change } else { change.remove(FACTOR) };
         let verified = (!user.email_verified)
             .then(|| audit::change("email_verified", Some(false.to_string()), Some(true.to_string())));
         let entry = Entry::new(Action::PasswordReset, &user.organization, user.target()).by(user.actor());
         let entry = entry.with([audit::hidden("password")]).with(verified).with(keys.ended_with(user, now).await?);
-        Transaction::new("resetting a password")
+        let mut writes = Transaction::new("resetting a password")
             .delete_if(&self.tokens_table, token_key(&token.hash()), is_current)
             .or(Error::InvalidToken)
             .update(change)
             .or(Error::InvalidToken)
             .delete(&self.tokens_table, suppressions::key(&user.email))
-            .record(entry)?
-            .commit(&self.dynamodb)
-            .await?;
+            .record(entry)?;
+        if user.has_two_factor && !user.email_verified {
+            writes = writes.record(two_factor::entry(Action::TwoFactorDisabled, user))?;
+        }
+        writes.commit(&self.dynamodb).await?;
         metrics::upkeep("resetting a password", keys.delete_ended(user).await);
         self.alerts.password_reset(user, base, now).await;
         Ok(())

@@ -9,7 +9,7 @@ use crate::{
         attempts::ClientAddress,
         password::PasswordHash,
         token::{EXPIRES_AT, KIND, SecretHash, TOKEN_HASH, Token, token_key},
-        users::{CREATED_AT, EPOCH, ORGANIZATION_ID, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
+        users::{CREATED_AT, EPOCH, PASSWORD_HASH, PK, SESSION_EPOCH, USER_ID, User, pk, user_key},
     },
     audit::{self, Action, Entry, Target, TargetKind, hidden},
     aws::{
@@ -43,6 +43,8 @@ const MOST_READ: usize = 1000;
 /// The maximum stored length of a client's description, in characters.
 const AGENT_LENGTH: usize = 200;
 const NOT_FOUND: Error = Error::NotFound("Session not found");
+/// The maximum number of tries to sign out while other calls change the session or its user.
+const ATTEMPTS: usize = 5;
 
 /// The client that signs in: its address and its description of itself.
 #[derive(Clone, Debug)]
@@ -196,9 +198,11 @@ impl Sessions {
     }
 
     /// Stores `session` of `user`, which is valid from then on.
+    ///
+    /// # Errors
+    /// The user has joined another organization in the meantime ([`Error::Busy`]).
     pub async fn store(&self, user: &User, session: &Session) -> Result<()> {
-        Transaction::new("storing a session")
-            .put(&self.tokens, session.to_item())
+        self.check_organization(user, Transaction::new("storing a session").put(&self.tokens, session.to_item()))
             .record(session.created(user))?
             .commit(&self.dynamodb)
             .await
@@ -256,12 +260,8 @@ impl Sessions {
         let found = get(&self.dynamodb, &self.tokens, token_key(&hash), doing).await?.ok_or(NOT_FOUND)?;
         let id: Option<SessionId> = Record::new("session", &found).optional_parsed(SESSION_ID)?;
         let entry = Entry::new(Action::SessionEnded, &user.organization, target(id.ok_or(NOT_FOUND)?));
-        Transaction::new(doing)
-            .delete_if(&self.tokens, token_key(&hash), is_theirs)
-            .or(NOT_FOUND)
-            .record(entry)?
-            .commit(&self.dynamodb)
-            .await
+        let writes = Transaction::new(doing).delete_if(&self.tokens, token_key(&hash), is_theirs).or(NOT_FOUND);
+        self.check_organization(user, writes).record(entry)?.commit(&self.dynamodb).await
     }
 
     /// Ends all sessions of `user` except `current`. One transaction moves the user and `current` to the next epoch.
@@ -289,11 +289,16 @@ impl Sessions {
 
     /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in
     /// every function.
+    ///
+    /// # Errors
+    /// The user was deleted or has joined another organization in the meantime ([`Error::Busy`]).
     pub async fn revoke_all(&self, user: &User) -> Result<()> {
-        // A deleted user has no sessions.
-        let update = Update::of(&self.users, pk(user_key(user.id))).add(SESSION_EPOCH, number(1)).only_if(PK.exists());
+        let update = Update::of(&self.users, pk(user_key(user.id)))
+            .add(SESSION_EPOCH, number(1))
+            .only_if(user.is_in_organization());
         let entry = Entry::new(Action::SessionsEnded, &user.organization, user.target());
-        Transaction::new("ending all sessions").update(update).record(entry)?.try_commit(&self.dynamodb).await.map(drop)
+        let writes = Transaction::new("ending all sessions").update(update).or(Error::Busy).record(entry)?;
+        writes.commit(&self.dynamodb).await
     }
 
     /// In one transaction, replaces the password hash `old` of `user` with `new`, ends all their sessions, and starts a
@@ -333,23 +338,29 @@ impl Sessions {
         Update::of(&self.users, pk(user_key(user.id)))
             .set(SESSION_EPOCH, number(user.session_epoch + 1))
             .only_if(PK.exists().and(is_current))
-            .only_if(ORGANIZATION_ID.equals(text(&user.organization)))
+            .only_if(user.is_in_organization())
     }
 
     /// Ends the session of `token`, if there is one. It stops working at once in every function.
     pub async fn end(&self, token: &Token, now: Timestamp) -> Result<()> {
         let doing = "ending a session";
-        let Some(session) = self.find(token, now).await? else { return Ok(()) };
-        let user = get(&self.dynamodb, &self.users, pk(user_key(session.user)), doing).await?;
-        let user = user.as_ref().map(User::from_item).transpose()?.filter(|user| session.is_of(user));
-        let Some(user) = user else { return Ok(()) };
-        let entry = Entry::new(Action::SessionEnded, &user.organization, target(session.id)).by(user.actor());
-        Transaction::new(doing)
-            .delete_if(&self.tokens, token_key(&session.hash), is_session())
-            .record(entry)?
-            .try_commit(&self.dynamodb)
-            .await
-            .map(drop)
+        for _ in 0..ATTEMPTS {
+            let Some(session) = self.find(token, now).await? else { return Ok(()) };
+            let user = get(&self.dynamodb, &self.users, pk(user_key(session.user)), doing).await?;
+            let user = user.as_ref().map(User::from_item).transpose()?.filter(|user| session.is_of(user));
+            let Some(user) = user else { return Ok(()) };
+            let entry = Entry::new(Action::SessionEnded, &user.organization, target(session.id)).by(user.actor());
+            let writes = Transaction::new(doing).delete_if(&self.tokens, token_key(&session.hash), is_session());
+            if self.check_organization(&user, writes).record(entry)?.try_commit(&self.dynamodb).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Adds the check that `user` is still in the same organization, whose audit log the transaction writes.
+    fn check_organization(&self, user: &User, writes: Transaction) -> Transaction {
+        writes.check(&self.users, pk(user_key(user.id)), user.is_in_organization()).or(Error::Busy)
     }
 
     /// Finds the hash that `user`'s session `id` is stored under.

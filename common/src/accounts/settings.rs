@@ -10,6 +10,7 @@ use crate::{
         },
         suppressions::Cause,
         two_factor::requirement::Requirement,
+        users::{User, Users},
     },
     aws::clients::Aws,
     base_url::BaseUrl,
@@ -25,6 +26,7 @@ pub struct Settings {
     mailer: Mailer,
     organizations: Organizations,
     requirement: Requirement,
+    users: Users,
 }
 
 impl Settings {
@@ -34,16 +36,23 @@ impl Settings {
             mailer: Mailer::from_env(env, aws)?,
             organizations: Organizations::from_env(env, aws)?,
             requirement: Requirement::from_env(env, aws)?,
+            users: Users::from_env(env, aws)?,
         })
     }
 
     /// Changes the settings of the organization `id`, and returns the changed organization. Links in the emails start
     /// with `base`. The caller must have checked that a verified owner requests the change: changing the address sends
-    /// email, and otherwise any stranger could make the service send email to any address.
+    /// email, and otherwise any stranger could make the service send email to any address. `by` is that owner; `None`
+    /// for an organization key.
     ///
     /// # Errors
-    /// The address was changed too many times.
-    pub async fn change(&self, id: &TenantId, change: SettingsChange, base: &BaseUrl) -> Result<Organization> {
+    /// The address was changed too many times, or `by` is no longer an owner.
+    pub async fn change(
+        &self,
+        (id, by): (&TenantId, Option<&User>),
+        change: SettingsChange,
+        base: &BaseUrl,
+    ) -> Result<Organization> {
         for attempt in 0..ATTEMPTS {
             let before = self.organizations.get(id).await?;
             let change = change.clone().left_of(&before);
@@ -53,7 +62,7 @@ impl Settings {
             if let Some(address) = change.debug_notification_email.as_ref().filter(|_| attempt == 0) {
                 self.attempts.count_notified(id, address, Timestamp::now()).await?;
             }
-            if self.organizations.change_settings(&before, &change).await? {
+            if self.organizations.change_settings(&before, &change, (&self.users, by)).await? {
                 if let Some(is_required) = change.require_two_factor {
                     self.requirement.copy(id, is_required).await?;
                 }

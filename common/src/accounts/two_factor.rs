@@ -27,7 +27,7 @@ use crate::{
     audit::{Action, Entry, hidden, initial},
     aws::{
         clients::Aws,
-        dynamo::{Item, Record, number, text, texts},
+        dynamo::{Attribute, Item, Record, number, text, texts},
         expression::{Condition, Update},
         transaction::Transaction,
     },
@@ -65,6 +65,9 @@ pub struct Enrollment {
     pub link: Zeroizing<String>,
     pub codes: BackupCodes,
 }
+
+/// The attributes of a user that store the second factor.
+pub(super) const FACTOR: [Attribute; 4] = [TOTP_SECRET, TWO_FACTOR_SINCE, TOTP_STEP, BACKUP_CODES];
 
 /// The stored second factor of a user.
 struct Factor {
@@ -121,16 +124,18 @@ impl TwoFactor {
     }
 
     /// Issues a secret and backup codes to `user`, who confirms with their password. They replace those of an
-    /// unfinished enrollment.
+    /// unfinished enrollment. The address must be verified: otherwise, a stranger who signed up with it could lock out
+    /// its owner, who can only reset the password.
     ///
     /// # Errors
-    /// Those of [`SignIns::confirm`], or a second factor is already enabled.
+    /// The address is not verified; those of [`SignIns::confirm`]; or a second factor is already enabled.
     pub async fn enroll(
         &self,
         user: &User,
         (sign_ins, password): (&SignIns, Guess),
         now: Timestamp,
     ) -> Result<Enrollment> {
+        user.check_verified()?;
         sign_ins.confirm(user, password, now).await?;
         let (secret, codes) = (TotpSecret::generate(), BackupCodes::generate());
         let link = secret.link(&self.service, &user.email)?;
@@ -173,8 +178,8 @@ impl TwoFactor {
     /// then replace the backup codes from the enrollment. Returns the token of the new session.
     ///
     /// # Errors
-    /// Too many tries ([`Error::TooMany`]); the code is wrong or was used before; no secret was issued; or a call
-    /// fails.
+    /// Too many tries ([`Error::TooMany`]); the code is wrong or was used before; no secret was issued; the code is the
+    /// first one, and the address is not verified; or a call fails.
     pub async fn verify(
         &self,
         user: &User,
@@ -195,6 +200,7 @@ impl TwoFactor {
         let (secret, Entered::Code(code)) = (factor.secret()?, entered) else {
             return Err(Error::TwoFactor(FactorProblem::NotEnabled));
         };
+        factor.user.check_verified()?;
         let step = secret.step(code, now)?.ok_or(Error::TwoFactor(FactorProblem::WrongCode))?;
         let enable = self
             .sessions
@@ -223,13 +229,12 @@ impl TwoFactor {
         now: Timestamp,
     ) -> Result<Option<Token>> {
         sign_ins.confirm(user, password, now).await?;
-        let all = [TOTP_SECRET, TWO_FACTOR_SINCE, TOTP_STEP, BACKUP_CODES];
         if !self.factor(user).await?.user.has_two_factor {
-            let update = self.change(user).remove(all).only_if(TWO_FACTOR_SINCE.is_absent());
+            let update = self.change(user).remove(FACTOR).only_if(TWO_FACTOR_SINCE.is_absent());
             let is_ended = update.send(&self.dynamodb, "ending an enrollment").await?;
             return if is_ended { Ok(None) } else { Err(Error::Busy) };
         }
-        let disable = self.sessions.next_epoch(user).remove(all).only_if(TWO_FACTOR_SINCE.exists());
+        let disable = self.sessions.next_epoch(user).remove(FACTOR).only_if(TWO_FACTOR_SINCE.exists());
         let token = self.restart(user, (disable, Action::TwoFactorDisabled), Error::Busy, device, now).await?;
         self.alerts.two_factor_changed(user, FactorChange::Disabled, device, base, now).await;
         Ok(Some(token))
@@ -238,7 +243,8 @@ impl TwoFactor {
     /// Replaces the backup codes of `user`, who confirms with their password.
     ///
     /// # Errors
-    /// Those of [`SignIns::confirm`], or no second factor is enabled.
+    /// Those of [`SignIns::confirm`]; no second factor is enabled; or the codes, the sessions or the organization were
+    /// changed after the call began ([`Error::Busy`]), so only one of several concurrent calls returns codes.
     pub async fn renew_codes(
         &self,
         user: &User,
@@ -247,12 +253,23 @@ impl TwoFactor {
         base: &BaseUrl,
         now: Timestamp,
     ) -> Result<BackupCodes> {
+        let factor = self.factor(user).await?;
         sign_ins.confirm(user, password, now).await?;
+        if !factor.user.has_two_factor {
+            return Err(Error::TwoFactor(FactorProblem::NotEnabled));
+        }
         let codes = BackupCodes::generate();
-        let update = self.change(user).set(BACKUP_CODES, stored(&codes, user)).only_if(TWO_FACTOR_SINCE.exists());
+        let previous = texts(factor.backup_codes.iter().map(SecretHash::as_str));
+        let are_unchanged =
+            if factor.backup_codes.is_empty() { BACKUP_CODES.is_absent() } else { BACKUP_CODES.equals(previous) };
+        let update = self
+            .change(user)
+            .set(BACKUP_CODES, stored(&codes, user))
+            .only_if(TWO_FACTOR_SINCE.exists().and(are_unchanged))
+            .only_if(user.is_in_organization());
         Transaction::new("renewing backup codes")
             .update(update)
-            .or(Error::TwoFactor(FactorProblem::NotEnabled))
+            .or(Error::Busy)
             .record(entry(Action::TwoFactorCodesGenerated, user).with([hidden("backup_codes")]))?
             .commit(&self.dynamodb)
             .await?;
@@ -270,7 +287,8 @@ impl TwoFactor {
     ///
     /// # Errors
     /// The sign-in has expired or was finished; the user has ended their sessions since; too many tries
-    /// ([`Error::TooMany`]); the code is wrong or was used before; or a call fails.
+    /// ([`Error::TooMany`]); the code is wrong or was used before; the user has joined another organization in the
+    /// meantime ([`Error::Busy`]); or a call fails.
     pub async fn finish(
         &self,
         token: &Token,
@@ -290,14 +308,18 @@ impl TwoFactor {
         self.attempts.count_code(user, device.address, now).await?;
         let (session, session_token) = Session::start(user, device, now)?;
         let writes = Transaction::new("signing in with a second factor")
-            .update(self.use_up(&factor, entered, now)?)
+            .update(self.use_up(&factor, entered, now)?.only_if(user.is_in_organization()))
             .or(wrong(entered));
-        self.pending
+        let writes = self
+            .pending
             .finish(writes, token)
             .put_new(&self.tokens_table, TOKEN_HASH, session.to_item())
-            .record(session.created(user).with([initial("second_factor", entered.kind())]))?
-            .commit(&self.dynamodb)
-            .await?;
+            .record(session.created(user).with([initial("second_factor", entered.kind())]))?;
+        if let Err(refusal) = writes.commit(&self.dynamodb).await {
+            let current = self.users.find(user.id).await?;
+            let has_moved = current.is_some_and(|current| current.organization != user.organization);
+            return Err(if has_moved { Error::Busy } else { refusal });
+        }
         let (forgotten, remembered) = tokio::join!(
             self.attempts.forget_codes(user, device.address),
             self.attempts.remember_client(user.email.as_str(), device.address, now),
@@ -374,8 +396,8 @@ fn is_current(user: &User) -> Condition {
     if user.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
 }
 
-/// The entry about a change that `user` made to their own second factor.
-fn entry(action: Action, user: &User) -> Entry {
+/// The entry about a change of the second factor of `user`.
+pub(super) fn entry(action: Action, user: &User) -> Entry {
     Entry::new(action, &user.organization, user.target()).by(user.actor())
 }
 

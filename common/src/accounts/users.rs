@@ -165,6 +165,12 @@ impl User {
         if self.role == Role::Owner { Ok(()) } else { Err(Error::Forbidden(Refusal::OwnersOnly)) }
     }
 
+    /// The condition that the user still exists and is in the same organization. A transaction that writes to the
+    /// organization's audit log needs it: after a move, the change belongs in the log of the other organization.
+    pub(super) fn is_in_organization(&self) -> Condition {
+        ORGANIZATION_ID.equals(text(&self.organization))
+    }
+
     /// The user as the author of changes.
     #[must_use]
     pub fn actor(&self) -> Actor {
@@ -266,6 +272,9 @@ impl EmailUndos {
     }
 }
 
+/// The maximum number of tries to rename a user while other calls change them.
+const ATTEMPTS: usize = 5;
+
 #[derive(Clone)]
 pub struct Users {
     dynamodb: Client,
@@ -282,6 +291,12 @@ impl Users {
         self.read(user_key(id)).await?.as_ref().map(User::from_item).transpose()
     }
 
+    /// When the user `id` enabled their second factor, if they have one. `None` if the account was deleted.
+    pub(super) async fn two_factor_since(&self, id: UserId) -> Result<Option<Option<Timestamp>>> {
+        let item = self.find_item(id).await?;
+        item.map(|item| Record::new("user", &item).optional_parsed(TWO_FACTOR_SINCE)).transpose()
+    }
+
     /// The item of the user `id`, read consistently.
     pub(super) async fn find_item(&self, id: UserId) -> Result<Option<Item>> {
         self.read(user_key(id)).await
@@ -291,6 +306,11 @@ impl Users {
     pub(super) fn check_unchanged(&self, user: &User, writes: Transaction) -> Transaction {
         let is_member = ORGANIZATION_ID.equals(text(&user.organization));
         writes.check(&self.table, pk(user_key(user.id)), is_member.and(ROLE.equals(text(user.role.as_str()))))
+    }
+
+    /// Adds the check that `user` is still in the same organization, whose audit log the transaction writes.
+    pub(super) fn check_organization(&self, user: &User, writes: Transaction) -> Transaction {
+        writes.check(&self.table, pk(user_key(user.id)), user.is_in_organization())
     }
 
     /// The table and the item key of the user `id`.
@@ -332,21 +352,27 @@ impl Users {
         Ok(Some((User::from_item(&item)?, password)))
     }
 
-    /// Changes the name of `user`.
+    /// Changes the name of `user`, on condition that the entry's old name and organization are the stored ones.
     ///
     /// # Errors
-    /// The user was deleted or has joined another organization ([`Error::Busy`]).
+    /// The user was deleted ([`Error::Unauthorized`]).
     pub async fn rename(&self, user: &User, name: &Name) -> Result<()> {
-        if *name == user.name {
-            return Ok(());
+        let mut user = user.clone();
+        for _ in 0..ATTEMPTS {
+            if *name == user.name {
+                return Ok(());
+            }
+            let update = Update::of(&self.table, pk(user_key(user.id))).set(NAME, text(name.as_str()));
+            let update = update.only_if(user.is_in_organization().and(NAME.equals(text(user.name.as_str()))));
+            let [old, new] = [&user.name, name].map(|name| Some(name.as_str().to_owned()));
+            let entry = Entry::new(Action::UserRenamed, &user.organization, user.target());
+            let entry = entry.with([audit::change("name", old, new)]);
+            if Transaction::new("renaming a user").update(update).record(entry)?.try_commit(&self.dynamodb).await? {
+                return Ok(());
+            }
+            user = self.find(user.id).await?.ok_or(Error::Unauthorized)?;
         }
-        let update = Update::of(&self.table, pk(user_key(user.id))).set(NAME, text(name.as_str()));
-        let update = update.only_if(ORGANIZATION_ID.equals(text(&user.organization)));
-        let [old, new] = [&user.name, name].map(|name| Some(name.as_str().to_owned()));
-        let entry = Entry::new(Action::UserRenamed, &user.organization, user.target());
-        let entry = entry.with([audit::change("name", old, new)]);
-        let writes = Transaction::new("renaming a user").update(update).or(Error::Busy).record(entry)?;
-        writes.commit(&self.dynamodb).await
+        Err(Error::Busy)
     }
 
     /// Replaces the password hash `old` with `new`, unless it was changed in the meantime.

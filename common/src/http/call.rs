@@ -123,7 +123,7 @@ impl<C> Call<C> {
     /// The client's address and its `User-Agent`.
     #[must_use]
     pub fn device(&self) -> Device {
-        Device::new(self.client, self.header(header::USER_AGENT.as_str()))
+        Device::new(self.client, self.request.lossy_header(header::USER_AGENT.as_str()).as_deref())
     }
 
     /// Whether a browser requests a page. Other programs do not request HTML: curl, `fetch` and client libraries send

@@ -4,6 +4,8 @@
 //! The conversion in `lambda_http` (1.3) panics on an unreadable `Host`, query or body, and builds a URL that is not
 //! needed here.
 
+use std::borrow::Cow;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lambda_http::{
     Body,
@@ -92,6 +94,11 @@ impl Request {
     /// The first header with this name, if it is text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The first header with this name. Bytes that are not UTF-8 are replaced.
+    pub(super) fn lossy_header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
     }
 
     /// Whether the request is from a browser that will show the response.

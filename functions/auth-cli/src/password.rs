@@ -41,12 +41,15 @@ pub(crate) fn request_reset() -> Route<App> {
 
 pub(crate) fn reset() -> Route<App> {
     Route::post("/api/auth/reset-password", Public, Reset::read, choose)
-        .records(&[Action::PasswordReset])
+        .records(&[Action::PasswordReset, Action::TwoFactorDisabled])
         .summary(
             "Sets a new password with the token from a reset email. The token works once. All the user's sessions end, \
              and their personal keys stop working.",
         )
-        .description("This also verifies the user's email. The user has to sign in afterward.")
+        .description(
+            "This also verifies the user's email. If it was not verified before, a second factor is removed. The user \
+             has to sign in afterward.",
+        )
         .faults(&[Fault::InvalidToken])
 }
 

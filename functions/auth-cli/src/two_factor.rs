@@ -28,10 +28,15 @@ pub(crate) fn enable() -> Route<App> {
         .summary("Issues a secret for an authenticator app, and backup codes. They are shown only once.")
         .description(
             "The second factor takes effect once `two-factor/verify-totp` has been called with a code from the app. \
-             Until then, another call replaces the secret and the codes. API keys work without a second factor. \
-             Requests with `issuer` are rejected with a 400.",
+             Until then, another call replaces the secret and the codes. The email must be verified first. API keys \
+             work without a second factor. Requests with `issuer` are rejected with a 400.",
         )
-        .faults(&[Fault::InvalidPassword, Fault::TwoFactor(FactorProblem::Enabled), Fault::TooMany])
+        .faults(&[
+            Fault::EmailNotVerified,
+            Fault::InvalidPassword,
+            Fault::TwoFactor(FactorProblem::Enabled),
+            Fault::TooMany,
+        ])
 }
 
 pub(crate) fn verify_code() -> Route<App> {
@@ -49,6 +54,7 @@ pub(crate) fn verify_code() -> Route<App> {
              with `trustDevice` are rejected with a 400.",
         )
         .faults(&[
+            Fault::EmailNotVerified,
             Fault::TwoFactor(FactorProblem::WrongCode),
             Fault::TwoFactor(FactorProblem::NoSignIn),
             Fault::TwoFactor(FactorProblem::NoSecret),

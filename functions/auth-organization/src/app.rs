@@ -3,7 +3,7 @@
 use common::{
     accounts::{
         alerts::Alerts, invitations::Invitations, inviting::Inviting, leaving::Departures, members::Members,
-        organizations::Organizations,
+        organizations::Organizations, users::Users,
     },
     application::moving::Moving,
     aws::clients::Aws,
@@ -19,6 +19,7 @@ pub(crate) struct App {
     pub(crate) members: Members,
     pub(crate) moving: Moving,
     pub(crate) organizations: Organizations,
+    pub(crate) users: Users,
 }
 
 impl App {
@@ -31,6 +32,7 @@ impl App {
             members: Members::from_env(env, aws)?,
             moving: Moving::from_env(env, aws)?,
             organizations: Organizations::from_env(env, aws)?,
+            users: Users::from_env(env, aws)?,
         })
     }
 }

@@ -35,8 +35,9 @@ pub(crate) fn invite() -> Route<App> {
              session.",
         )
         .description(
-            "A new invitation cancels an earlier one to the same address. The response does not reveal whether the \
-             address has an account in another organization.",
+            "A new invitation cancels an earlier one to the same address. An invitation works even if its sender is no \
+             longer an owner or has left; cancel it if it should not. The response does not reveal whether the address \
+             has an account in another organization.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -135,7 +136,7 @@ async fn invitations(app: Arc<App>, call: Call<Caller>, input: Listing) -> Resul
 async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Invitation> {
     let owner = call.caller.user()?;
     check_manages(owner, None)?;
-    Ok(shown(app.invitations.cancel(&owner.organization, input.invitation).await?))
+    Ok(shown(app.invitations.cancel(owner, input.invitation).await?))
 }
 
 /// Returns the invitations that a caller may see. An invitation's id is enough to sign up with it, so a key sees only

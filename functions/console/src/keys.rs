@@ -37,12 +37,13 @@ use crate::{
 const HERE: &str = "/console/keys";
 
 /// The fields of all the page's forms.
-const FIELDS: [(&str, &str); 15] = [
+const FIELDS: [(&str, &str); 16] = [
     ("action", "The submitted form: `issue` or `delete`."),
     ("form", "`issue`: the id of the form. Submitting the form twice issues only one key."),
     ("name", "`issue`: the name of the key."),
     ("expires", "`issue`: when the key expires: `never`, or after `30`, `90` or `365` days."),
     ("kind", "`issue`: `personal` (the default) or `organization`."),
+    ("access", "`issue`: `all` scopes of the kind, or the `chosen` ones."),
     ("webhooks:read", SCOPE),
     ("webhooks:write", SCOPE),
     ("deliveries:read", SCOPE),
@@ -55,7 +56,7 @@ const FIELDS: [(&str, &str); 15] = [
     ("keyId", "`delete`: the id of the key to delete."),
 ];
 
-const SCOPE: &str = "`issue`: `yes` to limit the key to this scope and the others that are `yes`.";
+const SCOPE: &str = "`issue`: `yes` to choose this scope.";
 
 const DONE: [(&str, &str); 2] = [
     ("deleted", "API key deleted. It no longer works."),
@@ -71,6 +72,10 @@ const KINDS: [(&str, &str); 2] = [
     ("personal", "Me: the key ends with my account"),
     ("organization", "The organization: the key works after I leave"),
 ];
+
+/// The choice between all scopes and some. It must be made: otherwise, a form whose scopes are not understood would
+/// create a key with all of them.
+const ACCESS: [(&str, &str); 2] = [("all", "Everything"), ("chosen", "Only the scopes checked below")];
 
 /// The lifetimes to choose from for a key: a number of days, or no expiry.
 const EXPIRES: [(&str, &str); 4] =
@@ -117,7 +122,7 @@ async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> 
         let name = fields.text("name", Name::parse);
         let lasts = fields.text("expires", |text| lasts(text).map(|time| time.map(|time| time.as_secs())));
         let kind = fields.optional_text("kind", parse_name::<KeyKind>)?.unwrap_or(KeyKind::Personal);
-        let permissions = Permissions::new(kind, ticked(form));
+        let permissions = chosen(form).and_then(|scopes| Permissions::new(kind, scopes));
         let permissions = permissions.map_err(|problem| fields.reject("scopes", problem));
         let lifetime = lasts?.map(Duration::from_secs);
         Ok(NewKey { name: name?, permissions: permissions?, lifetime })
@@ -131,11 +136,20 @@ async fn issue(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply> 
     Ok(new_key(&call.base, &issued).within(console(app, user, HERE).await?).into())
 }
 
-/// Returns the checked scopes, or `None`, which means all, if none is checked.
-fn ticked(form: &Typed) -> Option<BTreeSet<Scope>> {
-    let scopes: BTreeSet<Scope> =
-        Scope::ALL.iter().filter(|scope| form.get(scope.as_str()) == TICKED).copied().collect();
-    (!scopes.is_empty()).then_some(scopes)
+/// Returns the chosen scopes, or `None` for all.
+fn chosen(form: &Typed) -> Result<Option<BTreeSet<Scope>>, Problem> {
+    let sent = |scope: &&Scope| form.has(scope.as_str());
+    let scopes: BTreeSet<Scope> = Scope::ALL.iter().filter(sent).copied().collect();
+    if scopes.iter().any(|scope| form.get(scope.as_str()) != TICKED) {
+        return Err(Problem::format("Check or uncheck each scope"));
+    }
+    match (form.get("access"), scopes.is_empty()) {
+        ("all", true) => Ok(None),
+        ("all", false) => Err(Problem::format("Uncheck all scopes, or choose only those checked")),
+        ("chosen", false) => Ok(Some(scopes)),
+        ("chosen", true) => Err(Problem::format("Check at least one scope")),
+        _ => Err(Problem::format("Choose everything or scopes")),
+    }
 }
 
 async fn delete(app: &App, user: &User, form: &Typed) -> Result<Reply> {
@@ -242,13 +256,14 @@ fn issue_form(sent: &Sent, user: &User) -> Markup {
         .hint("For example, the name of the program that will use the key");
     let expires = Field::select("expires", "Expires", &EXPIRES, sent.typed("issue", "expires"));
     let kind = Field::select("kind", "Acts for", &KINDS, sent.typed("issue", "kind"));
-    let fields = [name, expires, kind];
+    let access = Field::select("access", "May use", &ACCESS, sent.typed("issue", "access"));
+    let fields = [name, expires, access, kind];
     let issue = Form {
         id: "issue",
         button: "Create API key",
         hidden: &[("action", "issue"), ("form", &form)],
         // Only owners create organization keys.
-        fields: if user.role == Role::Owner { &fields } else { &fields[..2] },
+        fields: if user.role == Role::Owner { &fields } else { &fields[..3] },
         more: Some(&scopes(sent)),
         error: sent.error("issue"),
         ..Form::default()
@@ -261,7 +276,7 @@ fn scopes(sent: &Sent) -> Markup {
     html! {
         fieldset {
             legend { "Scopes" }
-            p .hint { "Leave all unchecked to allow everything" }
+            p .hint { "Choose “Only the scopes checked below” to limit the key" }
             @for scope in Scope::ALL {
                 @let (name, is_ticked) = (scope.as_str(), sent.typed("issue", scope.as_str()) == TICKED);
                 div {

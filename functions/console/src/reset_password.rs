@@ -35,7 +35,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post("/reset-password", Public, |_, fields| Ok(fields.typed(&FIELDS)), fill_in)
-        .records(&[Action::PasswordReset])
+        .records(&[Action::PasswordReset, Action::TwoFactorDisabled])
         .summary(
             "Handles the forms on the password reset page, with the same effect as the API calls: sending the email, \
              and setting a new password.",

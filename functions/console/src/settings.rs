@@ -97,13 +97,13 @@ async fn save(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()
         })
     })?;
     user.check_owner()?;
-    app.settings.change(&user.organization, change, base).await.map(drop)
+    app.settings.change((&user.organization, Some(user)), change, base).await.map(drop)
 }
 
 async fn rename(app: &App, user: &User, form: &Typed) -> Result<()> {
     user.check_manages()?;
     let name = form.read(|fields| fields.text("name", Name::parse))?;
-    app.organizations.rename(&user.organization, &name).await.map(drop)
+    app.organizations.rename((&app.users, user), &name).await.map(drop)
 }
 
 async fn require(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result<()> {
@@ -113,7 +113,7 @@ async fn require(app: &App, user: &User, form: &Typed, base: &BaseUrl) -> Result
         return Err(Error::Forbidden(Refusal::TwoFactorRequired));
     }
     let change = SettingsChange { require_two_factor: Some(!is_off), ..Default::default() };
-    app.settings.change(&user.organization, change, base).await.map(drop)
+    app.settings.change((&user.organization, Some(user)), change, base).await.map(drop)
 }
 
 fn is_off(choice: &str) -> Result<bool, Vec<Problem>> {

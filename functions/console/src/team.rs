@@ -135,7 +135,7 @@ async fn invite(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<&'stat
 
 async fn cancel(app: &App, owner: &User, form: &Typed) -> Result<&'static str> {
     let invitation = form.read(|fields| fields.text("invitationId", InvitationId::parse))?;
-    app.invitations.cancel(&owner.organization, invitation).await?;
+    app.invitations.cancel(owner, invitation).await?;
     Ok("canceled")
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
         .before_two_factor()
         .summary("Shows whether the signed-in user has a second factor, and the forms to set it up.")
+        .faults(&[Fault::EmailNotVerified])
 }
 
 pub(crate) fn submit() -> Route<App> {
@@ -61,6 +62,7 @@ pub(crate) fn submit() -> Route<App> {
              API does.",
         )
         .faults(&[
+            Fault::EmailNotVerified,
             Fault::InvalidPassword,
             Fault::TwoFactor(FactorProblem::WrongCode),
             Fault::TwoFactor(FactorProblem::Enabled),
@@ -134,6 +136,9 @@ async fn disable(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply
 }
 
 async fn page(app: &App, user: &User, sent: Sent) -> Result<Page> {
+    if !user.has_two_factor {
+        user.check_verified()?;
+    }
     let news = sent.news(&DONE, &["enable", "verify", "codes", "disable"]);
     let content = if user.has_two_factor {
         let left = app.two_factor.codes_left(user).await?;

@@ -42,7 +42,13 @@ pub(crate) fn show_old() -> Route<App> {
 /// Handles the button.
 pub(crate) fn submit(path: &'static str) -> Route<App> {
     Route::post(path, Public, |_, fields| Ok(fields.typed(&LINK)), confirm)
-        .records(&[Action::EmailVerified, Action::EmailChanged, Action::EmailRestored, Action::SettingsChanged])
+        .records(&[
+            Action::EmailVerified,
+            Action::EmailChanged,
+            Action::EmailRestored,
+            Action::SettingsChanged,
+            Action::TwoFactorDisabled,
+        ])
         .summary(
             "Handles the button on the verification page, which verifies or changes the email address, or undoes \
              a change. A link works once.",

@@ -1,5 +1,5 @@
 //! The page after a sign-up, until the email address is confirmed. Pages that require a confirmed address redirect
-//! here.
+//! here. It works without a required second factor, which needs a confirmed address.
 
 use std::sync::Arc;
 
@@ -45,6 +45,7 @@ const REPLACE: &str = "replace";
 
 pub(crate) fn show() -> Route<App> {
     Route::get(HERE, Person, |_, fields| Ok(fields.typed(&[DID])), open)
+        .before_two_factor()
         .summary(
             "Shows where the confirmation email was sent, or redirects to the console if the address is confirmed.",
         )
@@ -53,6 +54,7 @@ pub(crate) fn show() -> Route<App> {
 
 pub(crate) fn submit() -> Route<App> {
     Route::post(HERE, Person, |_, fields| Ok(fields.typed(&FIELDS)), act)
+        .before_two_factor()
         .records(&[Action::EmailRequested])
         .summary(
             "Handles the forms on the welcome page: sends the confirmation email again, or to another address. The \

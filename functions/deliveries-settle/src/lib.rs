@@ -17,7 +17,7 @@ use common::{
     aws::{clients::Aws, rounds},
     config::{ConfigError, Env},
     error::Result,
-    http::{Call, Fault, Fields, Function, Rejected, Route, Tenant, Wire},
+    http::{Call, Caller, Fault, Fields, Function, Rejected, Route, Verified, Wire},
     id::{EndpointId, LeaseId, TenantId},
     issue::{Problem, parse_name},
     random,
@@ -59,7 +59,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 }
 
 fn route() -> Route<App> {
-    Route::post(Settle::PATH, Tenant, Input::read, handle)
+    Route::post(Settle::PATH, Verified, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
         .records(&[Action::WebhookDisabled])
         .summary("Records the results of received deliveries, each identified by its lease.")
@@ -165,8 +165,8 @@ impl Settlement {
     }
 }
 
-async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Results> {
-    let (tenant, now) = (&call.caller, Timestamp::now());
+async fn handle(app: Arc<App>, call: Call<Caller>, input: Input) -> Result<Results> {
+    let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let ids: Vec<_> = input.settlements.iter().map(|settlement| settlement.id).collect();
     let (endpoints, deliveries) =
         tokio::try_join!(app.endpoints_of(tenant, &input.settlements), app.log.known(tenant, &ids))?;

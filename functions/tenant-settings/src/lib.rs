@@ -79,7 +79,7 @@ async fn handle(settings: Arc<Settings>, call: Call<Caller>, Input { change }: I
     if change.require_two_factor.is_some() {
         check_protected(caller)?;
     }
-    let organization = settings.change(&caller.organization, change, &call.base).await?;
+    let organization = settings.change((&caller.organization, caller.any_user()), change, &call.base).await?;
     let status = settings.suppressed(&organization).await?.map_or(NotificationEmailStatus::Ok, Into::into);
     Ok(Output {
         code_sharing_enabled: false,

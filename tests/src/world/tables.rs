@@ -10,7 +10,7 @@ use super::{Tenant, World};
 /// An item of a table.
 pub type Item = HashMap<String, AttributeValue>;
 
-/// An item with these attributes, which are strings, numbers or sets of strings.
+/// An item with these attributes, which are strings, numbers, booleans or sets of strings.
 #[must_use]
 pub fn item(attributes: &Value) -> Item {
     let attributes = attributes.as_object().expect("attributes").iter();
@@ -20,6 +20,7 @@ pub fn item(attributes: &Value) -> Item {
 fn attribute(value: &Value) -> AttributeValue {
     match value {
         Value::Number(number) => AttributeValue::N(number.to_string()),
+        Value::Bool(is_true) => AttributeValue::Bool(*is_true),
         Value::Array(texts) => {
             AttributeValue::Ss(texts.iter().map(|text| text.as_str().expect("a text").to_owned()).collect())
         }

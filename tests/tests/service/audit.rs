@@ -6,6 +6,7 @@ use tests::{Call, Tenant, World};
 mod actions;
 mod endpoints;
 mod list;
+mod races;
 mod routes;
 mod writes;
 

@@ -269,7 +269,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("console", "GET", "/console/welcome", ""),
     ("console", "POST", "/console/welcome", "action=verify"),
     ("console", "GET", "/console/keys", ""),
-    ("console", "POST", "/console/keys", "action=issue&form=x&name=ci&expires=30"),
+    ("console", "POST", "/console/keys", "action=issue&form=x&name=ci&expires=30&access=all"),
     ("console", "GET", "/console/team", ""),
     ("console", "POST", "/console/team", "action=invite&email=someone%40example.com&role=member"),
     ("console", "GET", "/console/settings", ""),

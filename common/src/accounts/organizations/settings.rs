@@ -8,7 +8,7 @@ use crate::{
     accounts::{
         email::Email,
         mail::{Mail, Part},
-        users::{NAME, Role, User, pk},
+        users::{NAME, Role, User, Users, pk},
     },
     audit::{Action, Entry, change},
     aws::{
@@ -17,7 +17,7 @@ use crate::{
         transaction::Transaction,
     },
     base_url::BaseUrl,
-    error::{Error, Result},
+    error::{Error, Refusal, Result},
     id::{TenantId, UserId},
     name::Name,
 };
@@ -71,12 +71,17 @@ impl Organization {
 }
 
 impl Organizations {
-    /// Stores those `settings` that differ from `organization`. Returns `false` if one of them was changed in the
-    /// meantime, or the organization was deleted.
+    /// Stores those `settings` that differ from `organization`, on condition that `by`, if given, is still an owner.
+    /// Returns `false` if one of them was changed in the meantime, or the organization was deleted.
     ///
     /// # Errors
-    /// The write fails.
-    pub async fn change_settings(&self, organization: &Organization, settings: &SettingsChange) -> Result<bool> {
+    /// `by` is no longer an owner ([`Refusal::OwnersOnly`]), or the write fails.
+    pub async fn change_settings(
+        &self,
+        organization: &Organization,
+        settings: &SettingsChange,
+        (users, by): (&Users, Option<&User>),
+    ) -> Result<bool> {
         let (mut update, mut changes) = (self.change(organization), Vec::new());
         if let Some(new) = &settings.debug_notification_email {
             let old = &organization.debug_notification_email;
@@ -105,7 +110,10 @@ impl Organizations {
             let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target());
             writes = writes.record(entry.with(changes))?;
         }
-        writes.try_commit(&self.dynamodb).await
+        if let Some(by) = by {
+            writes = users.check_unchanged(by, writes);
+        }
+        is_made(writes.first_refused(&self.dynamodb).await?)
     }
 
     /// The ids of the users who have joined the organization `id` and have not left. Members from before 0.2.0 may be
@@ -121,11 +129,13 @@ impl Organizations {
         writes.check(&self.table, pk(organization_key(id)), exists().and(is_required(is_it)))
     }
 
-    /// Changes the name of a user's own organization, and returns the changed organization.
+    /// Changes the name of the organization of `by`, who must be an owner, and returns the changed organization.
     ///
     /// # Errors
-    /// The organization was deleted in the meantime ([`Error::Busy`]).
-    pub async fn rename(&self, id: &TenantId, name: &Name) -> Result<Organization> {
+    /// `by` is no longer an owner ([`Refusal::OwnersOnly`]), or the organization was deleted in the meantime
+    /// ([`Error::Busy`]).
+    pub async fn rename(&self, (users, by): (&Users, &User), name: &Name) -> Result<Organization> {
+        let id = &by.organization;
         for _ in 0..ATTEMPTS {
             let organization = self.get(id).await?;
             if organization.name == *name {
@@ -137,7 +147,8 @@ impl Organizations {
             let entry = Entry::new(Action::OrganizationRenamed, id, organization.target());
             let entry = entry.with([change("name", old, new)]);
             let writes = Transaction::new("renaming an organization").update(update).record(entry)?;
-            if writes.try_commit(&self.dynamodb).await? {
+            let writes = users.check_unchanged(by, writes);
+            if is_made(writes.first_refused(&self.dynamodb).await?)? {
                 return Ok(Organization { name: name.clone(), ..organization });
             }
         }
@@ -166,6 +177,18 @@ impl Organizations {
         let (old, new) = (user.email.to_string(), new.to_string());
         let entry = Entry::new(Action::SettingsChanged, &organization.id, organization.target()).by(user.actor());
         writes.update(update).record(entry.with([change("debug_notification_email", Some(old), Some(new))]))
+    }
+}
+
+/// Whether a change was made whose first write was not `refused`. The other condition is that its author is an owner.
+///
+/// # Errors
+/// The author is no longer an owner ([`Refusal::OwnersOnly`]).
+fn is_made(refused: Option<usize>) -> Result<bool> {
+    match refused {
+        None => Ok(true),
+        Some(0) => Ok(false),
+        Some(_) => Err(Error::Forbidden(Refusal::OwnersOnly)),
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     table::{Endpoints, record},
 };
 use crate::{
-    audit::{Action, Actor, Entry, change, initial},
+    audit::{Action, Entry, change, initial},
     aws::{
         dynamo::{Attribute, Item, Record, boolean, number, text},
         expression::Condition,
@@ -245,7 +245,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Records that `delivery` has failed. `health` is its endpoint's health when the last attempt began. Returns and
+    /// Records that `delivery` has failed. If this disables the endpoint, the author is the caller who settled the
+    /// delivery, or the service itself. `health` is its endpoint's health when the last attempt began. Returns and
     /// logs the consequence that this write caused. Repeated calls and tests change nothing.
     pub async fn delivery_failed(
         &self,
@@ -289,7 +290,7 @@ impl Endpoints {
                 let target = audited::target(id, url.as_ref().and_then(|item| record(item).optional_text(URL)));
                 let changes =
                     [change("active", Some(true.to_string()), Some(false.to_string())), initial("reason", reason)];
-                let entry = Entry::new(Action::WebhookDisabled, tenant, target).with(changes).by(Actor::system());
+                let entry = Entry::new(Action::WebhookDisabled, tenant, target).with(changes);
                 Transaction::new(NOTING).update(update).record(entry)?.try_commit(&self.dynamodb).await?
             }
         };

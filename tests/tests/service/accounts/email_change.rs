@@ -477,3 +477,30 @@ async fn an_owner_renames_the_organization_and_the_slug_stays() {
     let form = form.header("cookie", &bo.cookie).form(&[("action", "rename"), ("name", "Mine")]);
     assert_eq!(world.send(form).await.status, 403);
 }
+
+/// An intruder's app would lock the user out, although they have the address and the password again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_removes_only_a_later_second_factor() {
+    let world = World::start().await;
+    for (slug, is_later) in [("acme", true), ("other", false)] {
+        let mut jo = world.tenant(slug).await;
+        if !is_later {
+            jo.cookie = world.protect(&jo).await.cookie;
+        }
+        let undo = changed(&world, &jo, &jo.email, NEW).await;
+        if is_later {
+            world.protect(&jo).await;
+        }
+        let undone = world.confirm(&undo).await;
+        let to = undone.headers["location"].to_str().expect("a text");
+        let token = to.strip_prefix("/reset-password?token=").expect("a page");
+        let reset = json!({"token": token, "newPassword": "a new long password"});
+        assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
+        let answer = world.sign_in(&jo.email, "a new long password").await;
+        assert_eq!(answer.body["twoFactorRedirect"] == true, !is_later, "{answer:?}");
+        let disabled = world.items("audit").await.into_iter().filter(|item| {
+            item["tenant_id"].as_s() == Ok(&jo.id) && item["action"].as_s().is_ok_and(|it| it == "two_factor.disabled")
+        });
+        assert_eq!(disabled.count(), usize::from(is_later));
+    }
+}

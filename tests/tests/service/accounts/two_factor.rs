@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{
-    Answer, Authenticator, Tenant, World, sample_event, text,
-    world::{link, people::PASSWORD, set_cookie},
+    Answer, Authenticator, Browser, Tenant, World, sample_event, text,
+    world::{cookie, link, people::PASSWORD, set_cookie},
 };
 
 const WRONG_CODE: (u16, &str) = (401, "INVALID_CODE");
@@ -246,7 +246,7 @@ async fn distributed_guesses_of_codes_are_limited() {
     assert_eq!(enter_from(&world, "198.51.100.1", &pending, &app.code(0)).await, 429);
     // The user's own client is known from the sign-up.
     assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
-    // A new password stops guesses by a stranger who knew the old one, and ends the user's wait.
+    // A reset does not help a stranger who reads the user's mailbox.
     let token = {
         world.cli("", "request-password-reset", json!({"email": jo.email})).await;
         link(&world.mail_to(&jo.email).await).split_once("?token=").expect("a token").1.to_owned()
@@ -255,7 +255,51 @@ async fn distributed_guesses_of_codes_are_limited() {
     assert_eq!(world.cli("", "reset-password", json!({"token": token, "newPassword": new})).await.status, 200);
     world.forget_used_code(&jo.user).await;
     let pending = world.begin_sign_in(&jo.email, new).await;
-    assert_eq!(enter_from(&world, "198.51.100.1", &pending, &app.code(0)).await, 200);
+    assert_eq!(enter_from(&world, "198.51.100.1", &pending, &app.code(0)).await, 429);
+    assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
+}
+
+/// Otherwise, a stranger who signed up with the address could lock its owner out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_factor_needs_a_verified_address() {
+    let world = World::start().await;
+    let account = world.sign_up("acme").await;
+    let (cookie, email) = (cookie(&account), text(&account["email"]));
+    let (password, unverified) = (json!({"password": PASSWORD}), (403, "EMAIL_NOT_VERIFIED"));
+    assert_eq!(world.cli(&cookie, "two-factor/enable", password.clone()).await.refused(), unverified);
+    let browser = Browser::new(&world, &cookie);
+    assert_eq!(browser.open("/console/two-factor").await.headers["location"], "/console/welcome");
+    let verification = link(&world.mail_to(email).await);
+    assert_eq!(world.confirm(&verification).await.status, 200);
+    let enrolled = world.cli(&cookie, "two-factor/enable", password).await;
+    let app = Authenticator::new(text(&enrolled.body["totpURI"]));
+    // The first code needs it, too.
+    let key = format!("user#{}", text(&account["userId"]));
+    world.set("users", ("pk", &key), json!({"email_verified": false})).await;
+    assert_eq!(world.enter_code(&cookie, &app.code(0)).await.refused(), unverified);
+    world.set("users", ("pk", &key), json!({"email_verified": true})).await;
+    assert_eq!(world.enter_code(&cookie, &app.code(0)).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_that_verifies_an_address_removes_it() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let key = world.key(&jo.cookie, json!({"kind": "organization"})).await;
+    world.protect(&jo).await;
+    // As in an account from before the rule that the address must be verified.
+    world.set("users", ("pk", &format!("user#{}", jo.user)), json!({"email_verified": false})).await;
+    world.cli("", "request-password-reset", json!({"email": jo.email})).await;
+    let reset = link(&world.mail_to(&jo.email).await);
+    let reset = json!({"token": reset.split_once("?token=").expect("a token").1, "newPassword": "a new long password"});
+    assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
+    let cookie = world.signed_in(&jo.email, "a new long password").await;
+    assert_eq!(world.is_protected(&cookie).await, false);
+    let item = stored(&world, &jo.user).await;
+    let left = ["totp_secret", "two_factor_since", "totp_step", "backup_codes"];
+    assert!(left.iter().all(|attribute| !item.contains_key(*attribute)), "{item:?}");
+    let listed = world.rpc(&key, "audit/list", json!({"action": "two_factor.disabled"})).await;
+    assert_eq!(listed.ok()["entries"][0]["actor"]["id"], json!(jo.user));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -488,4 +532,23 @@ async fn a_session_counts_before_an_unfinished_sign_in() {
     // Once the session has ended, the code finishes the sign-in.
     let finished = world.enter_code(&both, &protected.app.code(0)).await;
     assert_eq!((finished.status, &finished.body["user"]["id"]), (200, &json!(jo.user)), "{finished:?}");
+}
+
+/// Otherwise, the user of one of the calls would keep codes that do not work.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_new_backup_codes_are_refused_but_once() {
+    let world = World::start().await;
+    let jo = world.tenant("acme").await;
+    let session = world.protect(&jo).await.cookie;
+    let renew = || world.cli(&session, "two-factor/generate-backup-codes", json!({"password": PASSWORD}));
+    let answers = join_all([renew(), renew(), renew()]).await;
+    let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 503, 503]);
+    let renewed = answers.iter().find(|answer| answer.status == 200).expect("new codes");
+    let pending = world.begin_sign_in(&jo.email, PASSWORD).await;
+    assert_eq!(world.enter_backup_code(&pending, text(&renewed.body["backupCodes"][0])).await.status, 200);
+    // A set without codes can be replaced, too.
+    world.set("users", ("pk", &format!("user#{}", jo.user)), json!({"backup_codes": null})).await;
+    assert_eq!(renew().await.status, 200);
 }

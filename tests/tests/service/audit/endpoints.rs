@@ -72,7 +72,7 @@ async fn a_change_of_an_endpoint_names_its_old_and_new_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_disabled_by_the_service_has_the_actor_system() {
+async fn a_disabled_endpoint_names_the_settler_or_the_service() {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;
@@ -84,15 +84,18 @@ async fn an_endpoint_disabled_by_the_service_has_the_actor_system() {
     let taken = world.rpc(&tenant.key, "deliveries/receive", endpoint).await.ok()["deliveries"][0].clone();
     let settled = json!({"delivery_id": taken["delivery_id"], "lease": taken["lease"], "status_code": 410});
     world.rpc(&tenant.key, "deliveries/settle", json!({"settlements": [settled]})).await.ok();
-    let found = entries(&world, &tenant, json!({"actor": "system"})).await;
+    let found = entries(&world, &tenant, json!({"action": "webhook.disabled"})).await;
     let targets: Vec<_> = found.iter().map(|entry| entry["target"]["id"].as_str().expect("an id")).collect();
     assert_eq!(targets, [pulled, &pushed]);
+    let actor = &found[0]["actor"];
+    assert_eq!(
+        (&actor["kind"], &actor["name"], &actor["email"]),
+        (&json!("key"), &json!("test"), &json!(tenant.email))
+    );
+    assert_eq!(found[0]["ip"], "127.0.0.1");
+    assert_eq!(found[1]["actor"], json!({"kind": "system", "id": "system"}));
+    assert_eq!((&found[1]["ip"], &found[1]["user_agent"]), (&Value::Null, &Value::Null));
     for entry in found {
-        assert_eq!(
-            (&entry["action"], &entry["actor"]),
-            (&json!("webhook.disabled"), &json!({"kind": "system", "id": "system"}))
-        );
-        assert_eq!((&entry["ip"], &entry["user_agent"]), (&Value::Null, &Value::Null), "they are not the settler's");
         let changes = json!([{"field": "active", "old": "true", "new": "false"}, {"field": "reason", "new": "gone"}]);
         assert_eq!(entry["changes"], changes);
     }

@@ -3,12 +3,12 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{
-    Answer, Authenticator, Tenant, World, description, text,
-    world::{BROWSER, cookie, people::PASSWORD, set_cookie},
+    Answer, Authenticator, Browser, Tenant, World, description, text,
+    world::{BROWSER, cookie, link, people::PASSWORD, set_cookie},
 };
 
 /// Routes that a session without a required second factor can call.
-const OPEN: [&str; 9] = [
+const OPEN: [&str; 11] = [
     "GET /api/auth/get-session",
     "POST /api/auth/two-factor/enable",
     "POST /api/auth/two-factor/disable",
@@ -18,6 +18,8 @@ const OPEN: [&str; 9] = [
     "GET /signin",
     "GET /console/two-factor",
     "POST /console/two-factor",
+    "GET /console/welcome",
+    "POST /console/welcome",
 ];
 
 async fn require(world: &World, cookie: &str, is_required: bool) -> Answer {
@@ -172,6 +174,33 @@ async fn members_who_join_later_are_restricted() {
     require(&world, &owner.cookie, false).await.ok();
     assert!(!is_restricted(&world, &mover.cookie).await && !is_restricted(&world, &member.cookie).await);
     assert_eq!(world.rpc_by_session(&cookie(&joined), "auth/status", json!({})).await.status, 200);
+}
+
+/// The second factor needs a verified address, so the address comes first.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unverified_member_verifies_and_sets_up_a_factor() {
+    let world = World::start().await;
+    let (owner, _) = owner_and_member(&world).await;
+    require(&world, &owner.cookie, true).await.ok();
+    let email = "bo@example.com";
+    let fields = json!({"email": email, "role": "member"});
+    let id = world.cli(&owner.cookie, "organization/invite-member", fields).await.body["id"].clone();
+    let fields = json!({"invitationId": id, "tenantSlug": owner.slug, "name": "Bo", "password": PASSWORD});
+    let account = world.rpc("", "auth/acceptInviteAndSignup", fields).await.ok().clone();
+    let cookie = cookie(&account);
+    let browser = Browser::new(&world, &cookie);
+    for path in ["/console", "/console/keys"] {
+        assert_eq!(browser.open(path).await.headers["location"], "/console/two-factor", "{path}");
+    }
+    assert_eq!(browser.open("/console/two-factor").await.headers["location"], "/console/welcome");
+    let page = browser.open("/console/welcome").await;
+    let sent = browser.press("/console/welcome", &page, "Resend confirmation email", &[]).await;
+    assert!(sent.status == 200 && sent.page().contains("Email sent."), "{sent:?}");
+    assert_eq!(world.confirm(&link(&world.mail_to(email).await)).await.status, 200);
+    assert_eq!(browser.open("/console/welcome").await.headers["location"], "/console");
+    assert_eq!(browser.open("/console/two-factor").await.status, 200);
+    let bo = Tenant { cookie, email: email.to_owned(), user: text(&account["userId"]).to_owned(), ..owner };
+    assert!(!is_restricted(&world, &world.protect(&bo).await.cookie).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ const PAGE: &str = "/console/keys";
 /// Fills in the form that issues a key on a newly opened page.
 async fn form(world: &World, who: &Tenant, name: &str, expires: &str) -> Vec<(String, String)> {
     let page = open(world, &who.cookie, PAGE).await;
-    filled(&page, "Create API key", &[("name", name), ("expires", expires)])
+    filled(&page, "Create API key", &[("name", name), ("expires", expires), ("access", "all")])
 }
 
 /// The key on a page.
@@ -129,7 +129,7 @@ async fn mistakes_return_the_form_with_its_input() {
     );
     assert!(says.contains("<option value=\"90\" selected>"), "{says}");
     // The form can be sent again.
-    let corrected = filled(&again, "Create API key", &[("name", SCRIPT), ("expires", "365")]);
+    let corrected = filled(&again, "Create API key", &[("name", SCRIPT), ("expires", "365"), ("access", "all")]);
     assert!(harmless(&submit(&world, &tenant.cookie, PAGE, &corrected).await).contains("<code id=\"key\">"));
     assert!(harmless(&open(&world, &tenant.cookie, PAGE).await).contains("&lt;script&gt;"));
     for expires in ["", "0", "31", "-1", "60000", "x"] {
@@ -157,8 +157,8 @@ async fn an_owner_creates_a_key_of_the_organization_with_scopes() {
     sent.extend(
         [("webhooks:read", "yes"), ("members:write", "yes")].map(|(name, on)| (name.to_owned(), on.to_owned())),
     );
-    sent.retain(|(name, _)| name != "kind");
-    sent.push(("kind".to_owned(), "organization".to_owned()));
+    sent.retain(|(name, _)| !["kind", "access"].contains(&name.as_str()));
+    sent.extend([("kind", "organization"), ("access", "chosen")].map(|(name, on)| (name.to_owned(), on.to_owned())));
     let refused = submit(&world, &tenant.cookie, PAGE, &sent).await;
     assert_eq!(refused.status, 400);
     let says = harmless(&refused);
@@ -177,6 +177,31 @@ async fn an_owner_creates_a_key_of_the_organization_with_scopes() {
     {
         assert!(says.contains(part), "{part}: {says}");
     }
+}
+
+/// A form whose scopes are not understood must not create a key with all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_has_all_scopes_only_if_they_are_chosen() {
+    let world = World::start().await;
+    let tenant = world.tenant("acme").await;
+    let page = open(&world, &tenant.cookie, PAGE).await;
+    let fields = filled(&page, "Create API key", &[("name", "ci"), ("expires", "never")]);
+    for (typed, problem) in [
+        (vec![], "Choose everything or scopes"),
+        (vec![("access", "some")], "Choose everything or scopes"),
+        (vec![("webhooks:read", "yes")], "Choose everything or scopes"),
+        (vec![("access", "chosen")], "Check at least one scope"),
+        (vec![("access", "chosen"), ("webhooks:delete", "yes")], "Check at least one scope"),
+        (vec![("access", "chosen"), ("webhooks:read", "on")], "Check or uncheck each scope"),
+        (vec![("access", "all"), ("webhooks:read", "no")], "Check or uncheck each scope"),
+        (vec![("access", "all"), ("webhooks:read", "yes")], "Uncheck all scopes, or choose only those checked"),
+    ] {
+        let typed = typed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let sent: Vec<_> = fields.iter().cloned().chain(typed).collect();
+        let refused = submit(&world, &tenant.cookie, PAGE, &sent).await;
+        assert!(refused.status == 400 && harmless(&refused).contains(problem), "{sent:?}: {refused:?}");
+    }
+    assert_eq!(names(&keys(&world, &tenant).await), ["test"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,7 +132,7 @@ async fn an_owner_requires_a_second_factor_on_the_settings_page() {
     let form = filled(&settings, "Save two-factor setting", &[("requireTwoFactor", "on")]);
     let saved = submit(&world, &session, "/console/settings", &form).await;
     assert_eq!(location(&saved), "/console/settings?did=required");
-    for path in ["/console", "/console/keys", "/console/account", "/console/welcome", "/console/deliveries"] {
+    for path in ["/console", "/console/keys", "/console/account", "/console/deliveries"] {
         assert_eq!(location(&open(&world, &member.cookie, path).await), PAGE, "{path}");
     }
     let page = open(&world, &member.cookie, PAGE).await;

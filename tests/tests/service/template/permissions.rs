@@ -429,7 +429,8 @@ async fn the_console_is_used(world: &World) {
         let page = world.http.get(world.url(&format!("/console/{page}"))).header("cookie", &owner.cookie);
         assert_eq!(world.send(page).await.status, 200);
     }
-    act(&owner.cookie, "keys", json!({"action": "issue", "form": "1", "name": "ci", "expires": "30"})).await;
+    act(&owner.cookie, "keys", json!({"action": "issue", "form": "1", "name": "ci", "expires": "30", "access": "all"}))
+        .await;
     let keys = world.cli_get(&owner.cookie, "api-key/list").await.body;
     act(&owner.cookie, "keys", json!({"action": "delete", "keyId": keys[2]["id"]})).await;
     for _ in 0..2 {
