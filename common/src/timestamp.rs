@@ -38,7 +38,7 @@ impl Timestamp {
         Self(OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or_else(|_out_of_range| end()))
     }
 
-    /// Parses a time from a request, in any form of RFC 3339.
+    /// Parses a time from a request, in any RFC 3339 form.
     ///
     /// # Errors
     /// The text is not an RFC 3339 time.

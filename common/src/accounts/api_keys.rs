@@ -344,10 +344,10 @@ impl ApiKeys {
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
     }
 
-    /// The personal keys of `user` that work at `now`, as fields of the audit log entry about the change that ends them.
-    /// They all end at once, with the user's membership or epoch, so one entry names them all: an entry for each could
-    /// exceed the limit of a transaction. A key that was issued a moment ago may be missing, because the index lags; the
-    /// log then still has the entry about its creation.
+    /// The personal keys of `user` that work at `now`, as fields of the audit log entry about the change that ends
+    /// them. They all end at once, with the user's membership or epoch, so one entry names them all: an entry for each
+    /// could exceed the limit of a transaction. A key that was issued a moment ago may be missing, because the index
+    /// lags; the log then still contains the entry about its creation.
     pub(super) async fn ended_with(&self, user: &User, now: Timestamp) -> Result<Vec<Change>> {
         let mut keys = self.list(&user.organization).await?;
         keys.retain(|key| key.is_of(user.id) && key.epoch == user.key_epoch);

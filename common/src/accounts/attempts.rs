@@ -71,7 +71,8 @@ const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, windo
 /// Codes that a signed-in user enters. The limit keeps a stolen session from being used to guess them.
 pub(super) const CODE_CHECK: Limit = Limit { what: "code_check", attempts: 10, window_seconds: 600 };
 
-/// Welcome emails to one address. Deleting an account frees its address, so one address can sign up repeatedly.
+/// Welcome emails to one address. Deleting an account frees its address, so one address can be used to sign up
+/// repeatedly.
 pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
 
 /// Replacements of an unverified address by one user. Each sends an email that also counts as a welcome email to the
@@ -198,9 +199,9 @@ impl Attempts {
         self.count(INVITED, address.as_str(), now).await
     }
 
-    /// Counts that `organization` sets its notification address to `address`. A change over the organization's limit
-    /// does not count against the address. Changes are not counted for the previous address, so an organization can
-    /// always move away from an address that is over its limit.
+    /// Counts a change of the notification address of `organization` to `address`. A change over the organization's
+    /// limit does not count against the address. Changes are not counted for the previous address, so an organization
+    /// can always move away from an address that is over its limit.
     ///
     /// # Errors
     /// Too many changes ([`Error::TooMany`]).

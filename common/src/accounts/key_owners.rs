@@ -33,9 +33,9 @@ enum Second {
 }
 
 /// API keys with their users or organizations. A key never changes its user or organization, so a process remembers
-/// them by key, and can read the key's item and that of its user or organization in one call. It remembers nothing
-/// else, so a key stops working at once in every process when it is revoked or when its user or organization is
-/// deleted.
+/// them by key, and can read the key's item and that of its user or organization in one call. It does not remember
+/// anything else, so a key stops working at once in every process when it is revoked or when its user or organization
+/// is deleted.
 pub struct KeyOwners {
     keys: ApiKeys,
     users: Users,
@@ -59,7 +59,7 @@ impl KeyOwners {
         let is_known = seen.is_some();
         let found = match seen {
             Some(second) => match self.read_both(&hash, &second, now).await {
-                // One of the tables is throttled. The SDK retries single reads, but not the unprocessed keys of a
+                // One of the tables is throttled. The SDK retries single reads, but not the unprocessed keys in a
                 // batch.
                 Err(Error::Busy) => self.read_in_turn(&hash, now).await?,
                 found => found?,

@@ -98,7 +98,7 @@ impl Mailer {
         Ok(Self { ses: aws.ses(), from, configuration_set, service, suppressions })
     }
 
-    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another.
+    /// Sends `mail` to one address. A failure is only logged and counted: the recipient can request another email.
     pub async fn send(&self, to: &Email, mail: Mail, about: impl fmt::Display) {
         if let Err(error) = self.try_send(to, mail, &about).await {
             crate::log!("email.failed", %about, ?error);

@@ -1,6 +1,6 @@
 //! An organization's members. A user belongs to exactly one organization, so the account of a member who is removed or
 //! leaves is deleted, unless they move to another organization. Sessions and keys end with the account, because every
-//! call reads the user of its credential.
+//! call reads the user that its credential belongs to.
 
 use aws_sdk_dynamodb::Client;
 
@@ -195,8 +195,8 @@ impl Members {
         Err(Error::Busy)
     }
 
-    /// Makes the `writes` that change an owner, on condition that another owner remains. Returns `false` if either has
-    /// changed in the meantime.
+    /// Commits the `writes` that change an owner, on condition that another owner remains. Returns `false` if either
+    /// has changed in the meantime.
     async fn commit_beside_an_owner(&self, user: &User, writes: Transaction) -> Result<bool> {
         let other = self.other_owner(user).await?.ok_or(Error::Conflict(Conflict::LastOwner))?;
         self.check_owner(writes, &other).try_commit(&self.dynamodb).await

@@ -173,9 +173,9 @@ impl Accounts {
 }
 
 impl NewUser {
-    /// Sends the email that verifies their address, unless it is already verified. If sending fails, they can request
-    /// another email. The number of emails to an address is limited, because repeated sign-ups and deletions could
-    /// otherwise flood a stranger's mailbox.
+    /// Sends the user the email that verifies their address, unless it is already verified. If sending fails, they can
+    /// request another email. The number of emails to an address is limited, because repeated sign-ups and deletions
+    /// could otherwise flood a stranger's mailbox.
     pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
         let User { id, email, email_verified, .. } = &self.user;

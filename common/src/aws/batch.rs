@@ -1,6 +1,6 @@
 //! Batched reads and writes of a table.
 //!
-//! DynamoDB leaves items of throttled partitions unprocessed. This module resends them with growing delays, and returns
+//! DynamoDB leaves items in throttled partitions unprocessed. This module resends them with growing delays, and returns
 //! those that still fail, with the reason.
 
 use std::{collections::HashMap, time::Duration};

@@ -83,8 +83,8 @@ impl Queues {
         queues.find_map(|(url, queue)| (url.rsplit('/').next() == Some(name)).then_some(queue))
     }
 
-    /// Sends messages to `queue`. Each arrives at its time, or after SQS's maximum delay if that is sooner. Returns the
-    /// results in the same order.
+    /// Sends messages to `queue`. Each message arrives when its attempt is due, or after SQS's maximum delay if that is
+    /// sooner. Returns the results in the same order.
     pub async fn send(&self, queue: Queue, due: &[(DueAttempt, Timestamp)], now: Timestamp) -> Vec<Result<()>> {
         let [shared, slow, hanging] = &self.urls;
         let url = match queue {

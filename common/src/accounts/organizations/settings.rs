@@ -117,7 +117,7 @@ impl Organizations {
     }
 
     /// The ids of the users who have joined the organization `id` and have not left. Members from before 0.2.0 may be
-    /// missing. Empty if it was deleted.
+    /// missing. Empty if the organization was deleted.
     pub(in crate::accounts) async fn joined(&self, id: &TenantId) -> Result<Vec<UserId>> {
         let found = existing(&self.dynamodb, &self.table, id).await?;
         let read = |item: &Item| Record::new("organization", item).optional_set(JOINED, UserId::parse);

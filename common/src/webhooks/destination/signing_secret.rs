@@ -42,7 +42,7 @@ impl SigningSecret {
         if problems.is_empty() { Ok(Self(Zeroizing::new(text.to_owned()))) } else { Err(problems) }
     }
 
-    /// Validates a secret that a tenant chooses for an endpoint, with three more rules:
+    /// Validates a secret that a tenant chooses for an endpoint, with three additional rules:
     ///
     /// - It has 16 visible characters after the prefix, because anyone who sees one delivery can try short secrets
     ///   until one gives the same signature.

@@ -18,8 +18,8 @@ use crate::{
 impl Endpoints {
     /// Reports a failed delivery, and records the consequences of its last attempt for the endpoint. `health` is the
     /// endpoint's health before the attempt; `None` if the endpoint is inactive or does not exist. If a process stopped
-    /// before it recorded the consequences, the call is repeated with `is_new` false. It then reports nothing, and
-    /// changes nothing that was already recorded.
+    /// before it recorded the consequences, the call is repeated with `is_new` false. In that case, it does not report
+    /// anything, or change anything that was already recorded.
     pub async fn follow(
         &self,
         tenant: &TenantId,

@@ -229,8 +229,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Returns whether the caller may probe a receiver that does not respond. It may not if another process has begun a
-    /// probe at `since` or later.
+    /// Returns whether the caller may probe a receiver that does not respond. The caller may not if another process has
+    /// begun a probe at `since` or later.
     pub async fn begin_probe(
         &self,
         tenant: &TenantId,

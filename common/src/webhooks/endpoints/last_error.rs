@@ -3,7 +3,7 @@
 //! A search of the log would be slow, because the log is sorted by creation, and a retried or recovered delivery can
 //! fail much later. A failing receiver may get thousands of attempts a minute, so an attempt is recorded only if a
 //! minute has passed since the recorded one. An endpoint without failed attempts does not cost any writes, and any
-//! other costs each process at most one write per minute. If a process stops before the write, the previous error
+//! other costs at most one write per minute per process. If a process stops before the write, the previous error
 //! remains until the next failed attempt.
 
 use std::time::Duration;

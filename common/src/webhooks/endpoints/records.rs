@@ -285,8 +285,8 @@ impl Endpoints {
 /// Checks that `change` is permitted for the endpoint in `before`.
 ///
 /// # Errors
-/// It has a URL and the endpoint is a pull endpoint; it would send headers to another URL; or it was made for another
-/// revision ([`Error::Busy`]).
+/// `change` has a URL although the endpoint is a pull endpoint; it would send headers to another URL; or it was made
+/// for another revision ([`Error::Busy`]).
 fn check(change: &Change, before: &Item) -> Result<()> {
     let stored = record(before);
     if change.url.is_some() && kind::kind(&stored)? == Kind::Pull {

@@ -1,8 +1,8 @@
 //! Erases a delivery's payload and its receiver's responses. The state remains, with the time of the erasure.
 //!
 //! The state is changed first, on condition that no attempt is pending. From then on, the payload counts as deleted,
-//! and the condition of a resend that read it earlier fails. If a process stops before it has erased the separate
-//! items, they are already invisible, and a repeated call erases them.
+//! and a resend that read it earlier fails. If a process stops before it has erased the separate items, they are
+//! already invisible, and a repeated call erases them.
 
 use std::ops::ControlFlow::{Break, Continue};
 

@@ -27,7 +27,7 @@ use crate::{
     webhooks::delivery::{DeliveryId, Shard, Status},
 };
 
-/// A destination's undelivered deliveries, by status. Failed tests, and those that wait for a pull endpoint, are not
+/// A destination's undelivered deliveries, by status. Failed tests, and tests that wait at a pull endpoint, are not
 /// included, because the endpoint does not miss an event.
 #[derive(Clone, Debug, Default)]
 pub struct Open {

@@ -254,8 +254,8 @@ impl Log {
         Ok((resent, Ok(())))
     }
 
-    /// Resends those of these deliveries that the recovery still wants, each at the time that `due` returns. Returns them,
-    /// and an error if others could not be resent.
+    /// Resends the deliveries that the recovery still wants, each at the time that `due` returns. Returns the resent
+    /// ones, and an error if others could not be resent.
     async fn resend_missed(
         &self,
         tenant: &TenantId,

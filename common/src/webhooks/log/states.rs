@@ -210,8 +210,8 @@ impl Log {
     /// Deliveries that the log does not contain are omitted. Each delivery has its own result; [`Error::Busy`] means
     /// that another try may succeed.
     ///
-    /// The reads are eventually consistent, at half the cost. States may be a second old, which is enough for the
-    /// sweep, because it checks deliveries from 15 minutes ago.
+    /// The reads are eventually consistent, at half the cost. States may be a second old, which is recent enough for
+    /// the sweep, because it checks deliveries from 15 minutes ago.
     pub async fn states(&self, due: Vec<DueRow>) -> Vec<(DueRow, Result<Delivery>)> {
         let key = |row: &DueRow| [shard_key(&row.attempt.tenant, row.attempt.id.shard()), row.attempt.id.moment()];
         let different: BTreeMap<_, _> = due.into_iter().map(|row| (key(&row), row)).collect();
