@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The maximum number of elements of a list or members of an object: each can have an issue in the response.
+/// The maximum number of elements in a list or members in an object: each can have an issue in the response.
 pub const MAX_ELEMENTS: usize = 100;
 
 /// A call to a route, with its fields.

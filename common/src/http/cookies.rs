@@ -96,7 +96,7 @@ mod tests {
         );
     }
 
-    /// Another host of the domain could have set these cookies, because browsers do not see the prefix `__Host-` in
+    /// Another host in the domain could have set these cookies, because browsers do not see the prefix `__Host-` in
     /// their names.
     #[test]
     fn a_name_after_other_white_space_is_another_name() {

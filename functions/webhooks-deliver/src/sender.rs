@@ -57,7 +57,7 @@ impl Sender {
         }
     }
 
-    /// Makes an attempt if it gets a slot. Otherwise, postpones it and chooses its next queue.
+    /// Makes an attempt if a slot is free. Otherwise, postpones it and chooses its next queue.
     pub(crate) async fn send(&self, outgoing: Outgoing<'_>, batch: &Batch) -> Ended {
         let from = batch.queue();
         if let Some(missed) = outgoing.missed() {

@@ -315,7 +315,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
     let row = |what: &str, dollars: f64| Row::alone(what, "dollars", dollars);
     let log = batched[0].writes() * WRITE;
     table.push(row("a million events delivered at once: writes of the log", log).at_most(0.9, 0.7));
-    let what = "a million attempts of events that fail every time, receivers answer at once";
+    let what = "a million attempts for events that fail every time, receivers answer at once";
     #[expect(clippy::cast_precision_loss, reason = "a schedule is short")]
     let attempts = (delays.len() + 1) as f64;
     table.push(row(&format!("{what}, full batches"), batched[1].together() / attempts).at_most(2.8, 2.0));
