@@ -163,8 +163,8 @@ impl Attempts {
 
     /// Counts a second-factor code that `user` enters on `client`, after the right password. Only a caller who knows
     /// the password can exhaust these limits. The limit across all clients exempts clients that have signed in before,
-    /// even if they did so before the user had a second factor. A password reset does not reset it: otherwise, an
-    /// attacker who reads the user's mailbox could guess without end.
+    /// even if they did so before the user had a second factor. A password reset does not reset this limit: otherwise,
+    /// an attacker who reads the user's mailbox could guess without end.
     ///
     /// # Errors
     /// Too many codes ([`Error::TooMany`]), or a call fails.

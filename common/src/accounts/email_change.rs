@@ -255,8 +255,8 @@ impl EmailChanges {
 
     /// Restores the user's old address, ends their sessions, keys and links, and replaces the password with a random
     /// one. A second factor that was enabled after the change is removed, because the intruder's app would lock the
-    /// user out. The caller lets the user choose a new password. Returns the changed user, or `None` if the link no longer
-    /// works.
+    /// user out. The caller lets the user choose a new password. Returns the changed user, or `None` if the link no
+    /// longer works.
     ///
     /// # Errors
     /// Another account now has the address ([`Conflict::EmailTaken`]).

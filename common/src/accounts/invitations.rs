@@ -138,9 +138,9 @@ impl Invitations {
         })
     }
 
-    /// Invites `email` to the organization of `inviter`, who must be an owner. A pending invitation for the same address
-    /// to this organization is canceled, so at most one can be accepted. Neither the outcome nor the reads reveal whether
-    /// the address has an account in another organization.
+    /// Invites `email` to the organization of `inviter`, who must be an owner. A pending invitation for the same
+    /// address to this organization is canceled, so at most one can be accepted. Neither the outcome nor the reads
+    /// reveal whether the address has an account in another organization.
     ///
     /// # Errors
     /// A member has the email ([`Conflict::AlreadyAMember`]), or `inviter` is no longer an owner.
@@ -196,8 +196,8 @@ impl Invitations {
         Transaction::new(doing).check(&self.users, pk(user_key(by.id)), is_still(by, Role::Owner))
     }
 
-    /// Cancels an invitation to the organization of `by`, who must be an owner. If an invitation is concurrently canceled and accepted, only one of the
-    /// two calls succeeds.
+    /// Cancels an invitation to the organization of `by`, who must be an owner. If an invitation is concurrently
+    /// canceled and accepted, only one of the two calls succeeds.
     ///
     /// # Errors
     /// The organization has no such invitation, it was accepted, or `by` is no longer an owner.

@@ -98,8 +98,8 @@ impl PasswordResets {
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified and not
     /// suppressed, because the token proves access to the mailbox. If the email was not verified before, a stranger may
-    /// have signed up with it, so their second factor is removed. Only one of several concurrent resets succeeds. The user is notified by
-    /// email.
+    /// have signed up with it, so their second factor is removed. Only one of several concurrent resets succeeds. The
+    /// user is notified by email.
     ///
     /// A concurrent change to the user's sessions does not stop a reset. Otherwise, a signed-in intruder could block
     /// resets by repeating such changes.

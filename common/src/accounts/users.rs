@@ -78,8 +78,8 @@ attributes! { pub(crate)
     SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
     // The user's epoch when a session, a key or an approval began.
     EPOCH = "epoch",
-    // The second factor: the secret of the authenticator app, in base32; when the user confirmed it with a first code; the
-    // time step of the last code that was used; the hashes of the unused backup codes.
+    // The second factor: the secret of the authenticator app, in base32; when the user confirmed it with a first code;
+    // the time step of the last code that was used; the hashes of the unused backup codes.
     TOTP_SECRET = "totp_secret", TWO_FACTOR_SINCE = "two_factor_since", TOTP_STEP = "totp_step",
     BACKUP_CODES = "backup_codes",
     MUST_HAVE_TWO_FACTOR = "must_have_two_factor",

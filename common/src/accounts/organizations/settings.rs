@@ -180,7 +180,8 @@ impl Organizations {
     }
 }
 
-/// Whether a change was made whose first write was not `refused`. The other condition is that its author is an owner.
+/// Returns whether a change was made, given the index of the first write whose condition failed, if any. The first
+/// write is the change itself, and the other checks that its author is an owner.
 ///
 /// # Errors
 /// The author is no longer an owner ([`Refusal::OwnersOnly`]).

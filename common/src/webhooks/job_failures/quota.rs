@@ -58,7 +58,8 @@ impl JobFailures {
     /// reached.
     pub async fn take_mail(&self, tenant: &TenantId, quota: Quota, now: Timestamp) -> Result<Option<i64>> {
         let day = now.day();
-        // If the response to the first count of a day is lost, its retry finds that count, and the second round counts again.
+        // If the response to the first count of a day is lost, its retry finds that count, and the second round counts
+        // again.
         for _ in 0..2 {
             let more = self.change_mails(tenant, quota, 1, now).only_if(MAILS.is_below(number(quota.limit())));
             if let Some(counted) = more.send_for(&self.dynamodb, ReturnValue::UpdatedNew, DOING).await? {

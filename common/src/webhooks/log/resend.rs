@@ -36,8 +36,8 @@ impl Log {
         self.resend_if(tenant, id, (Trigger::Resend, now), once, |_| true, now).await
     }
 
-    /// Like [`Self::resend`], but the first attempt is at `due`, and a delivery whose current state is not wanted counts
-    /// as not found.
+    /// Like [`Self::resend`], but the first attempt is at `due`, and a delivery whose current state is not wanted
+    /// counts as not found.
     pub(super) async fn resend_if(
         &self,
         tenant: &TenantId,

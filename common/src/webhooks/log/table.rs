@@ -118,8 +118,9 @@ impl Log {
         if unwritten.is_empty() { Ok(()) } else { Err(Error::Busy) }
     }
 
-    /// Writes rows, in any order. Each has a label that identifies it to the caller. Returns the labels of the rows that
-    /// were not written, with the reason: [`Error::Busy`] if the partition or the table was throttled in every round.
+    /// Writes rows, in any order. Each has a label that identifies it to the caller. Returns the labels of the rows
+    /// that were not written, with the reason: [`Error::Busy`] if the partition or the table was throttled in every
+    /// round.
     pub async fn put<T: Copy>(&self, rows: Vec<(T, Row)>) -> Vec<(T, Error)> {
         // A batch must not contain the same key twice, so only the last of several duplicates is written.
         let rows: BTreeMap<Key, (T, Row)> =
