@@ -396,7 +396,7 @@ fn is_current(user: &User) -> Condition {
     if user.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
 }
 
-/// The entry about a change of the second factor of `user`.
+/// The entry about a change to the second factor of `user`.
 pub(super) fn entry(action: Action, user: &User) -> Entry {
     Entry::new(action, &user.organization, user.target()).by(user.actor())
 }

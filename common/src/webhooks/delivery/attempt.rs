@@ -61,7 +61,8 @@ impl Attempt {
 /// because DynamoDB rounds the cost of an update up to whole kilobytes.
 const ROOM: usize = 560;
 
-/// Whether a delivery's state has room for these earlier attempts. `workflow` is the length of its workflow's name.
+/// Whether a delivery's state has room for these earlier attempts. `workflow` is the length of the delivery's workflow
+/// name.
 pub(super) fn have_room(attempts: &[Attempt], workflow: usize) -> bool {
     attempts.iter().map(Attempt::stored_bytes).sum::<usize>() + workflow <= ROOM
 }
