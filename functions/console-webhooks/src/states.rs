@@ -106,7 +106,7 @@ impl State {
             Self::Inactive => Some("Only test events are sent until you enable the endpoint."),
             Self::Retrying => Some("Some attempts failed and will be retried."),
             Self::Untried => Some("No delivery has succeeded since the endpoint was enabled."),
-            Self::Waiting => Some("Deliveries wait for their first attempt."),
+            Self::Waiting => Some("Deliveries are waiting for their first attempt."),
             Self::Missed(_) | Self::Healthy | Self::Unproven | Self::Idle => None,
         }
     }

@@ -30,7 +30,7 @@ use crate::numbers::within;
 const REASONS: [(&str, &str); 12] = [
     ("status_5xx", "server error"),
     ("status_4xx", "rejected"),
-    ("gone", "asked for no more"),
+    ("gone", "asked to stop"),
     ("redirect", "not followed"),
     ("timeout", "no complete response"),
     ("connect", "refused or unreachable"),

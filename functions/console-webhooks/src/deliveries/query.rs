@@ -21,7 +21,7 @@ use crate::live::LIVE;
 pub(super) const PATH: &str = "/console/deliveries";
 /// The filters in the address, with their descriptions. Links in emails use `job_id`.
 pub(super) const FILTERS: [(&str, &str); 10] = [
-    ("q", "Only deliveries of this job or with this webhook ID. With the id of a delivery, it opens that delivery."),
+    ("q", "Only deliveries of this job or with this webhook ID. The id of a delivery opens that delivery."),
     ("endpoint", "Only deliveries to this endpoint."),
     ("status", "Only deliveries with this status."),
     ("range", "Only deliveries from the last hour, day or week: `1h`, `24h` or `7d`."),
@@ -39,7 +39,7 @@ pub(super) const IDS: &str = "ids";
 pub(super) const REST: [(&str, &str); 4] = [
     (CURSOR, "The cursor of the page to show, from the link on the previous page."),
     (NEWER, "The cursors of the newer pages, for the link to them."),
-    (IDS, "Shows only the deliveries with these ids, separated by spaces, without any other filter."),
+    (IDS, "Shows only the deliveries with these ids, separated by spaces. Other filters are ignored."),
     LIVE,
 ];
 /// The number of deliveries on a page, and the maximum number that is resent without confirmation.

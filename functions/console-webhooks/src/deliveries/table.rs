@@ -160,7 +160,7 @@ fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
         @match delivery.next_attempt_at.filter(|_| !is_deleted) {
-            Some(next) if now.since(next) > SOON => { ", due " (times::ago(next, now)) ", waits for its turn" },
+            Some(next) if now.since(next) > SOON => { ", due " (times::ago(next, now)) ", waiting its turn" },
             Some(next) if next <= now => ", due now",
             Some(next) => { ", next " (times::ago(next, now)) },
             None => "",

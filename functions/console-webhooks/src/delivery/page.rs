@@ -156,7 +156,7 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
             @match (delivery.status, delivery.next_attempt_at) {
                 (Status::Pending, _) if is_deleted(delivery, endpoint) => "Its endpoint was deleted. It won't be retried.",
                 (Status::Pending, Some(next)) if now.since(next) > SOON => {
-                    "The attempt was due " (times::when(next, now)) " and waits for its turn"
+                    "The attempt was due " (times::when(next, now)) " and is waiting its turn"
                     @if endpoint.is_some_and(|endpoint| endpoint.is_slow) { ": its receiver is slow, so few attempts run at once" }
                     "."
                 },

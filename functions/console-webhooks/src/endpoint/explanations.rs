@@ -109,7 +109,7 @@ fn pulled(endpoint: &EndpointView, base: &BaseUrl, waiting: Waiting, now: Timest
         p {
             "This is a pull endpoint: your program fetches its deliveries from the API. "
             strong { (at_most(waiting.due)) " to fetch" }
-            @if waiting.leased > 0 { ", " (at_most(waiting.leased)) " fetched and not settled yet" }
+            @if waiting.leased > 0 { ", " (at_most(waiting.leased)) " fetched but not settled yet" }
             "."
         }
         p {

@@ -39,7 +39,7 @@ async fn a_pull_endpoint_is_added_changed_and_shows_waiting_events() {
     world.rpc(&tenant.key, "deliveries/receive", taken).await.ok();
     says(
         &browser.open(&path).await,
-        &["1 to fetch , 1 fetched and not settled yet", "Last delivery fetched", "A program last asked"],
+        &["1 to fetch , 1 fetched but not settled yet", "Last delivery fetched", "A program last asked"],
     );
 
     let page = browser.open(&path).await;
