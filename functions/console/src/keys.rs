@@ -73,7 +73,7 @@ const KINDS: [(&str, &str); 2] = [
     ("organization", "The organization: the key works after I leave"),
 ];
 
-/// The choice between all scopes and some. It must be made: otherwise, a form whose scopes are not understood would
+/// The choice between all scopes and some. It is required: otherwise, a form whose scopes are not understood would
 /// create a key with all of them.
 const ACCESS: [(&str, &str); 2] = [("all", "Everything"), ("chosen", "Only the scopes checked below")];
 

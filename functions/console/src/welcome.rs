@@ -1,5 +1,5 @@
 //! The page after a sign-up, until the email address is confirmed. Pages that require a confirmed address redirect
-//! here. It works without a required second factor, which needs a confirmed address.
+//! here. The page works before a required second factor is set up, because that in turn requires a confirmed address.
 
 use std::sync::Arc;
 

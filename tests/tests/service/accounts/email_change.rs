@@ -478,7 +478,7 @@ async fn an_owner_renames_the_organization_and_the_slug_stays() {
     assert_eq!(world.send(form).await.status, 403);
 }
 
-/// An intruder's app would lock the user out, although they have the address and the password again.
+/// An intruder's app would lock the user out, even after they have regained the address and the password.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_removes_only_a_later_second_factor() {
     let world = World::start().await;

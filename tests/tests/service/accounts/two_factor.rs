@@ -259,7 +259,7 @@ async fn distributed_guesses_of_codes_are_limited() {
     assert_eq!(world.enter_code(&pending, &app.code(0)).await.status, 200);
 }
 
-/// Otherwise, a stranger who signed up with the address could lock its owner out.
+/// Otherwise, a stranger who signed up with the address could lock out the owner of the address.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_factor_needs_a_verified_address() {
     let world = World::start().await;
@@ -273,7 +273,7 @@ async fn a_second_factor_needs_a_verified_address() {
     assert_eq!(world.confirm(&verification).await.status, 200);
     let enrolled = world.cli(&cookie, "two-factor/enable", password).await;
     let app = Authenticator::new(text(&enrolled.body["totpURI"]));
-    // The first code needs it, too.
+    // The first code also requires a verified address.
     let key = format!("user#{}", text(&account["userId"]));
     world.set("users", ("pk", &key), json!({"email_verified": false})).await;
     assert_eq!(world.enter_code(&cookie, &app.code(0)).await.refused(), unverified);
@@ -287,7 +287,7 @@ async fn a_reset_that_verifies_an_address_removes_it() {
     let jo = world.tenant("acme").await;
     let key = world.key(&jo.cookie, json!({"kind": "organization"})).await;
     world.protect(&jo).await;
-    // As in an account from before the rule that the address must be verified.
+    // As in an account that predates the rule that the address must be verified.
     world.set("users", ("pk", &format!("user#{}", jo.user)), json!({"email_verified": false})).await;
     world.cli("", "request-password-reset", json!({"email": jo.email})).await;
     let reset = link(&world.mail_to(&jo.email).await);
@@ -534,7 +534,7 @@ async fn a_session_counts_before_an_unfinished_sign_in() {
     assert_eq!((finished.status, &finished.body["user"]["id"]), (200, &json!(jo.user)), "{finished:?}");
 }
 
-/// Otherwise, the user of one of the calls would keep codes that do not work.
+/// Otherwise, one of the callers would be left with codes that do not work.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_new_backup_codes_are_refused_but_once() {
     let world = World::start().await;

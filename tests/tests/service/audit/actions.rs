@@ -435,8 +435,8 @@ async fn a_change_of_people_that_cannot_be_recorded_is_not_made() {
     assert_eq!(state(&world).await, before);
 }
 
-/// An id is enough to sign up with an invitation. Otherwise, the thief of a key that reads the log could become an
-/// owner.
+/// An invitation's id is enough to sign up with it. If entries contained the id, the thief of a key that reads the log
+/// could become an owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_entry_contains_the_id_of_an_invitation() {
     let world = World::start().await;
@@ -469,7 +469,7 @@ async fn no_entry_contains_the_id_of_an_invitation() {
     assert_eq!(listed.ok()["entries"][0]["target"], target);
 }
 
-/// A browser may send a text that is not ASCII.
+/// A browser may send a string that is not ASCII.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_agent_with_other_bytes_is_recorded() {
     let world = World::start().await;

@@ -142,7 +142,7 @@ async fn concurrent_names_of_a_user_are_recorded_in_order() {
     assert!(renamed.iter().all(|status| [200, 503].contains(status)), "{renamed:?}");
     let found = entries(&world, &jo, json!({"action": "user.renamed"})).await;
     assert_eq!(found.len(), renamed.iter().filter(|status| **status == 200).count());
-    // Each entry continues another one.
+    // Each entry starts with the name that another one ended with.
     let mut steps: BTreeMap<&str, &str> =
         found.iter().map(|entry| (text(&entry["changes"][0]["old"]), text(&entry["changes"][0]["new"]))).collect();
     let mut name = "Jo Doe";

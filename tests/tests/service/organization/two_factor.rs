@@ -176,7 +176,7 @@ async fn members_who_join_later_are_restricted() {
     assert_eq!(world.rpc_by_session(&cookie(&joined), "auth/status", json!({})).await.status, 200);
 }
 
-/// The second factor needs a verified address, so the address comes first.
+/// The second factor requires a verified address, so the address comes first.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_member_verifies_and_sets_up_a_factor() {
     let world = World::start().await;
