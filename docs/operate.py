@@ -146,9 +146,13 @@ def end_organization(organization, last):
         write("Delete", KEYS, [f"count#{organization}"]))
 
 
-def end_invitation(organization, invitation, status):
-    return commit(write("Update", INVITATIONS, [invitation], "SET #status = :status", "organization_id = :o",
-                        status=status, o=organization))
+def end_invitations(organization, email, status):
+    """Ends the pending invitations of an address. The audit log does not have their ids."""
+    found = dynamodb("scan", table_name=name_of(INVITATIONS), filter_expression="organization_id = :o AND email = :email",
+                     expression_attribute_values=item([":o", ":email"], [organization, email])).get("Items", [])
+    ended = [commit(write("Update", INVITATIONS, [invitation["invitation_id"]["S"]], "SET #status = :status",
+                          "#status = :pending", status=status, pending="pending")) for invitation in found]
+    return any(ended)
 
 
 def delete_endpoint(organization, endpoint):
@@ -178,8 +182,8 @@ REPEATED = {
     "member.left": ("the account is deleted", lambda entry, o, id: remove_user(o, id)),
     "member.role_changed": ("the member has the later role",
                             lambda entry, o, id: change_role(o, id, changed(entry, "role")["new"])),
-    "invitation.canceled": ("it cannot be accepted", lambda entry, o, id: end_invitation(o, id, "cancelled")),
-    "invitation.rejected": ("it cannot be accepted", lambda entry, o, id: end_invitation(o, id, "rejected")),
+    "invitation.canceled": ("it cannot be accepted", lambda entry, o, id: end_invitations(o, id, "cancelled")),
+    "invitation.rejected": ("it cannot be accepted", lambda entry, o, id: end_invitations(o, id, "rejected")),
     "key.deleted": ("the key does not work", lambda entry, o, id: revoke(o, id)),
     "webhook.deleted": ("the endpoint is deleted", lambda entry, o, id: delete_endpoint(o, id)),
     "email.changed": ("the account has the later address, no keys, and the old password",
