@@ -99,7 +99,7 @@ pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
                     (false, 0, _) => {
                         strong { "Resending " (deliveries(left)) } ": usually starts within a minute, at up to 100 per second."
                     },
-                    // No total: resent deliveries may be pending again.
+                    // There is no total, because resent deliveries may be pending again.
                     (false, _, Missed::Pending) => { strong { "Resending: " (deliveries(resent)) " so far" } "." },
                     (false, ..) => { strong { "Resending: " (resent) " of " (deliveries(resent + left)) } "." },
                 }

@@ -20,7 +20,7 @@ use syn::{
 const LAYERS: [&str; 8] = ["presentation", "http", "application", "accounts", "webhooks", "audit", "aws", "telemetry"];
 const BOTTOM: &str = "values";
 
-/// The modules of `common::webhooks`. Each module uses only earlier modules of this list.
+/// The modules of `common::webhooks`. Each module uses only modules that come earlier in this list.
 const ROOMS: [&str; 8] = ["destination", "event", "delivery", "post", "log", "queue", "endpoints", "job_failures"];
 
 /// A path of modules, from the root of the crate.
