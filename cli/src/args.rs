@@ -19,6 +19,9 @@ use url::Url;
 
 use crate::address::{program, service, url};
 
+/// The heading of the options that all commands have, in their help.
+const GLOBAL: &str = "Global options";
+
 /// Manage webhooks from a terminal, and forward their events to a local program
 #[derive(Parser)]
 #[command(
@@ -35,16 +38,18 @@ Examples:
 )]
 pub(crate) struct Arguments {
     /// Address of the service [default: the service of the latest login, or http://127.0.0.1:9000]
-    #[arg(long, global = true, env = "FANFARE_API", hide_env_values = true, value_name = "URL", value_parser = service)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL", value_parser = service)]
+    #[arg(env = "FANFARE_API", hide_env_values = true)]
     pub(crate) api: Option<Url>,
     /// Name of a stored login, to use several services or organizations
-    #[arg(long, global = true, env = "FANFARE_PROFILE", hide_env_values = true, value_name = "NAME", value_parser = profile)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "NAME", value_parser = profile)]
+    #[arg(env = "FANFARE_PROFILE", hide_env_values = true)]
     pub(crate) profile: Option<String>,
     /// PEM file of certificates to trust in addition to the system's
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
     /// Print JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -127,7 +127,7 @@ fn choose(token: &Token, error: Option<Error>) -> Page {
         ..Form::default()
     };
     let content = html! {
-        p { "Setting a new password ends all sessions of your account, and your API keys stop working." }
+        p { "Setting a new password ends all your sessions, and your personal API keys stop working." }
         (form)
     };
     Page::new("Choose a new password", content).refused(error)

@@ -141,7 +141,7 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
                 }
                 (form("Undo the change"))
             };
-            Page::new("Undo the change of your email address?", content)
+            Page::new("Undo the change to your email address?", content)
         }
     })
 }

@@ -31,7 +31,7 @@ const UNCONFIRMED: &str = "unconfirmed";
 
 const DONE: [(&str, &str); 2] = [
     ("mailed", "Email sent. Its link works for 24 hours."),
-    ("replaced", "Email sent to the new address. Links to the earlier address no longer work."),
+    ("replaced", "Email sent to the new address. Links sent to the earlier address no longer work."),
 ];
 
 /// The fields of all the page's forms.

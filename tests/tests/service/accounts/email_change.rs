@@ -103,7 +103,7 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     assert_eq!(world.mail_to(&jo.email).await["subject"], "Webhooks: You already have an account");
 
     let page = world.open(&undo).await;
-    assert!(page.page().contains("Undo the change of your email address?"), "{}", page.page());
+    assert!(page.page().contains("Undo the change to your email address?"), "{}", page.page());
     assert_eq!(email(&world, &jo.cookie).await, NEW, "opening the link changes nothing");
     let undone = world.confirm(&undo).await;
     assert_eq!(undone.status, 303, "{undone:?}");
