@@ -31,7 +31,7 @@ export PATH=$tools/bin:$PATH CARGO_ZIGBUILD_CACHE_DIR=$target/zigbuild ZIG_GLOBA
 sources=$sysroot/lib/rustlib/src/rust
 name=/rustc/$(rustc --verbose --version | sed -n 's/^commit-hash: //p')
 RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sources=$name"
-RUSTFLAGS+=" --remap-path-prefix=$(readlink --canonicalize "$sources")=$name --remap-path-prefix=$root=."
+RUSTFLAGS+=" --remap-path-prefix=$(readlink --canonicalize-missing "$sources")=$name --remap-path-prefix=$root=."
 CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$root=."
 export RUSTFLAGS CFLAGS
 
