@@ -147,7 +147,7 @@ def end_organization(organization, last):
 
 
 def end_invitations(organization, email, status):
-    """Ends the pending invitations of an address. The audit log does not have their ids."""
+    """Ends the pending invitations to an address. The audit log does not contain their ids."""
     found = dynamodb("scan", table_name=name_of(INVITATIONS), filter_expression="organization_id = :o AND email = :email",
                      expression_attribute_values=item([":o", ":email"], [organization, email])).get("Items", [])
     ended = [commit(write("Update", INVITATIONS, [invitation["invitation_id"]["S"]], "SET #status = :status",

@@ -37,7 +37,7 @@ pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     AttributeValue::M(value)
 }
 
-/// The attempts before the last, if there are any.
+/// The attempts before the last one, if there are any.
 pub(super) fn earlier_value(earlier: &[Attempt]) -> Option<(Attribute, AttributeValue)> {
     let values = earlier.iter().map(attempt_value).collect();
     (!earlier.is_empty()).then_some((EARLIER, AttributeValue::L(values)))
