@@ -22,9 +22,9 @@ fn attribute(value: &Value) -> AttributeValue {
         Value::Number(number) => AttributeValue::N(number.to_string()),
         Value::Bool(is_true) => AttributeValue::Bool(*is_true),
         Value::Array(texts) => {
-            AttributeValue::Ss(texts.iter().map(|text| text.as_str().expect("a text").to_owned()).collect())
+            AttributeValue::Ss(texts.iter().map(|text| text.as_str().expect("a string").to_owned()).collect())
         }
-        value => AttributeValue::S(value.as_str().expect("a text").to_owned()),
+        value => AttributeValue::S(value.as_str().expect("a string").to_owned()),
     }
 }
 

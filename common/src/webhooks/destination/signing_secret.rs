@@ -64,7 +64,7 @@ impl SigningSecret {
         if secret.is_empty_key() {
             problems.push(Problem::format("Must not decode to an empty key"));
         } else if own.chars().filter(|c| is_visible(*c)).count() < FEWEST_CHOSEN {
-            let message = format!("Must have at least {FEWEST_CHOSEN} visible characters, not counting `{PREFIX}`");
+            let message = format!("Must have at least {FEWEST_CHOSEN} visible characters, not counting {PREFIX}");
             problems.push(Problem { code: IssueCode::TooSmall, message });
         }
         if problems.is_empty() { Ok(secret) } else { Err(problems) }

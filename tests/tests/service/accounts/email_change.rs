@@ -32,7 +32,7 @@ async fn changed(world: &World, who: &Tenant, from: &str, to: &str) -> String {
     assert!(done.status == 200 && done.page().contains("Your email address is changed"), "{done:?}");
     let mail = world.mail_to(from).await;
     assert_eq!(mail["subject"], "Webhooks: The email address of your account was changed");
-    assert!(!mail["text"].as_str().expect("a text").contains(to), "{mail}");
+    assert!(!mail["text"].as_str().expect("a string").contains(to), "{mail}");
     link(&mail)
 }
 
@@ -113,7 +113,7 @@ async fn the_old_address_undoes_a_change_for_a_day() {
     let reset = json!({"token": token, "newPassword": "a thief's password"});
     assert_eq!(world.cli("", "reset-password", reset).await.refused(), (400, "INVALID_TOKEN"));
     // The page redirects to the form for a new password.
-    let to = undone.headers["location"].to_str().expect("a text");
+    let to = undone.headers["location"].to_str().expect("a string");
     let token = to.strip_prefix("/reset-password?token=").expect("a page");
     let reset = json!({"token": token, "newPassword": "a new long password"});
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
@@ -492,7 +492,7 @@ async fn an_undo_removes_only_a_later_second_factor() {
             world.protect(&jo).await;
         }
         let undone = world.confirm(&undo).await;
-        let to = undone.headers["location"].to_str().expect("a text");
+        let to = undone.headers["location"].to_str().expect("a string");
         let token = to.strip_prefix("/reset-password?token=").expect("a page");
         let reset = json!({"token": token, "newPassword": "a new long password"});
         assert_eq!(world.cli("", "reset-password", reset).await.status, 200);

@@ -89,7 +89,7 @@ async fn a_sign_in_needs_the_password_and_a_code() {
     let app = world.protect(&jo).await.app;
     assert_eq!(world.sign_in(&jo.email, "a wrong password").await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
     let answer = world.sign_in(&jo.email, PASSWORD).await;
-    let set: Vec<_> = answer.headers.get_all("set-cookie").iter().map(|set| set.to_str().expect("a text")).collect();
+    let set: Vec<_> = answer.headers.get_all("set-cookie").iter().map(|set| set.to_str().expect("a string")).collect();
     assert!(set[0].ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=300") && set[0].starts_with("two_factor="));
     assert_eq!(set[1], "session_token=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
     let pending = set_cookie(&answer, "two_factor");
@@ -226,7 +226,7 @@ async fn wrong_codes_are_counted_at_their_client() {
     assert_eq!(world.enter_backup_code(&again, "x").await.refused(), WRONG_BACKUP_CODE);
     let refused = world.enter_code(&again, &app.code(0)).await;
     assert_eq!(refused.refused(), (429, "TOO_MANY_REQUESTS"));
-    let wait: i64 = refused.headers["retry-after"].to_str().expect("a text").parse().expect("seconds");
+    let wait: i64 = refused.headers["retry-after"].to_str().expect("a string").parse().expect("seconds");
     assert!((3_000..=3_600).contains(&wait), "{wait}");
     assert_eq!(world.enter_backup_code(&pending, &protected.backup_codes[0]).await.status, 429);
     // Other clients are not affected, and neither is the code.

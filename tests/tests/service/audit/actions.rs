@@ -286,7 +286,7 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
 
     let secret = the_others_happen(&world, &reader).await;
     let found: BTreeSet<String> =
-        world.items("audit").await.iter().map(|item| item["action"].as_s().expect("a text").clone()).collect();
+        world.items("audit").await.iter().map(|item| item["action"].as_s().expect("a string").clone()).collect();
     assert_eq!(found, Action::ALL.iter().map(ToString::to_string).collect());
     assert_eq!(*unrecorded.lock().expect("no panic"), Vec::<Value>::new());
     let token_of = |cookie: &str| cookie.split('=').nth(1).expect("a token").to_owned();
@@ -343,7 +343,7 @@ async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     assert_eq!((&entry["target"]["id"], &entry["ip"]), (&json!(mover.user), &json!("127.0.0.1")));
     let theirs = world.items("audit").await;
     let theirs = theirs.iter().filter(|item| item["tenant_id"].as_s() == Ok(&mover.id));
-    let theirs: BTreeSet<&str> = theirs.map(|item| item["action"].as_s().expect("a text").as_str()).collect();
+    let theirs: BTreeSet<&str> = theirs.map(|item| item["action"].as_s().expect("a string").as_str()).collect();
     assert!(theirs.contains("member.left") && theirs.contains("organization.deleted"), "{theirs:?}");
     assert_eq!(visitor.post("/api/auth/delete-user", &json!({"password": PASSWORD})).await.status, 200);
     let entry = super::latest(world, reader, "member.left").await;
@@ -457,7 +457,7 @@ async fn no_entry_contains_the_id_of_an_invitation() {
 
     let invitations = world.items("invitations").await;
     let ids = invitations.iter().filter(|item| item.contains_key("status"));
-    let ids: Vec<_> = ids.map(|item| item["invitation_id"].as_s().expect("a text").clone()).collect();
+    let ids: Vec<_> = ids.map(|item| item["invitation_id"].as_s().expect("a string").clone()).collect();
     assert_eq!(ids.len(), 6);
     for item in world.items("audit").await {
         let text = format!("{item:?}");

@@ -29,7 +29,7 @@ async fn keys(world: &World, who: &Tenant) -> Vec<Value> {
 }
 
 fn names(keys: &[Value]) -> Vec<&str> {
-    keys.iter().map(|key| key["name"].as_str().expect("a text")).collect()
+    keys.iter().map(|key| key["name"].as_str().expect("a string")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

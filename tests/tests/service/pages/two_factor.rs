@@ -107,7 +107,7 @@ async fn a_client_is_approved_after_the_second_step() {
     let world = World::start().await;
     let (jo, app, _) = protected(&world).await;
     let login = world.rpc("", "auth/cliLoginCreate", json!({})).await.ok().clone();
-    let text = |name: &str| login[name].as_str().expect("a text").to_owned();
+    let text = |name: &str| login[name].as_str().expect("a string").to_owned();
     let query = format!("?cliLoginId={}&cliLoginSecret={}", text("requestId"), text("secret"));
     let (asked, cookie) = begin(&world, &query, &jo.email).await;
     let done = submit(&world, &cookie, "/signin", &filled(&asked, "Sign in", &[("code", &app.code(0))])).await;
