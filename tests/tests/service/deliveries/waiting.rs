@@ -39,7 +39,9 @@ async fn update(world: &World, tenant: &Tenant, endpoint: &str, mut fields: Valu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_works_while_500_deliveries_wait() {
-    let world = World::live(&[("DELIVERY_TIMEOUT", "4")]).await;
+    // With the default schedule, a delivery with two failed attempts would stay pending for five minutes.
+    let schedule = ["5"; 20].join(",");
+    let world = World::live(&[("DELIVERY_TIMEOUT", "4"), ("RETRY_SCHEDULE", &schedule)]).await;
     let (tenant, hanging) = (world.tenant("acme").await, Rough::start(Manner::Hangs).await);
     let endpoint = world.endpoint(&tenant, hanging.url(), "first").await;
     for job in 0..WAITING {
