@@ -365,7 +365,7 @@ const MOST_POSTS: usize = 5_000;
 async fn finish(world: &Arc<World>) -> Result<(), String> {
     let retries: u64 = world.script.schedule.iter().sum();
     // A resend starts the schedule over, and a receiver may request 90 seconds each time. Deliveries to a receiver that
-    // never answers are postponed for increasingly long times until they fail.
+    // never answers are postponed for longer and longer until they fail.
     let rounds = 2 + world.script.actions.len() as u64;
     let limit = world.now() + world.script.trouble + Duration::from_secs(rounds * (retries * 5 / 4 + 600)) + MAX_AGE;
     let mut notices_since = None;

@@ -325,7 +325,7 @@ impl Invitations {
                 organizations::requires_two_factor(&self.dynamodb, &self.organizations, &invitation.organization);
             new.user.must_have_two_factor = required.await?.ok_or(NOT_FOUND)?;
             match self.accept(&invitation, &new, now).await {
-                // The organization was deleted or has changed its setting.
+                // The organization was deleted, or its two-factor setting has changed.
                 Err(Error::Busy) => {}
                 accepted => return accepted.map(|()| new),
             }

@@ -42,7 +42,7 @@ impl Cause {
         known.ok_or_else(|| vec![Problem::format("Must be bounce or complaint")])
     }
 
-    /// An address stays on the list for this long. A mailbox may be repaired; a complaint is a decision.
+    /// An address stays on the list for this long. A bouncing mailbox may start working again, but a complaint is deliberate.
     const fn lasts(self) -> Duration {
         const DAY: u64 = 24 * 60 * 60;
         match self {

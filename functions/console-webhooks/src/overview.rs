@@ -168,7 +168,7 @@ fn empty(base: &BaseUrl) -> Markup {
     html! {
         p { "No endpoints yet. Add the URL of your server. It gets a signed request whenever a job ends." }
         p { a .button href="/console/endpoints/new" { "Add endpoint" } }
-        p { "Or use the API with a key from " a href="/console/keys" { "API keys" } ":" }
+        p { "Or use the API, with an " a href="/console/keys" { "API key" } ":" }
         pre {
             "curl " (base) "/v1/webhooks/create -H \"x-api-key: $KEY\" \\\n"
             "  -d '{\"json\": {\"url\": \"https://example.com/hook\"}}'"

@@ -30,8 +30,7 @@ const SPREAD: Duration = Duration::from_secs(1);
 const THROTTLED: u32 = 3;
 
 impl App {
-    /// Continues the recoveries, one page of each in turn, until `end`. A recovery that fails continues with the next
-    /// sweep and does not delay the others.
+    /// Continues the recoveries, one page of each in turn, until `end`. If a recovery fails, it resumes in the next sweep without delaying the others.
     pub(super) async fn recover(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         let open = self.log.open_recoveries(|tenant| sweeper.recovers(tenant)).await?;
         let mut open: Vec<_> = open.into_iter().map(|(tenant, recovery)| (tenant, recovery, 0)).collect();

@@ -182,8 +182,7 @@ fn remedy_of_reason(reason: Reason) -> &'static str {
              `webhooks/update`, then `recover` the deliveries."
         }
         Reason::NotAPullEndpoint => {
-            "Deliveries to this endpoint are posted to its `url`. Create an endpoint of the kind `pull` to receive \
-             deliveries."
+            "Deliveries to this endpoint are posted to its `url`. To receive deliveries, create a pull endpoint."
         }
         Reason::PullEndpoint => "A pull endpoint has no `url`. Omit the field, or create a push endpoint.",
         Reason::HeadersNeeded => {

@@ -140,8 +140,8 @@ impl JobEvent {
 struct Message<'a>(Members<'a>);
 
 impl<'a> Message<'a> {
-    /// Returns a member that is only forwarded. The last of several duplicates counts, as in nearly every JSON parser
-    /// and therefore in the producer's tests.
+    /// Returns a member that is only forwarded. If it occurs more than once, the last one wins: nearly every JSON parser
+    /// does this, so the producer's tests see the same value.
     fn last(&self, name: &str) -> Option<&'a RawValue> {
         let mut members = self.0.0.iter().rev();
         let (_, value) = members.find(|(other, _)| other == name)?;

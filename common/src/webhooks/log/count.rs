@@ -55,7 +55,7 @@ pub struct Statistics {
 pub enum Bound {
     /// This many deliveries. Only the keys of delivered ones are read, so ended ones are not counted.
     Deliveries(usize),
-    /// This many deliveries, with the number of their attempts and the duration of the last one.
+    /// This many deliveries, each with its number of attempts and the duration of its last attempt.
     Details(usize),
     /// This many pages of a thousand deliveries or a megabyte each.
     Pages(usize),

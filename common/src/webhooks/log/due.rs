@@ -33,7 +33,7 @@ use crate::{
 pub const PARTITIONS: u8 = 16;
 /// The number of sweepers, which share the partitions. The template has a schedule for each.
 pub const SWEEPERS: u8 = 4;
-/// The number of rows per read. In an outage, a minute can have more rows than fit into a function's memory.
+/// The number of rows per read. During an outage, a minute can have more rows than fit in a function's memory.
 const PAGE: i32 = 1000;
 /// A due row is checked this long after its minute. It exceeds every SQS delay and every attempt's duration.
 pub const CHECK_AFTER: Duration = MAX_DELAY;

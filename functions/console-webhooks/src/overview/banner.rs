@@ -25,7 +25,7 @@ pub(super) fn is_needed(row: &Known) -> bool {
     State::of(row).urgency() < 2 || row.open.failed.count + row.held().count > 0
 }
 
-/// The banner of an endpoint that needs one.
+/// The banner for an endpoint that needs one.
 pub(super) fn banner(app: &App, row: &Known, is_recovering: bool, now: Timestamp) -> Markup {
     let (endpoint, failed, held) = (&row.endpoint, &row.open.failed, &row.held());
     let (id, name) = (endpoint.id, short(&endpoint.name()));

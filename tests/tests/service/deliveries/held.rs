@@ -310,7 +310,7 @@ async fn holding_an_event_takes_one_write_per_endpoint() {
     }
 }
 
-/// For an inactive endpoint, only throttled writes can slow down the events.
+/// No attempts are made for an inactive endpoint, so only throttled writes can delay its events.
 #[tokio::test(flavor = "multi_thread")]
 async fn held_deliveries_spread_when_their_partition_is_throttled() {
     let throttled = Switch::default();

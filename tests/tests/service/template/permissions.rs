@@ -310,7 +310,7 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     while world.poll("hanging-deliveries").await == 0 {}
 }
 
-/// These deliveries' payloads move out of their rows.
+/// The payloads are too large for their deliveries' rows, so they are stored separately.
 async fn large_held_deliveries_are_resent(world: &World) {
     let tenant = world.tenant("held").await;
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
