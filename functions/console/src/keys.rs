@@ -276,7 +276,10 @@ fn scopes(sent: &Sent) -> Markup {
     html! {
         fieldset {
             legend { "Scopes" }
-            p .hint { "Choose “Only the scopes checked below” to limit the key" }
+            p .hint {
+                "To limit the key, choose “Only the scopes checked below”. A read scope lets the key list and show, and a write scope \
+                 lets it change or send."
+            }
             @for scope in Scope::ALL {
                 @let (name, is_ticked) = (scope.as_str(), sent.typed("issue", scope.as_str()) == TICKED);
                 div {
