@@ -1,13 +1,20 @@
 //! The second factor: setting it up, signing in with it, and losing it.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Barrier,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{
     Answer, Authenticator, Browser, Tenant, World, sample_event, text,
-    world::{cookie, link, people::PASSWORD, set_cookie},
+    world::{cookie, faults::Switch, link, people::PASSWORD, set_cookie},
 };
+use tokio::task::block_in_place;
 
 const WRONG_CODE: (u16, &str) = (401, "INVALID_CODE");
 const WRONG_BACKUP_CODE: (u16, &str) = (401, "INVALID_BACKUP_CODE");
@@ -537,10 +544,22 @@ async fn a_session_counts_before_an_unfinished_sign_in() {
 /// Otherwise, one of the callers would be left with codes that do not work.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_new_backup_codes_are_refused_but_once() {
-    let world = World::start().await;
+    const CALLS: usize = 3;
+    // No set is written before all calls have read the previous one.
+    let (all_have_read, is_racing, writes) = (Barrier::new(CALLS), Switch::default(), AtomicUsize::new(0));
+    let races = is_racing.clone();
+    let world = World::answering(&[], move |call| {
+        let is_write = call.operation == "TransactWriteItems" && call.body.to_string().contains("backup_codes");
+        if races.is_on() && is_write && writes.fetch_add(1, Ordering::Relaxed) < CALLS {
+            block_in_place(|| all_have_read.wait());
+        }
+        None
+    })
+    .await;
     let jo = world.tenant("acme").await;
     let session = world.protect(&jo).await.cookie;
     let renew = || world.cli(&session, "two-factor/generate-backup-codes", json!({"password": PASSWORD}));
+    is_racing.on();
     let answers = join_all([renew(), renew(), renew()]).await;
     let mut statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
     statuses.sort_unstable();
