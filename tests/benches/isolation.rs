@@ -15,9 +15,9 @@
 //! bound is exceeded.
 //!
 //! ```sh
-//! cargo bench -p tests --bench isolation # each mode, and some in other shapes: about 20 minutes cargo bench -p tests
-//! --bench isolation -- --all # each mode in each shape, with each past: hours cargo bench -p tests --bench isolation
-//! -- "hang 1x" # the runs whose name contains this, of the usual ones or, with --all, of all
+//! cargo bench -p tests --bench isolation                # each mode, and some in other shapes: about 20 minutes
+//! cargo bench -p tests --bench isolation -- --all       # each mode in each shape, with each history: hours
+//! cargo bench -p tests --bench isolation -- "hang 1x"   # the runs with these words in their names
 //! ```
 //!
 //! A run is named after its mode, the number of bad tenants, the number of bad endpoints per tenant, and their
