@@ -1,0 +1,108 @@
+//! The commands of `fanfare deliveries`.
+
+use api::{
+    Timestamp,
+    deliveries::{Missed, Status},
+};
+use clap::{Args, Subcommand};
+
+use super::values::{one_of, since};
+
+#[derive(Subcommand)]
+pub(crate) enum Deliveries {
+    /// List deliveries, newest first
+    #[command(after_help = "\
+Examples:
+  fanfare deliveries list --status failed --since 1d
+  fanfare deliveries list --watch")]
+    List(List),
+    /// Show a delivery with its payload and all its attempts
+    #[command(after_help = "Examples:\n  fanfare deliveries get ID\n  fanfare deliveries get --job job-1")]
+    Get(Named),
+    /// Resend a delivery
+    #[command(after_help = "Examples:\n  fanfare deliveries resend ID\n  fanfare deliveries resend --job job-1")]
+    Resend(Named),
+    /// Erase the payload and responses of one delivery or of all of a job's deliveries
+    #[command(after_help = "Examples:\n  fanfare deliveries erase ID\n  fanfare deliveries erase --job job-1 --yes")]
+    Erase {
+        /// Id of the delivery, the first characters of its short id, or its `webhook-id`
+        #[arg(required_unless_present = "job", conflicts_with = "job")]
+        id: Option<String>,
+        /// Job whose deliveries to erase
+        #[arg(long)]
+        job: Option<String>,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Resend an endpoint's missed or pending deliveries, and show the progress
+    #[command(after_help = "Example:\n  fanfare deliveries recover ENDPOINT --since 1d")]
+    Recover {
+        /// Id of the endpoint, or its first characters
+        endpoint: String,
+        /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+        #[arg(long, value_parser = since)]
+        since: Timestamp,
+        /// Status of the deliveries to resend
+        #[arg(long, default_value = "both", value_parser = one_of::<Missed>())]
+        status: Missed,
+        /// Exit without waiting for the recovery to finish
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Count deliveries by status, and failures by reason
+    #[command(after_help = "Example:\n  fanfare deliveries stats --since 2d")]
+    Stats {
+        /// Only this endpoint
+        #[arg(long)]
+        endpoint: Option<String>,
+        /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+        #[arg(long, value_parser = since)]
+        since: Option<Timestamp>,
+    },
+}
+
+/// A delivery, by its id or its job.
+#[derive(Args)]
+pub(crate) struct Named {
+    /// Id of the delivery, the first characters of its short id, or its `webhook-id`
+    #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
+    pub(crate) id: Option<String>,
+    /// Job of the delivery, instead of its id
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// Endpoint of the delivery, if the job has several deliveries
+    #[arg(long)]
+    pub(crate) endpoint: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct List {
+    /// Only this endpoint
+    #[arg(long)]
+    pub(crate) endpoint: Option<String>,
+    /// Only this status
+    #[arg(long, value_parser = one_of::<Status>())]
+    pub(crate) status: Option<Status>,
+    /// Only this event, such as job.failed
+    #[arg(long)]
+    pub(crate) event: Option<String>,
+    /// Only this job
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// Only jobs of this workflow, by its exact name
+    #[arg(long)]
+    pub(crate) workflow: Option<String>,
+    /// Only this outcome of the last attempt, such as status_5xx
+    #[arg(long)]
+    pub(crate) outcome: Option<String>,
+    /// Only deliveries created since this time: an age such as 90s, 15m, 2h or 3d, or a time in RFC 3339
+    #[arg(long, value_parser = since)]
+    pub(crate) since: Option<Timestamp>,
+    /// Maximum number of deliveries
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+    /// Keep printing new and changed deliveries
+    #[arg(long)]
+    pub(crate) watch: bool,
+}

@@ -1,0 +1,112 @@
+//! The commands of `fanfare endpoints`.
+
+use api::{Secret, webhooks::EventName};
+use clap::{ArgGroup, Subcommand};
+
+use super::values::{event_of_a_job, header};
+
+#[derive(Subcommand)]
+pub(crate) enum Endpoints {
+    /// List all endpoints
+    #[command(after_help = "Example:\n  fanfare endpoints list")]
+    List,
+    /// Show an endpoint
+    #[command(after_help = "Example:\n  fanfare endpoints get ID")]
+    Get {
+        /// Id of the endpoint, or its first characters
+        id: String,
+    },
+    /// Create an endpoint, and print its signing secret once
+    #[command(after_help = "\
+Examples:
+  fanfare endpoints create https://example.com/hook --events job.failed
+  fanfare endpoints create https://example.com/hook --header 'x-team: jobs'
+  echo $SECRET | fanfare endpoints create https://example.com/hook --secret
+  fanfare endpoints create --pull --description 'the laptop'")]
+    Create {
+        /// URL that deliveries are posted to
+        #[arg(required_unless_present = "pull", conflicts_with = "pull")]
+        url: Option<String>,
+        /// Create a pull endpoint, which has no URL
+        #[arg(long)]
+        pull: bool,
+        /// Description of the endpoint
+        #[arg(long)]
+        description: Option<String>,
+        /// Events to deliver, separated by commas [default: all]
+        #[arg(long, value_delimiter = ',')]
+        events: Vec<String>,
+        /// Exact name of a workflow whose events to deliver; can be repeated up to 20 times [default: all]
+        #[arg(long = "workflow", value_name = "NAME")]
+        workflows: Vec<String>,
+        /// Header to send with each attempt, as 'name: value'
+        #[arg(long = "header", value_name = "HEADER", value_parser = header)]
+        headers: Vec<(String, Secret)>,
+        /// Read the signing secret from FANFARE_SIGNING_SECRET or standard input instead of generating one
+        #[arg(long)]
+        secret: bool,
+    },
+    /// Change an endpoint
+    #[command(after_help = "\
+Examples:
+  fanfare endpoints update ID --url https://example.com/new
+  fanfare endpoints update ID --active false
+  fanfare endpoints update ID --events all")]
+    #[command(group(ArgGroup::new("change").required(true).multiple(true)))]
+    Update {
+        /// Id of the endpoint, or its first characters
+        id: String,
+        /// New URL
+        #[arg(long, group = "change")]
+        url: Option<String>,
+        /// New description; an empty string removes it
+        #[arg(long, group = "change")]
+        description: Option<String>,
+        /// Whether the endpoint is active
+        #[arg(long, group = "change")]
+        active: Option<bool>,
+        /// Events to deliver, separated by commas, or `all`
+        #[arg(long, group = "change", value_delimiter = ',')]
+        events: Vec<String>,
+        /// Exact name of a workflow whose events to deliver; can be repeated. Replaces all workflows
+        #[arg(long = "workflow", group = "change", value_name = "NAME")]
+        workflows: Vec<String>,
+        /// Deliver the events of all workflows
+        #[arg(long, group = "change", conflicts_with = "workflows")]
+        all_workflows: bool,
+        /// Header to send with each attempt, as 'name: value'. Replaces all headers
+        #[arg(long = "header", group = "change", value_name = "HEADER", value_parser = header)]
+        headers: Vec<(String, Secret)>,
+        /// Remove all headers
+        #[arg(long, group = "change", conflicts_with = "headers")]
+        no_headers: bool,
+    },
+    /// Replace the signing secret, and print the new one once. Events are signed with both until the previous secret
+    /// expires
+    #[command(after_help = "Example:\n  fanfare endpoints rotate ID")]
+    Rotate {
+        /// Id of the endpoint, or its first characters
+        id: String,
+        /// Read the new secret from FANFARE_SIGNING_SECRET or standard input
+        #[arg(long)]
+        secret: bool,
+    },
+    /// Send a test event to an endpoint, and show the result
+    #[command(after_help = "Examples:\n  fanfare endpoints test ID\n  fanfare endpoints test ID --event job.failed")]
+    Test {
+        /// Id of the endpoint, or its first characters
+        id: String,
+        /// Send a sample of this event instead of webhook.test
+        #[arg(long, value_parser = event_of_a_job())]
+        event: Option<EventName>,
+    },
+    /// Delete an endpoint
+    #[command(after_help = "Example:\n  fanfare endpoints delete ID")]
+    Delete {
+        /// Id of the endpoint, or its first characters
+        id: String,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
+}
