@@ -19,13 +19,13 @@ names! {
 
     /// The state of an invitation. An expired invitation stays `pending`.
     InvitationStatus {
-        // It has not been accepted, canceled or declined.
+        // The invitation has not been accepted, canceled or declined.
         Pending = "pending",
-        // The recipient has accepted it.
+        // The recipient accepted the invitation.
         Accepted = "accepted",
-        // It was canceled, or replaced by a newer one.
+        // The invitation was canceled, or replaced by a newer one.
         Canceled = "canceled",
-        // Its recipient declined it.
+        // The recipient declined the invitation.
         Rejected = "rejected",
     }
 }
@@ -33,9 +33,9 @@ names! {
 names! {
     /// The kind of API key.
     KeyKind {
-        /// It acts for the user who created it, until their account is deleted or they reset their password.
+        /// The key acts for the user who created it until their account is deleted or they reset their password.
         Personal = "personal",
-        /// It acts for the organization, until it expires or is deleted, or the organization is deleted.
+        /// The key acts for the organization until the key expires or is deleted, or until the organization is deleted.
         Organization = "organization",
     }
 
@@ -51,7 +51,7 @@ names! {
         DeliveriesWrite = "deliveries:write",
         /// Read the organization's settings.
         SettingsRead = "settings:read",
-        /// Change the organization's settings; this also needs `settings:read`.
+        /// Change the organization's settings. Requires `settings:read`, too.
         SettingsWrite = "settings:write",
         /// List members and API keys.
         MembersRead = "members:read",
@@ -78,7 +78,7 @@ calls! {
     GET "/api/auth/organization/get-active-member" ActiveMember -> Member { required {} optional {} }
 }
 
-/// The confirmation of routes that return nothing else.
+/// The response of routes that return nothing else.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Success {
@@ -103,7 +103,7 @@ pub struct IssuedKey {
     /// The prefix of all keys.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, to help recognize it.
+    /// The first characters of the key, to help identify the key.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// The key, for the header `x-api-key`. No other response contains it.
@@ -121,7 +121,7 @@ pub struct IssuedKey {
     pub scopes: Option<Vec<Open<Scope>>>,
 }
 
-/// An organization, as its members see it.
+/// An organization, as shown to its members.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
@@ -155,7 +155,7 @@ pub struct Member {
     pub user: Profile,
 }
 
-/// A user, as other members see them.
+/// A user, as shown to other members.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Profile {
@@ -163,6 +163,6 @@ pub struct Profile {
     pub id: UserId,
     /// The name of the user.
     pub name: Name,
-    /// The address that the user signs in with.
+    /// The email address for signing in.
     pub email: Email,
 }

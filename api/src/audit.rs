@@ -65,9 +65,9 @@ names! {
         TwoFactorCodesGenerated = "two_factor.codes_generated",
         /// A user signed in.
         SessionCreated = "session.created",
-        /// A session was ended, by signing out or from the session list.
+        /// A session ended because its user signed out or ended it in the session list.
         SessionEnded = "session.ended",
-        /// A user ended several of their sessions at once: all, or all others.
+        /// A user ended all of their sessions, or all but the current one.
         SessionsEnded = "sessions.ended",
     }
 
@@ -126,18 +126,18 @@ pub struct Listed {
     pub next_cursor: Option<Cursor>,
 }
 
-/// A change, as the audit log records it.
+/// A change in the audit log.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "AuditEntry")]
 pub struct Entry {
     /// When the change was made.
     pub at: Timestamp,
-    /// The kind of change.
+    /// The type of change.
     pub action: Open<Action>,
-    /// The author of the change.
+    /// The user, API key or service that made the change.
     pub actor: Actor,
-    /// The address of the actor's client: an IPv4 address, or the /64 of an IPv6 address. Absent for the service itself,
-    /// and for a user of another organization, who can only decline an invitation.
+    /// The address of the actor's client: an IPv4 address, or the /64 of an IPv6 address. Absent for the service
+    /// itself, and for a user of another organization (who can only decline an invitation).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("examples" = ["203.0.113.7"]))]
     pub ip: Option<String>,
@@ -148,12 +148,12 @@ pub struct Entry {
     /// The changed object.
     pub target: Target,
     /// The changed fields. Secrets are named without their values. A personal key that ends with the change is listed
-    /// as the field `api_key`, with its name and id. For a sign-in with a second factor, the field `second_factor`
-    /// gives the kind: `totp` or `backup_code`.
+    /// as the field `api_key`, with its name and id. For a sign-in with a second factor, the field `second_factor` is
+    /// `totp` or `backup_code`.
     pub changes: Vec<Change>,
 }
 
-/// The author of a change, with the names they had then.
+/// The user, API key or service that made a change, with its name and address at that time.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields, rename = "AuditActor")]
 pub struct Actor {
@@ -181,7 +181,7 @@ impl Actor {
     }
 }
 
-/// A changed object, with the name it had then.
+/// A changed object, with its name at that time.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields, rename = "AuditTarget")]
 pub struct Target {
@@ -197,7 +197,7 @@ pub struct Target {
     pub name: Option<String>,
 }
 
-/// A changed field. Values are absent for secrets, and where the field had no value.
+/// A changed field. A value is absent if it is secret, or if the field was empty.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[schemars(deny_unknown_fields, rename = "AuditChange")]
 pub struct Change {

@@ -17,7 +17,7 @@ calls! {
 pub struct CliLoginCreated {
     /// The id of the request.
     pub request_id: CliLoginId,
-    /// The secret of the request, which is required to approve and to poll it. No other response contains it.
+    /// The secret of the request, which is required to approve or poll the request. No other response contains it.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     pub secret: Secret,
     /// When the request expires: ten minutes after it was created.
@@ -25,7 +25,7 @@ pub struct CliLoginCreated {
 }
 
 /// The state of the request. Unknown, expired and used requests, and requests whose approval has ended, are all
-/// `expired`, so that the response does not reveal which.
+/// reported as `expired`, so the response does not reveal which of these applies.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(tag = "status", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
@@ -50,8 +50,8 @@ pub enum CliLogin {
     Expired,
 }
 
-/// Returns the code of a request, such as `KQTB-MFRD`. Both the client and the approval page show it, so that users can
-/// check that the page belongs to their own request.
+/// Returns the code of a request, such as `KQTB-MFRD`. Both the client and the approval page show it, so users can
+/// check that the page is for their own request.
 ///
 /// The code encodes the last 32 bits of the id, which are random. Its letters are consonants, which are hard to confuse
 /// and spell no words (RFC 8628, section 6.1).
@@ -78,6 +78,6 @@ mod tests {
         let code = |id: &str| comparison_code(&CliLoginId::from(id));
         assert_eq!(code("01a1fd8f-0d9d-7513-8a60-3a930123456f"), "BCDF-GHJW");
         assert_eq!(code("01A1FD8F-0D9D-7513-8A60-3A93FEDCBA98"), "WVTR-QPNM");
-        assert_eq!(code(""), "", "an id of another format does not panic");
+        assert_eq!(code(""), "", "an id in another format does not panic");
     }
 }

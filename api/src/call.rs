@@ -1,9 +1,10 @@
-//! Calls: the path, the input and the response of a route.
+//! API calls: each route's path, input and response.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The maximum number of elements in a list or members in an object: each can have an issue in the response.
+/// The maximum number of elements in a list or members in an object. It is bounded because the response can contain an
+/// issue for each of them.
 pub const MAX_ELEMENTS: usize = 100;
 
 /// A call to a route, with its fields.
@@ -16,7 +17,7 @@ pub trait Call: Serialize {
     type Answer: DeserializeOwned;
 }
 
-/// The confirmation of routes that return nothing else.
+/// The response of routes that return nothing else.
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Done {
     /// Always `true`; failures are returned as errors.
@@ -27,7 +28,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Returns a confirmation with `message`.
+    /// Returns a successful response with `message`.
     #[must_use]
     pub fn new(message: &str) -> Self {
         Self { success: true, message: message.to_owned() }

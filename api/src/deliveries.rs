@@ -19,7 +19,7 @@ names! {
         Pending = "pending",
         /// The receiver accepted the delivery.
         Delivered = "delivered",
-        /// The delivery failed permanently; no attempt follows.
+        /// The delivery failed permanently. No more attempts are made.
         Failed = "failed",
         /// The endpoint is inactive. The delivery is sent only after a resend or a recovery.
         Held = "held",
@@ -31,7 +31,7 @@ names! {
     Trigger {
         /// The event: the first attempt.
         Event = "event",
-        /// The retry schedule.
+        /// A retry by the schedule.
         Schedule = "schedule",
         /// A resend.
         Resend = "resend",
@@ -228,7 +228,7 @@ pub struct Found {
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Erased {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     pub success: bool,
     /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["1 delivery erased"]))]
@@ -245,7 +245,7 @@ pub struct Erased {
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Recovering {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     pub success: bool,
     /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["Deliveries will be recovered"]))]
@@ -295,7 +295,7 @@ pub struct Counted {
     /// The number of failed deliveries by the reason for their last failure, most frequent first. If `complete_since`
     /// is present, only deliveries created since then are counted.
     pub failures: Vec<FailureReason>,
-    /// All deliveries that are currently undelivered, regardless of when they were created.
+    /// All current pending, failed and held deliveries, regardless of when they were created.
     pub open: OpenDeliveries,
     /// The latest failed attempt at an existing endpoint, accurate to within a minute; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -350,7 +350,7 @@ pub struct OpenDeliveries {
 pub struct OpenOfAStatus {
     /// The number of deliveries.
     pub count: usize,
-    /// Whether there are more: counting stops at 10,000 in each part of the log.
+    /// Whether there are more deliveries. Counting stops at 10,000 in each part of the log.
     pub more: bool,
     /// When the oldest of these deliveries was created; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]

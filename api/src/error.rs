@@ -20,7 +20,8 @@ names! {
         TooManyRequests = "TOO_MANY_REQUESTS",
         InternalServerError = "INTERNAL_SERVER_ERROR",
         ServiceUnavailable = "SERVICE_UNAVAILABLE",
-        // Only in plain JSON, where the code of a conflict is its reason in upper case.
+        // Codes that only plain JSON errors use. For a conflict, such an error uses the reason in upper case as its
+        // code.
         InvalidEmailOrPassword = "INVALID_EMAIL_OR_PASSWORD",
         InvalidPassword = "INVALID_PASSWORD",
         InvalidToken = "INVALID_TOKEN",
@@ -170,14 +171,13 @@ impl fmt::Display for Issue {
     }
 }
 
-/// Reads an unknown reason, from a later version of the service, as `None`, so that the client still prints the
-/// message.
+/// Reads an unknown reason, sent by a later version of the service, as `None`, so the client still prints the message.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reason>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.and_then(|name| name.parse().ok()))
 }
 
-/// Reads an unknown code, from a later version of the service, as the most general one, so that the client still prints
-/// the rule.
+/// Reads an unknown code, sent by a later version of the service, as the most general one, so the client still prints
+/// the message.
 fn known_or_format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<IssueCode, D::Error> {
     Ok(String::deserialize(deserializer)?.parse().unwrap_or(IssueCode::InvalidFormat))
 }

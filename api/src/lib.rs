@@ -2,9 +2,9 @@
 //! field, status and reason is declared only here, so renaming one on only one side does not compile.
 //!
 //! A call is a struct with the fields that the client sends. Functions parse these fields one by one, by the names in
-//! `NAMES`, so that the caller gets all issues at once. Responses contain plain strings instead of domain types,
-//! because values are checked where they enter the service. Functions declare the outputs of routes that the client
-//! does not call.
+//! `NAMES`, so the caller gets all issues at once. Responses contain plain strings instead of domain types, because
+//! values are checked where they enter the service. Routes that the client does not call declare their outputs in the
+//! functions instead.
 
 #[macro_use]
 mod call;

@@ -1,4 +1,4 @@
-//! The strings in the API. Each has its own type, with a schema of its format.
+//! The API's string types. Each type's schema describes its format.
 
 use std::{borrow::Cow, fmt};
 
@@ -88,7 +88,7 @@ texts! {
         "examples": ["01a1fd8f-0d9d-7467-9431-944d77e2f0d3"],
     }
     Timestamp { "format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"] } + input {
-        "description": "The format is RFC 3339, with any UTC offset."
+        "description": "In RFC 3339 format, with any UTC offset."
     } + output {
         "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
     }

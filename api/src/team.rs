@@ -52,7 +52,7 @@ calls! {
 }
 
 inputs! {
-    /// The changes of an organization.
+    /// The input for changing an organization.
     NewName {
         required { name: Name }
         optional {}
@@ -60,8 +60,8 @@ inputs! {
 }
 
 names! {
-    /// Whether emails to an address are sent: `bounced` if a server rejected one permanently in the last 30 days,
-    /// `complained` if its recipient reported one as spam in the last year. Choose another address then.
+    /// Whether emails to an address are sent: `bounced` if a server permanently rejected one in the last 30 days,
+    /// `complained` if the recipient reported one as spam in the last year. In both cases, choose another address.
     #[schemars(inline)]
     NotificationEmailStatus {
         Ok = "ok",
@@ -82,7 +82,7 @@ pub struct Key {
     /// The prefix of all keys.
     #[schemars(extend("examples" = ["ak_"]))]
     pub prefix: String,
-    /// The first characters of the key, to help recognize it.
+    /// The first characters of the key, to help identify the key.
     #[schemars(extend("examples" = ["ak_3kTf9w"]))]
     pub start: String,
     /// Always `true`.
@@ -111,7 +111,7 @@ pub struct Key {
     pub created_by: Option<KeyCreator>,
 }
 
-/// The kind of a key from a service that is too old to return kinds.
+/// The kind to assume for a key if the service is too old to return kinds.
 fn personal() -> Open<KeyKind> {
     KeyKind::Personal.into()
 }
@@ -151,7 +151,7 @@ pub struct Invitation {
     pub id: InvitationId,
     /// The invited email address.
     pub email: Email,
-    /// The role that the new member gets.
+    /// The role of the new member.
     pub role: Open<Role>,
     /// The id of the organization.
     pub organization_id: TenantId,
@@ -166,7 +166,7 @@ pub struct Invitation {
     pub created_at: Timestamp,
 }
 
-/// An invitation to the caller's address, with its organization.
+/// An invitation sent to the caller's address, with the organization's name and slug.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
@@ -175,7 +175,7 @@ pub struct ReceivedInvitation {
     pub id: InvitationId,
     /// The invited email address, which is the caller's.
     pub email: Email,
-    /// The role that the caller gets.
+    /// The caller's role after accepting.
     pub role: Open<Role>,
     /// The id of the organization.
     pub organization_id: TenantId,
@@ -222,8 +222,8 @@ pub struct Settings {
     pub disable_job_failure_notifications: bool,
     /// The address that gets the emails about failing endpoints and failed jobs.
     pub debug_notification_email: Email,
-    /// Whether members need a second factor.
+    /// Whether members must have a second factor.
     pub require_two_factor: bool,
-    /// Whether these emails are sent, or were stopped because one bounced or was reported as spam.
+    /// Whether emails are sent to this address, or were stopped because one bounced or was reported as spam.
     pub notification_email_status: Open<NotificationEmailStatus>,
 }

@@ -27,7 +27,7 @@ names! {
     Kind {
         /// The service posts events to the endpoint's URL.
         Push = "push",
-        /// The organization's program receives events from the service.
+        /// The organization's program fetches events from the service.
         Pull = "pull",
     }
 
@@ -41,13 +41,13 @@ names! {
 }
 
 impl EventName {
-    /// The events about jobs, which endpoints get by default.
+    /// Job events, which endpoints get by default.
     pub const OF_JOBS: [Self; 2] = [Self::Completed, Self::Failed];
-    /// The events that endpoints can select: events about jobs, and notices about other endpoints.
+    /// The events that endpoints can select: job events, and notices about other endpoints.
     pub const CHOICES: [Self; 5] =
         [Self::Completed, Self::Failed, Self::EndpointFailing, Self::EndpointDisabled, Self::EndpointRecovered];
 
-    /// Whether the event is about a job.
+    /// Whether this is a job event.
     #[must_use]
     pub fn is_of_a_job(self) -> bool {
         Self::OF_JOBS.contains(&self)
@@ -179,7 +179,7 @@ calls! {
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Created {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     pub success: bool,
     /// The id of the new endpoint.
     pub webhook_endpoint_id: EndpointId,
@@ -204,7 +204,7 @@ pub struct Listed {
     pub webhook_endpoints: Vec<Endpoint>,
 }
 
-/// An endpoint, without its secret and the values of its headers.
+/// An endpoint, without its secret or header values.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, rename = "WebhookEndpoint")]
 #[schemars(extend("examples" = [{
@@ -221,7 +221,7 @@ pub struct Listed {
 pub struct Endpoint {
     /// The id of the endpoint.
     pub webhook_endpoint_id: EndpointId,
-    /// How events reach the receiver: the service posts them (`push`), or a program receives them (`pull`).
+    /// How events reach the receiver: the service posts them (`push`), or a program fetches them (`pull`).
     pub kind: Open<Kind>,
     /// The URL that events are posted to; absent for pull endpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,7 +234,7 @@ pub struct Endpoint {
     pub description: Option<Description>,
     /// Whether the endpoint is active. Deliveries to an inactive endpoint are held.
     pub active: bool,
-    /// The events that the endpoint gets; absent if it gets all events about jobs.
+    /// The events that the endpoint gets; absent if it gets all job events.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EventFilter")]
     pub events: Option<EventFilter>,
@@ -256,7 +256,7 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// When the endpoint started failing: since then, no delivery has succeeded. Absent while deliveries succeed.
+    /// When the endpoint started failing. No delivery has succeeded since then. Absent while deliveries succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Timestamp")]
     pub failing_since: Option<Timestamp>,
@@ -280,11 +280,11 @@ pub struct Endpoint {
     pub last_taken_at: Option<Timestamp>,
 }
 
-/// The delivery of the test event.
+/// The delivery that carries the test event.
 #[derive(Deserialize, JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub struct Tested {
-    /// Always `true`; refusals are returned as errors.
+    /// Always `true`; failures are returned as errors.
     pub success: bool,
     /// A human-readable summary of the result.
     #[schemars(extend("examples" = ["Test event will be sent"]))]

@@ -5,7 +5,7 @@ use url::{Host, Url};
 /// Parses the address of a local program: `3000`, `:3000/hook`, `localhost:3000` or a URL.
 pub(crate) fn program(text: &str) -> Result<Url, String> {
     let mut url = typed(text, |_| "http")?;
-    // People copy the address that a server prints, such as 0.0.0.0. Some platforms cannot connect to it.
+    // People copy the address that a server prints, such as 0.0.0.0, to which some platforms cannot connect.
     let is_unspecified = match url.host() {
         Some(Host::Ipv4(address)) => address.is_unspecified(),
         Some(Host::Ipv6(address)) => address.is_unspecified(),
@@ -26,7 +26,7 @@ pub(crate) fn service(text: &str) -> Result<Url, String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must not have a query or a fragment".to_owned());
     }
-    // `cargo local` uses the name 127.0.0.1, so cookies and stored logins belong to that name.
+    // `cargo local` uses the host name 127.0.0.1, so cookies and stored logins belong to that name.
     if url.scheme() == "http" && url.host_str() == Some("localhost") {
         url.set_host(Some("127.0.0.1")).map_err(|error| error.to_string())?;
     }
@@ -47,7 +47,10 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     if let Some(Host::Ipv4(address)) = url.host()
         && !text.contains(&address.to_string())
     {
-        return Err(format!("has a number as its host, which means the address {address}: use a name or an address"));
+        return Err(format!(
+            "has a number as its host, which stands for the address {address}: use a name or an \
+                            address"
+        ));
     }
     Ok(url)
 }

@@ -1,5 +1,4 @@
 //! Approvals in the browser: a person opens a page, checks the code and approves, and this machine gets a session.
-//!
 //! `login` creates its key this way. Commands for which an API key is not enough get a session for one call: a leaked
 //! key must not create keys, move its user or weaken the sign-in of members.
 
@@ -22,12 +21,12 @@ use crate::{
     terminal::{note, note_json},
 };
 
-/// The interval at which the approval is polled.
+/// The interval between polls for the approval.
 const PAUSE: Duration = Duration::from_secs(2);
 /// The time within which a request can be approved.
 const LASTS: Duration = Duration::from_secs(10 * 60);
 
-/// A request that waits for a person's approval.
+/// A request that is waiting for a person's approval.
 pub(crate) struct Request {
     id: CliLoginId,
     secret: Secret,
@@ -101,9 +100,8 @@ pub(crate) async fn end(session: &Api) {
     }
 }
 
-/// Runs `act` with a session that a person approves for it. The session must be that of the signed-in user or, for an
-/// organization key, of a member: otherwise, the command would affect a different account from the one that the person
-/// expects.
+/// Runs `act` with a session that a person approves. The session must belong to the signed-in user or, with an
+/// organization key, to a member: otherwise, the command would affect a different account than the person expects.
 pub(crate) async fn with_session<T>(
     api: &Api,
     (has_browser, is_json): (bool, bool),
@@ -116,7 +114,7 @@ pub(crate) async fn with_session<T>(
     let expected = if api.is_signed_in() { Some(identity(api).await?) } else { None };
     let request = Request::create(api).await?;
     let page = request.page(&api.base);
-    // Standard output is for the result.
+    // Standard output is reserved for the result.
     if is_json {
         note_json(&request.shown(&page));
     } else {

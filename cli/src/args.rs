@@ -23,7 +23,7 @@ mod keys;
 mod team;
 mod values;
 
-/// The heading of the options that all commands have, in their help.
+/// The heading for options that all commands share, in the help.
 const GLOBAL: &str = "Global options";
 
 /// Manage webhooks from a terminal, and forward their events to a local program

@@ -1,4 +1,4 @@
-//! `fanfare audit`: the changes in the organization, with their authors.
+//! `fanfare audit`: changes in the organization, with their actors.
 
 use api::{
     audit::{Actor, ActorKind, Change, Entry, List as Call, Listed, Target},
@@ -51,7 +51,7 @@ pub(crate) async fn run(api: &Api, list: Audit, is_json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Reads the newest entries, at most `limit`, and the cursor for the next page. Skips empty pages.
+/// Reads up to `limit` of the newest entries, and the cursor for the next page. Skips empty pages.
 async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut entries = Vec::new();
     loop {

@@ -34,7 +34,7 @@ pub(crate) async fn run(api: &Api, what: Option<&str>, has_browser: bool, is_jso
     Ok(())
 }
 
-/// Whether the text is the name of a page rather than an id.
+/// Whether `text` is the name of a page rather than an id.
 pub(crate) fn is_page(text: &str) -> bool {
     PAGES.contains(&text)
 }
@@ -55,7 +55,7 @@ async fn path_of(api: &Api, typed: &str) -> Result<String, Failure> {
     ids::only(typed, "endpoint and no recent delivery", found)
 }
 
-/// Opens a page in the browser, if there is one. The caller prints the address, too.
+/// Opens a page in the browser, if there is one. The caller also prints the address.
 pub(crate) fn open(page: &Url) {
     let (program, first) = match std::env::consts::OS {
         "macos" => ("open", None),

@@ -46,7 +46,7 @@ impl Api {
         Self { base, caller, http }
     }
 
-    /// Returns the same API with other credentials.
+    /// Returns this API with different credentials.
     pub(crate) fn by(&self, caller: Caller) -> Self {
         Self { caller, ..self.clone() }
     }
@@ -56,7 +56,7 @@ impl Api {
         self.base.origin().ascii_serialization()
     }
 
-    /// Whether calls are encrypted or stay on this machine.
+    /// Whether calls are encrypted, or never leave this machine.
     pub(crate) fn is_private(&self) -> bool {
         self.base.scheme() == "https" || is_loopback(&self.base)
     }
@@ -113,7 +113,7 @@ impl Api {
         })
     }
 
-    /// The failure of a call whose credentials the service rejected.
+    /// The failure for a call whose credentials the service rejected.
     fn not_signed_in(&self) -> Failure {
         let origin = self.origin();
         match self.caller {
@@ -126,7 +126,7 @@ impl Api {
         }
     }
 
-    /// Sends a request without fields, and returns the response, whatever its status.
+    /// Sends a request without fields, and returns the response with any status.
     pub(crate) async fn ask(&self, path: &str) -> Result<Answer, Failure> {
         self.send(Method::GET, path, String::new()).await
     }
@@ -144,7 +144,7 @@ impl Api {
     }
 }
 
-/// The failure of a call without a response.
+/// The failure for a call without a response.
 pub(crate) fn unreachable(url: &Url, missing: &Missing, option: &str) -> Failure {
     let proxy = proxy_for(url);
     let through = proxy.as_ref().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
@@ -174,8 +174,10 @@ enum Refused {
 
 fn refused(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
     if status == 407 {
-        let failure =
-            Failure::unreachable("The proxy refused the call with HTTP 407: it needs a user name and a password.");
+        let failure = Failure::unreachable(
+            "The proxy rejected the call with HTTP 407, because it requires a user name and a \
+                                  password.",
+        );
         return failure.hint("Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT.");
     }
     let (code, message, issues, reason) = match serde_json::from_slice(body) {

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
-/// The file, in the platform's configuration folder. Other users of the machine cannot read it.
+/// The file, in the platform's configuration folder. Other users of the machine cannot read the file.
 pub(crate) struct Config {
     folder: Option<PathBuf>,
     kept: Kept,
@@ -32,15 +32,15 @@ struct Kept {
     /// The origin of the latest login.
     #[serde(default)]
     latest: Option<String>,
-    /// By origin, so a key for one service is never sent to another.
+    /// The credentials by origin, so a key for one service is never sent to another.
     #[serde(default)]
     services: BTreeMap<String, Service>,
-    /// By name.
+    /// The profiles by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     profiles: BTreeMap<String, Profile>,
 }
 
-/// Credentials with a name, to use several services or several organizations of one service.
+/// Named credentials, for using several services or several organizations of one service.
 #[derive(Clone, Default, Deserialize, Serialize)]
 struct Profile {
     /// The service's origin.
@@ -71,7 +71,7 @@ pub(crate) struct Waiting {
     pub(crate) secret: Secret,
 }
 
-/// Credentials as `fanfare profiles` lists them.
+/// Credentials in the list of `fanfare profiles`.
 pub(crate) struct Known<'a> {
     pub(crate) profile: Option<&'a str>,
     pub(crate) api: &'a str,
@@ -82,7 +82,7 @@ pub(crate) struct Known<'a> {
 
 impl Config {
     pub(crate) fn load(profile: Option<String>) -> Result<Self, Failure> {
-        // Without a configuration folder, the key comes from the environment, as in scripts.
+        // Without a configuration folder, as in some scripts, the key comes from the environment.
         let Some(folder) = folder() else { return Ok(Self { folder: None, kept: Kept::default(), profile }) };
         let folder = folder.join("fanfare");
         let path = folder.join(FILE);
@@ -110,7 +110,7 @@ impl Config {
         Some(self.folder.as_ref()?.join(FILE))
     }
 
-    /// Whether the machine's other users can read the file.
+    /// Whether other users of the machine can read the file.
     pub(crate) fn is_open_to_others(&self) -> bool {
         #[cfg(unix)]
         if let Some(found) = self.path().and_then(|path| fs::metadata(path).ok()) {
@@ -135,7 +135,7 @@ impl Config {
         }))
     }
 
-    /// Creates the folder, which only its owner can open.
+    /// Creates the folder, so that only its owner can open it.
     fn private_folder(&self) -> Result<&Path, Failure> {
         let missing = || Failure::local("No configuration folder was found.").hint("Set HOME.");
         let folder = self.folder.as_deref().ok_or_else(missing)?;
@@ -157,12 +157,12 @@ impl Config {
         }
     }
 
-    /// Returns the selected profile if it does not exist.
+    /// Returns the name of the selected profile if there is no such profile.
     pub(crate) fn lacks_profile(&self) -> Option<&str> {
         self.profile.as_deref().filter(|name| !self.kept.profiles.contains_key(*name))
     }
 
-    /// Returns the credentials for a service. A profile has credentials for only one.
+    /// Returns the credentials for a service. A profile contains credentials for only one service.
     pub(crate) fn service(&self, origin: &str) -> Service {
         match &self.profile {
             Some(name) => self.kept.profiles.get(name).filter(|profile| profile.api == origin).map(|one| &one.service),
@@ -220,8 +220,8 @@ impl Config {
         write().map_err(|error| Failure::of_file(&new, &error))
     }
 
-    /// Takes the lock that `listen` holds while it finds or creates its endpoint. It does not block a `listen` for
-    /// another endpoint.
+    /// Takes the lock that `listen` holds while it finds or creates its endpoint. The lock does not block a `listen`
+    /// for another endpoint.
     pub(crate) fn alone(&self, origin: &str, wanted: &str) -> Result<fs::File, Failure> {
         let lock = self.lock_of(&format!("listen{origin}{wanted}"))?;
         lock.lock()?;

@@ -23,7 +23,7 @@ use crate::{
     terminal::{cell, cell_of, end_progress, is_for_people, note, progress, say, say_json, tell},
 };
 
-/// The interval at which a recovery is polled.
+/// The interval between polls of a recovery.
 const PAUSE: Duration = Duration::from_secs(2);
 
 const ATTEMPTS: &[Column] = &[
@@ -96,7 +96,7 @@ async fn id_of(api: &Api, named: Named) -> Result<DeliveryId, Failure> {
     }
 }
 
-/// Erases a delivery, or all deliveries of a job.
+/// Erases a delivery, or all of a job's deliveries.
 async fn erase(
     api: &Api,
     id: Option<String>,

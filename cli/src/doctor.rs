@@ -20,7 +20,7 @@ use crate::{
 
 /// A route that responds to every caller.
 const OPEN: &str = "/api/auth/get-session";
-/// The minimum difference between the clocks that is reported. Receivers reject signatures that are five minutes old.
+/// The minimum clock difference to report. Receivers reject signatures that are five minutes old.
 const NOTABLE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ impl Check {
     }
 }
 
-/// Runs and prints all checks. Fails with the first failure.
+/// Runs all checks and prints the results. Returns the first failure, if any.
 pub(crate) async fn run(api: &Api, config: &Config, is_json: bool) -> Result<(), Failure> {
     let mut checks = vec![Check::ok("client", user_agent()), credentials(config), certificates(), proxy(api)];
     let began = Instant::now();
@@ -125,7 +125,7 @@ fn proxy(api: &Api) -> Check {
     Check::ok("proxy", proxy_for(&api.base).unwrap_or_else(|| "none".to_owned()))
 }
 
-/// Compares the clocks.
+/// Compares this machine's clock with the service's.
 fn clock(answer: &Answer) -> Check {
     const NAME: &str = "clock";
     let Some(theirs) = answer.date else { return Check::ok(NAME, "the service did not send its time") };

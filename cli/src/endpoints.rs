@@ -88,10 +88,10 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Endpoints, is_j
             let secret = if is_chosen { signing_secret()? } else { crate::secret::generate()? };
             let update = Update { signing_secret: Some(secret.clone()), ..Update::new(id.clone()) };
             let Done { success, message } = api.call(&update).await?;
-            // A machine stores secrets only for endpoints that its own `listen` created.
+            // A machine stores only secrets of endpoints that its own `listen` created.
             if config.service(&api.origin()).secrets.contains_key(&id) {
                 let kept = config.change(&api.origin(), |service| drop(service.secrets.insert(id, secret.clone())));
-                // The secret is printed anyway, because it exists nowhere else.
+                // The secret is printed even then, because there is no other copy of it.
                 if let Err(error) = kept {
                     note(&format!("The secret could not be stored on this machine: {error}"));
                 }
@@ -143,7 +143,7 @@ fn tried(attempt: &Attempt) -> Result<(), Failure> {
     Err(Failure::local(format!("The attempt failed with {result}{}", cause.as_deref().unwrap_or("."))))
 }
 
-/// Prints further parts of a response below its message, unless the output is JSON.
+/// Prints more details of a response below its message, unless the output is JSON.
 fn details(is_json: bool, details: &[(&str, &str)]) -> Result<(), Failure> {
     for (title, value) in details.iter().filter(|(_, value)| !is_json && !value.is_empty()) {
         say(&format!("{title}: {}", cell(value)))?;

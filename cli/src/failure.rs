@@ -59,7 +59,7 @@ impl Failure {
         Self::new(Cause::Refused(refusal), message)
     }
 
-    /// The failure of a call about an unknown object.
+    /// The failure for a call about an unknown object.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::refused(Refusal { status: 404, ..Refusal::default() }, message)
     }
@@ -84,7 +84,7 @@ impl Failure {
         Self::new(Cause::Usage, message)
     }
 
-    /// The failure to access a file or a folder.
+    /// The failure for a file or folder that cannot be used.
     pub(crate) fn of_file(path: &Path, error: &io::Error) -> Self {
         Self::local(format!("Could not use {}: {error}.", shown(&path.display().to_string())))
     }
@@ -94,7 +94,7 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The exit code, as `fanfare --help` lists it.
+    /// The exit code, as listed in `fanfare --help`.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.cause {
             Cause::Gone => 0,

@@ -21,15 +21,15 @@ use url::Url;
 
 use crate::{address::is_loopback, failure::Failure, terminal::shown};
 
-/// Returns the version and the platform, which the service shows to users when they approve a login.
+/// Returns the version and the platform. The service shows them to users who approve a login.
 pub(crate) fn user_agent() -> String {
     format!("fanfare/{} ({} {})", env!("CARGO_PKG_VERSION"), env::consts::OS, env::consts::ARCH)
 }
 
 /// The maximum number of bytes to read from the response to a POST.
 const LARGEST: usize = 64 << 10;
-/// The maximum number of bytes that the service stores from a failed response, and the time limit for reading them: the
-/// status matters more.
+/// The number of bytes that the service stores from a failed response, and the time limit for reading them, which is
+/// short because the status matters more.
 const KEPT: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// The value of `Retry-After`, if any.
     pub(crate) retry_after: Option<Duration>,
-    /// The value of `Date`, if any: the service's clock.
+    /// The value of `Date`, if any, which shows the service's clock.
     pub(crate) date: Option<SystemTime>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Missing {
     pub(crate) why: Unanswered,
     /// Whether no program listens at the address.
     pub(crate) is_refused: bool,
-    /// The cause, in words.
+    /// A description of the cause.
     pub(crate) cause: String,
 }
 
@@ -156,8 +156,8 @@ impl Http {
         Ok(Answer { status, retry_after: retry_after(headers), date: date(headers), body })
     }
 
-    /// Sends a request by the rules for deliveries: a 2xx counts once its body is complete or exceeds the limit, and
-    /// the beginning of other responses is kept.
+    /// Sends a request by the rules for deliveries: a 2xx counts as soon as its body is complete or exceeds the limit,
+    /// and the beginning of any other response is kept.
     pub(crate) async fn post(&self, request: Request, timeout: Duration) -> Result<Posted, Missing> {
         let mut response = self.begin(request, timeout).await?;
         let status = response.status().as_u16();
@@ -174,7 +174,7 @@ impl Http {
     }
 }
 
-/// Reads the beginning of a body that arrives in time, as text.
+/// Reads as much of the beginning of a body as arrives in time, as text.
 async fn beginning(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -188,7 +188,7 @@ async fn beginning(mut response: Response) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Parses the seconds of a `Retry-After`. Dates are ignored.
+/// Parses a `Retry-After` in seconds. Dates are ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -263,7 +263,7 @@ fn kind(error: &reqwest::Error) -> Unanswered {
     Unanswered::Connect
 }
 
-/// Whether the error occurred in a TLS handshake. Only an open connection can end or be reset.
+/// Whether the error occurred during a TLS handshake. Only an open connection can end or be reset.
 fn is_of_tls(error: &io::Error) -> bool {
     // `source` does not return the error inside an `io::Error`, so `get_ref` is needed.
     let is_within =

@@ -1,4 +1,4 @@
-//! Short ids: the shortest unique beginning of an id. All commands accept them, as git does for commits.
+//! Short ids: the shortest unique beginning of an id. All commands accept short ids, as git does for commits.
 //!
 //! The id of a delivery begins with its endpoint and time, so its short id is the beginning of the last part, which is
 //! also part of the `webhook-id`.
@@ -29,7 +29,7 @@ const UNIQUE: usize = 12;
 /// The prefix of a `webhook-id`.
 const WEBHOOK: &str = "msg_";
 
-/// Returns the shortest length that makes the beginnings of these ids differ. Equal ids count as one.
+/// Returns the shortest length at which the beginnings of these ids differ. Equal ids count as one.
 fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     let mut ids: Vec<_> = ids.collect();
     ids.sort_unstable();
@@ -41,7 +41,7 @@ fn length<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
     alike.max().unwrap_or_default().max(SHORTEST)
 }
 
-/// Shortens the ids in a list. A pipe gets full ids, because programs compare them.
+/// Shortens the ids in a list. Piped output has full ids, because programs compare ids.
 pub(crate) struct Shortener {
     length: usize,
 }
@@ -82,13 +82,13 @@ fn is_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether the text is a full UUID.
+/// Whether `text` is a full UUID.
 pub(crate) fn is_uuid(text: &str) -> bool {
     let parts: Vec<_> = text.split('-').collect();
     parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
 }
 
-/// Whether the text is a full delivery id.
+/// Whether `text` is a full delivery id.
 pub(crate) fn is_delivery_id(text: &str) -> bool {
     text.matches('.').count() == 3 && hash(&text.into()) != text
 }
@@ -140,7 +140,7 @@ pub(crate) async fn optional_endpoint(api: &Api, typed: Option<&str>) -> Result<
     }
 }
 
-/// Returns the endpoints whose ids begin with the typed text, each with a line of description.
+/// Returns the endpoints whose ids begin with `typed`, each with a one-line description.
 pub(crate) fn endpoints_like(endpoints: &[Endpoint], typed: &str) -> Vec<(EndpointId, String)> {
     let typed = typed.to_ascii_lowercase();
     let is_meant =
@@ -175,7 +175,7 @@ pub(crate) async fn delivery(api: &Api, typed: &str) -> Result<DeliveryId, Failu
     })
 }
 
-/// Searches the newest deliveries for short ids that begin with the typed text. Returns each with a line of
+/// Searches the newest deliveries for short ids that begin with `typed`. Returns the matches, each with a one-line
 /// description.
 pub(crate) async fn deliveries_like(api: &Api, typed: &str) -> Result<Vec<(DeliveryId, String)>, Failure> {
     let typed = typed.strip_prefix(WEBHOOK).unwrap_or(typed).to_ascii_lowercase();

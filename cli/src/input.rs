@@ -13,7 +13,7 @@ use crate::{browser::has_person, failure::Failure};
 /// The maximum length of a secret, in bytes.
 const LONGEST: u64 = 4096;
 
-/// Reads a secret line, from standard input or, without echo, from a terminal. Empty if there is none.
+/// Reads a line with a secret from standard input or, without echo, from a terminal. Empty if there is no line.
 pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     if has_person() {
         return Ok(rpassword::prompt_password(prompt).map(Zeroizing::new)?);
@@ -23,8 +23,8 @@ pub(crate) fn hidden_line(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     Ok(text)
 }
 
-/// Reads the signing secret from `FANFARE_SIGNING_SECRET` or else from standard input, but not from an argument, which
-/// other users of the machine could see.
+/// Reads the signing secret from `FANFARE_SIGNING_SECRET` or, if it is not set, from standard input. Arguments are not
+/// an option, because other users of the machine could see them.
 pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     let given = env::var("FANFARE_SIGNING_SECRET").ok().filter(|secret| !secret.is_empty()).map(Zeroizing::new);
     let text = given.map_or_else(|| hidden_line("Signing secret: "), Ok)?;
@@ -36,7 +36,7 @@ pub(crate) fn signing_secret() -> Result<Secret, Failure> {
     }
 }
 
-/// Checks that a destructive command is confirmed, or that a person can be asked.
+/// Checks that a destructive command is confirmed, or that the user can be asked.
 pub(crate) fn can_confirm(is_confirmed: bool) -> Result<(), Failure> {
     if is_confirmed || (has_person() && io::stderr().is_terminal()) {
         return Ok(());

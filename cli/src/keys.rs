@@ -76,7 +76,7 @@ fn list(keys: &[Key]) -> Result<(), Failure> {
             acts_for(key),
             scopes(key),
             format!("{} ago", clock::age(&key.created_at)),
-            // Only the day: the service does not store the time.
+            // Only the day, because the service does not store the time.
             key.last_request
                 .as_ref()
                 .map_or_else(|| "never".to_owned(), |day| clock::short(day).chars().take(10).collect()),

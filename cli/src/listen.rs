@@ -2,7 +2,7 @@
 //!
 //! The events wait at a pull endpoint. `listen` receives them with a lease, posts them, and settles them with the
 //! program's response. If the process, its network or the machine fails, unsettled events are received again after
-//! their lease has ended.
+//! their leases have ended.
 
 mod done;
 mod endpoint;
@@ -36,9 +36,10 @@ use crate::{args::Listen, calls::Api, config::Config, failure::Failure, http::Ne
 
 /// The maximum number of concurrent posts.
 const POSTS: usize = 10;
-/// The maximum number of leased events, low enough that each is posted well before its lease ends.
+/// The maximum number of leased events. It is low enough for each event to be posted well before its lease ends.
 const LEASED: usize = 20;
-/// More events are received once this few are leased. Calls for single events would be slower than the posts.
+/// More events are received once the number of leased events has dropped to this. Receiving single events would be
+/// slower than posting them.
 const FEW: usize = POSTS;
 /// The time limit for a `receive` call in progress at Ctrl-C. If the call were dropped immediately, its events would
 /// stay leased needlessly.
@@ -70,8 +71,8 @@ pub(crate) async fn run(
     taken.and(settled.map(drop))
 }
 
-/// Receives and posts until Ctrl-C, a permanent error from the service, or the end of the settler. Returns once every
-/// received event has been passed to the settler.
+/// Receives and posts events until Ctrl-C, a permanent error from the service, or the end of the settler. Returns after
+/// every received event has been passed to the settler.
 async fn take(
     api: &Api,
     config: &Config,

@@ -60,7 +60,8 @@ pub(crate) async fn login(api: &Api, config: &mut Config, login: &Login, is_json
         issued_key(api, request.into()).await?
     };
     let signed_in = api.by(Caller::Key(key.clone()));
-    // A typed key may be wrong, so it must pass this check. A new key is stored even if the check fails.
+    // A key from the user may be wrong, so it must pass this check. A newly issued key is stored even if the check
+    // fails.
     let who = identity(&signed_in).await;
     let who = if login.key { Ok(who?) } else { who };
     let before = config.service(&api.origin());
@@ -99,7 +100,7 @@ pub(crate) async fn logout(api: &Api, config: &mut Config, is_json: bool) -> Res
     })?;
     config.prefer(&origin, false)?;
     let is_deleted = match deleted {
-        // The key was no longer valid.
+        // The key was already invalid.
         Err(error) if error.is_not_signed_in() || error.is_not_found() => true,
         Err(error) => {
             let message = format!("The API key was deleted from this machine, but not at the service: {error}");
@@ -142,7 +143,7 @@ fn typed_key() -> Result<Secret, Failure> {
     }
 }
 
-/// Parses a key from standard input or the environment. Files and pipes often end with a line break.
+/// Parses a key from standard input or the environment. Input from files and pipes often ends with a line break.
 pub(crate) fn key_of(text: &str, origin: &str) -> Result<Secret, Failure> {
     let key = text.trim();
     match key.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -62,7 +62,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Prints the help, the version, or the error in the arguments.
+/// Prints the help, the version, or the error for invalid arguments.
 fn misused(error: &clap::Error) -> ExitCode {
     let is_json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
     if !error.use_stderr() || !is_json {
@@ -106,10 +106,10 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let api = Api::new(base, caller, http);
     let needs_no_key = match &command {
         Command::Login(_) | Command::Logout | Command::Doctor => true,
-        // Operators have the queue's address and AWS credentials, but may have no account.
+        // Operators have the queue's address and AWS credentials, but not necessarily an account.
         Command::Send(send) => send.tenant.is_some(),
         Command::Trigger(trigger) => trigger.to.is_some(),
-        // A person approves these commands in the browser.
+        // These commands are approved in the browser.
         Command::Keys(Keys::Create { .. }) => true,
         Command::Team(Team::Invitations { .. } | Team::Accept { .. } | Team::Decline { .. }) => true,
         Command::Open { what, .. } => what.as_deref().is_none_or(browser::is_page),

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::failure::Failure;
 
-/// Generates a secret of 32 random bytes, in the form of Standard Webhooks.
+/// Generates a secret of 32 random bytes in the Standard Webhooks format.
 pub(crate) fn generate() -> Result<Secret, Failure> {
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *bytes)
@@ -19,7 +19,7 @@ pub(crate) fn generate() -> Result<Secret, Failure> {
 }
 
 /// Returns the `x-webhook-signature` and the `webhook-signature` for a body. Like the service, computes the second with
-/// the text of the secret and, if the secret is base64, also with the decoded bytes, which Standard Webhooks libraries
+/// the secret's own bytes and, if the secret is base64, also with the decoded bytes, which Standard Webhooks libraries
 /// use.
 pub(crate) fn signatures(secret: &Secret, id: &str, timestamp: &str, body: &str) -> (String, String) {
     let text = secret.reveal();
@@ -51,7 +51,7 @@ pub(crate) fn random_hex() -> Result<String, Failure> {
     Ok(hex::encode(bytes))
 }
 
-/// Whether `signature`, the value of `x-webhook-signature`, is valid for this body and secret.
+/// Whether `signature`, from the `x-webhook-signature` header, is valid for this body and secret.
 pub(crate) fn signs(secret: &Secret, body: &str, signature: &str) -> bool {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()) else { return false };
     mac.update(body.as_bytes());
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_the_service() {
-        // Matches the signature in a test of common::webhooks::destination::signing.
+        // A test in common::webhooks::destination::signing expects the same signature.
         let secret = generate().expect("a secret");
         let now =
             std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).expect("a time").as_secs();

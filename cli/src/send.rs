@@ -22,7 +22,7 @@ use crate::{
     terminal::{cell, cell_of, tell},
 };
 
-/// A job event as a producer sends it. Raw values keep their digits, duplicates and escapes.
+/// A job event as sent by a producer. Raw values keep their digits, duplicates and escapes.
 #[derive(Serialize)]
 struct Event<'a> {
     event: EventName,
@@ -34,7 +34,7 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The call's time limit.
+/// The time limit for the call.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum size of a response from the queue, in bytes.
 const LARGEST: usize = 64 << 10;
@@ -65,7 +65,7 @@ pub(crate) async fn run(api: &Api, network: &Network, send: Send, is_json: bool)
         error: send.error.as_deref(),
     };
     let body = serde_json::to_string(&event).map_err(|error| Failure::local(format!("{error}.")))?;
-    // One group per tenant: fair queues keep the events of one tenant from delaying those of others.
+    // One group per tenant, so that fair queues keep one tenant's events from delaying those of others.
     let message = json!({ "QueueUrl": queue.as_str(), "MessageGroupId": group(tenant.as_str()), "MessageBody": body });
     let signer = if is_loopback(&queue) { None } else { Some(Signer::of_environment(&queue)?) };
     let request = request(&queue, message.to_string(), signer.as_ref(), SystemTime::now())?;
@@ -89,7 +89,7 @@ struct Sent<'a> {
     event: Event<'a>,
 }
 
-/// An error response of SQS. Emulators of SQS spell `message` differently.
+/// An SQS error response. SQS emulators spell `message` differently.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {
@@ -107,7 +107,7 @@ fn local_queue() -> Result<Url, Failure> {
     queue.map_err(|error| Failure::local(error.to_string()))
 }
 
-/// Returns the message group of a tenant: up to 128 of the characters that SQS allows.
+/// Returns the message group for a tenant: up to 128 of the characters that SQS allows.
 fn group(tenant: &str) -> String {
     tenant.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '-').take(128).collect()
 }
@@ -122,11 +122,11 @@ impl Signer {
     fn of_environment(queue: &Url) -> Result<Self, Failure> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let needed = |name: &str| {
-            set(name).ok_or_else(|| Failure::local(format!("{name} is not set. A queue in AWS needs it.")))
+            set(name).ok_or_else(|| Failure::local(format!("{name} is not set, but is required for a queue in AWS.")))
         };
         let (key, secret) = (needed("AWS_ACCESS_KEY_ID")?, needed("AWS_SECRET_ACCESS_KEY")?);
         let region = region_of(queue).or_else(|| set("AWS_REGION")).map_or_else(|| needed("AWS_REGION"), Ok)?;
-        // The message contains the job's result, so it must be encrypted.
+        // The message contains the job's result, so the connection must be encrypted.
         if queue.scheme() != "https" {
             return Err(Failure::local("--queue-url must be an https URL, unless the queue is on this machine."));
         }
@@ -141,7 +141,7 @@ fn region_of(queue: &Url) -> Option<String> {
     Some(region.to_owned())
 }
 
-/// Builds an SQS call in its JSON protocol.
+/// Builds a call in SQS's JSON protocol.
 fn request(queue: &Url, message: String, signer: Option<&Signer>, now: SystemTime) -> Result<Request<String>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::local(format!("The message could not be signed: {error}."));
     let address = format!("{}/", queue.origin().ascii_serialization());

@@ -1,5 +1,5 @@
 //! Tables that fit the terminal: columns shrink, and the least important ones are omitted. `comfy-table` cannot do
-//! this: it wraps wide cells, so a row would take several lines.
+//! this: it wraps wide cells, so that a row takes several lines.
 
 use std::io;
 
@@ -12,9 +12,9 @@ use crate::terminal::{fit, painted, say, width, width_of};
 pub(crate) struct Column {
     title: &'static str,
     content: Content,
-    /// The minimum width of the column. `None` if a part of its text would be useless.
+    /// The minimum width of the column. `None` if truncated values would be useless.
     least: Option<usize>,
-    /// If the terminal is too narrow for all columns, the lowest ranks are omitted first. A column with `None` is never
+    /// If the terminal is too narrow, columns with the lowest rank are omitted first. A column without a rank is never
     /// omitted.
     rank: Option<u8>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Column {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Text,
-    /// Text that begins with a status, which determines the color.
+    /// A value that begins with a status, which determines the color.
     Status,
     /// A URL, which loses its scheme before its end is truncated.
     Url,
@@ -49,7 +49,7 @@ impl Column {
         Self { rank: Some(rank), ..self }
     }
 
-    /// Shortens the cell to this width.
+    /// Shortens a cell to this width.
     fn fitted(&self, cell: &str, width: usize) -> String {
         let without_scheme = cell.split_once("://").map_or(cell, |(_, rest)| rest);
         let is_shortened = self.content == Content::Url && width_of(cell) > width;
@@ -79,7 +79,7 @@ impl<'a> Table<'a> {
         let natural: Vec<_> = natural.collect();
         let is_empty =
             |number: usize| !rows.is_empty() && rows.iter().all(|row| row.get(number).is_none_or(String::is_empty));
-        // Empty columns are omitted on terminals. Programs rely on all columns.
+        // Empty columns are omitted on terminals only, because programs rely on all columns.
         let is_kept = |number: &usize| screen == usize::MAX || !is_empty(*number);
         let mut kept: Vec<usize> = (0..columns.len()).filter(is_kept).collect();
         loop {
@@ -99,13 +99,13 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the line with the titles.
+    /// Returns the title line.
     pub(crate) fn titles(&self) -> String {
         let titles: Vec<_> = self.columns.iter().map(|column| column.title.to_owned()).collect();
         self.laid_line(&titles, false)
     }
 
-    /// Lays a row out as a line.
+    /// Formats a row as a line.
     pub(crate) fn line(&self, row: &[String]) -> String {
         self.laid_line(row, true)
     }
@@ -114,7 +114,7 @@ impl<'a> Table<'a> {
         let (mut line, mut left) = (String::new(), self.screen);
         for ((column, cell), width) in self.columns.iter().zip(row).zip(&self.widths) {
             let Some(width) = *width else { continue };
-            // A pipe gets each cell in full, whatever the width of the column.
+            // Piped output contains each cell in full, regardless of the column's width.
             let most = if self.screen == usize::MAX { usize::MAX } else { width.min(left) };
             let shown = column.fitted(cell, most);
             let used = width_of(&shown);

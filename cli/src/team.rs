@@ -68,7 +68,7 @@ pub(crate) async fn run(api: &Api, config: &mut Config, command: Team, is_json: 
     }
 }
 
-/// Whether the typed text is this person's email address, in any letter case, or id.
+/// Whether `typed` is this person's id, or their email address in any letter case.
 fn is(typed: &str, email: &str, id: &str) -> bool {
     typed.eq_ignore_ascii_case(email) || typed.eq_ignore_ascii_case(id)
 }
@@ -105,7 +105,7 @@ async fn list(api: &Api, is_json: bool) -> Result<(), Failure> {
     });
     table::print(COLUMNS, &joined.chain(invited).collect::<Vec<_>>())?;
     if total > members.len() {
-        note(&format!("{} of {total} members are shown. See the others with `fanfare open team`.", members.len()));
+        note(&format!("{} of {total} members are shown. To see the others, run `fanfare open team`.", members.len()));
     }
     Ok(())
 }

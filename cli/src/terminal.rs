@@ -1,4 +1,4 @@
-//! Human-readable output that fits the terminal and contains no control sequences from outside.
+//! Human-readable output that fits the terminal and contains no untrusted control sequences.
 
 use std::{
     fmt::Display,
@@ -32,18 +32,18 @@ pub(crate) fn width() -> usize {
     width.filter(|width| *width > 0).unwrap_or(usize::MAX)
 }
 
-/// Whether a person rather than a program reads standard output.
+/// Whether standard output is read by a person rather than a program.
 pub(crate) fn is_for_people() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Colors text. Streams remove the color if they are not terminals or the user has disabled colors.
+/// Colors text. Output streams remove the color if they are not terminals or the user has disabled colors.
 pub(crate) fn painted(text: &str, color: AnsiColor) -> String {
     let style = color.on_default();
     format!("{style}{text}{style:#}")
 }
 
-/// Turns text into a link. Streams remove links as they remove colors.
+/// Turns text into a link. Output streams remove links in the same way as colors.
 pub(crate) fn linked(text: &str, address: &str) -> String {
     match address.is_empty() {
         true => text.to_owned(),
@@ -98,7 +98,7 @@ pub(crate) fn note(text: &str) {
     let _gone = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Prints progress. On a terminal, it replaces the previous progress.
+/// Prints progress. On a terminal, this replaces the previously printed progress.
 pub(crate) fn progress(text: &str) {
     let mut errors = io::stderr().lock();
     let _gone = match errors.is_terminal() {

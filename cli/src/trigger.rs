@@ -22,7 +22,7 @@ use crate::{
     terminal::{cell, tell},
 };
 
-/// The time limit of a post, as in the service.
+/// The time limit of a post, the same as in the service.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) async fn run(
@@ -43,7 +43,7 @@ pub(crate) async fn run(
     endpoints::test(api, endpoint, Some(trigger.event), is_json).await
 }
 
-/// Finds the given endpoint, or the only one.
+/// Finds the given endpoint or, if none is given, the only one.
 async fn endpoint(api: &Api, typed: Option<&str>) -> Result<EndpointId, Failure> {
     if let Some(typed) = typed {
         return ids::endpoint(api, typed).await;
@@ -88,7 +88,7 @@ async fn post(network: &Network, trigger: &Trigger, to: &Url, secret: &Secret, i
     }
 }
 
-/// Returns the stored secret of an endpoint of `listen`: the given one, or the only one on this machine.
+/// Returns the stored secret of an endpoint that `listen` created: the given endpoint, or the only one on this machine.
 fn stored(config: &Config, origin: &str, endpoint: Option<&str>) -> Result<Secret, Failure> {
     let typed = endpoint.unwrap_or_default().to_ascii_lowercase();
     let secrets = config.service(origin).secrets.into_iter().filter(|(id, _)| id.as_str().starts_with(&typed));

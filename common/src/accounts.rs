@@ -1,4 +1,4 @@
-//! Accounts: users, their sign-in, API keys, and organizations.
+//! Accounts: users, sign-in, API keys and organizations.
 
 pub mod agent;
 pub mod alerts;

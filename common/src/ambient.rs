@@ -1,5 +1,5 @@
-//! A function's clock and random bytes. Both come from the machine, unless a simulation or the demo, which runs
-//! functions at past times, replaces them.
+//! A function's clock and random bytes. Both normally come from the machine. The simulation replaces them, and so does
+//! the demo, which runs functions at past times.
 //!
 //! Both are task-local, so two functions on the same thread can have different clocks.
 
@@ -31,7 +31,7 @@ impl Ambient {
         Self { now, fill: Arc::new(machine_fill) }
     }
 
-    /// Returns the clock and the random bytes of this task if they replace the machine's.
+    /// Returns this task's clock and random bytes, if it does not use the machine's.
     #[must_use]
     pub fn current() -> Option<Self> {
         AMBIENT.try_with(Clone::clone).ok()
@@ -52,7 +52,7 @@ pub(crate) fn now() -> SystemTime {
 /// Fills `bytes` with random bytes.
 ///
 /// # Panics
-/// The operating system provides no randomness. Without randomness, no secret is safe.
+/// The operating system cannot provide random bytes. Secrets generated without them would be unsafe.
 pub(crate) fn fill(bytes: &mut [u8]) {
     AMBIENT.try_with(|ambient| (ambient.fill)(bytes)).unwrap_or_else(|_machine| machine_fill(bytes));
 }
@@ -62,7 +62,7 @@ fn machine_fill(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system provides random bytes");
 }
 
-/// Generates a version 7 UUID (RFC 9562). With the machine's clock, it sorts after all earlier ones of this process.
+/// Generates a version 7 UUID (RFC 9562). With the machine's clock, it sorts after all earlier UUIDs from this process.
 pub(crate) fn uuid() -> Uuid {
     let other = AMBIENT.try_with(|ambient| {
         let time = (ambient.now)().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

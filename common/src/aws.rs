@@ -18,7 +18,7 @@ pub(crate) mod transaction;
 pub use self::rounds::rounds;
 
 /// Converts a failed call to an [`Error`] that names the operation (`doing`, such as "reading the user"). Throttling
-/// becomes [`Error::Busy`], every other failure [`Error::Internal`].
+/// becomes [`Error::Busy`]; all other failures become [`Error::Internal`].
 pub fn failure<E, R>(doing: &'static str) -> impl FnOnce(SdkError<E, R>) -> Error
 where
     E: StdError + ProvideErrorMetadata + 'static,

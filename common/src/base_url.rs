@@ -11,8 +11,9 @@ use crate::config::{ConfigError, Env};
 pub struct BaseUrl(String);
 
 impl BaseUrl {
-    /// Reads `BASE_URL`. Returns `None` if it is not set; each request's own domain is then the base. (CloudFormation
-    /// cannot pass the API's address to a function of that API: the dependency would be circular.)
+    /// Reads `BASE_URL`. Returns `None` if it is not set; each request's own domain then serves as the base.
+    /// (CloudFormation cannot pass the API's address to one of the API's functions, because that would be a circular
+    /// dependency.)
     ///
     /// # Errors
     /// The variable is set to a value other than an absolute http or https URL without a path.
@@ -20,7 +21,7 @@ impl BaseUrl {
         env.optional("BASE_URL").map(|_| env.parsed("BASE_URL")).transpose()
     }
 
-    /// The base URL of an API Gateway domain, which always uses TLS.
+    /// The base URL for an API Gateway domain, which always uses TLS.
     #[must_use]
     pub fn of_domain(domain: &str) -> Self {
         Self(format!("https://{domain}"))

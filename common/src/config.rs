@@ -25,7 +25,7 @@ impl Env {
         Self { lookup: Box::new(lookup), aws: None }
     }
 
-    /// Makes all AWS clients share the HTTP client `client`.
+    /// Makes all AWS clients use the HTTP client `client`.
     #[must_use]
     pub fn over(self, client: SharedHttpClient) -> Self {
         Self { aws: Some(client), ..self }

@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// list these two.
 #[derive(Debug)]
 pub enum Error {
-    /// The body does not have the form that the route expects.
+    /// The body is not in the format that the route expects.
     Malformed,
     /// The body is well-formed, but its content is invalid. Contains every issue found.
     Invalid(Vec<Issue>),
@@ -38,7 +38,8 @@ pub enum Error {
     },
     /// The credential is valid but does not permit the call, for the given reason.
     Forbidden(Refusal),
-    /// The requested object does not exist or does not belong to the caller's organization. The text names the object.
+    /// The requested object does not exist or does not belong to the caller's organization. Contains the message, which
+    /// names the object.
     NotFound(&'static str),
     /// The request conflicts with stored data.
     Conflict(Conflict),
@@ -49,7 +50,7 @@ pub enum Error {
     },
     /// Contention or throttling outlasted the retries. The same request may succeed later.
     Busy,
-    /// The service failed. The text is the operation with the chain of causes.
+    /// The service failed. Contains the operation and the chain of causes.
     Internal(String),
 }
 
@@ -67,7 +68,7 @@ pub enum Conflict {
     InvitationUsed,
     /// The organization would have no owner.
     LastOwner,
-    /// The user is the last member of their organization, so it would be deleted without their consent.
+    /// The user is the last member of their organization, and has not agreed to its deletion.
     LastMember,
     /// The user is already a member of the organization.
     AlreadyAMember,
@@ -87,7 +88,7 @@ pub enum Conflict {
     NotAPullEndpoint,
     /// The endpoint is a pull endpoint, which has no URL.
     PullEndpoint,
-    /// The new URL would receive the endpoint's custom headers, which the change neither confirms nor replaces.
+    /// The new URL would receive the endpoint's custom headers, and the change does not include `headers`.
     HeadersNeeded,
     /// The organization has the maximum number of unfinished recoveries.
     RecoveryLimit(usize),
@@ -102,7 +103,7 @@ pub enum FactorProblem {
     WrongCode,
     /// The backup code is wrong or was used before.
     WrongBackupCode,
-    /// No password was entered in the last five minutes, or the sign-in was finished or ended since.
+    /// No password was entered in the last five minutes, or the sign-in has since been finished or ended.
     NoSignIn,
     /// A second factor is already enabled.
     Enabled,
@@ -117,13 +118,13 @@ pub enum FactorProblem {
 pub enum Refusal {
     /// The user's email address is not verified yet.
     EmailNotVerified,
-    /// Only an owner of the organization may do this.
+    /// Only an owner of the organization may make the call.
     OwnersOnly,
     /// The caller used an API key to make a user an owner, which only a session may do.
     OwnerByKey,
     /// The caller used an API key without this scope.
     ScopeMissing(Scope),
-    /// The call needs a user, but an organization key does not act for one.
+    /// The call needs a user, but was made with an organization key, which does not act for a user.
     NotAUser,
     /// The organization requires a second factor that the user has not set up.
     TwoFactorRequired,
@@ -139,7 +140,7 @@ pub enum Refusal {
 }
 
 impl Error {
-    /// Whether the service is at fault. The caller can only retry.
+    /// Whether the service is at fault, so the caller can only retry.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Busy | Self::Internal(_))
@@ -151,7 +152,7 @@ impl Error {
     }
 }
 
-/// Converts an error into a failure of the invocation, which Lambda repeats and an alarm counts.
+/// Converts an error into a failed invocation, which Lambda retries and an alarm counts.
 impl From<Error> for Box<dyn StdError + Send + Sync> {
     fn from(error: Error) -> Self {
         match error {

@@ -24,7 +24,7 @@ macro_rules! uuid_id {
             /// Parses the hyphenated form, upper or lower case.
             ///
             /// # Errors
-            /// The text is not a hyphenated UUID.
+            /// The string is not a hyphenated UUID.
             pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
                 text.parse().map_err(|NotAnId| vec![Problem::format("Must be a UUID")])
             }
@@ -81,7 +81,7 @@ impl RecoveryId {
     }
 }
 
-/// The text is not an identifier.
+/// The string is not an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnId;
 
@@ -93,9 +93,9 @@ impl fmt::Display for NotAnId {
 
 impl std::error::Error for NotAnId {}
 
-/// Identifies a tenant: an organization as the owner of its data. Generated ids are UUIDs. Job events, which producers
-/// write, may contain any text that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII characters). A tenant
-/// id that was never generated has no data.
+/// Identifies a tenant: an organization as the owner of its data. Generated ids are UUIDs. In job events, which come
+/// from producers, an id can be any string that SQS accepts as a `MessageGroupId` (1 to 128 printable ASCII
+/// characters). There is no data for an id that was never generated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct TenantId(String);
@@ -110,7 +110,7 @@ impl TenantId {
     /// Parses an id from a request.
     ///
     /// # Errors
-    /// The text cannot be a tenant id.
+    /// The string cannot be a tenant id.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|NotAnId| vec![Problem::format("Must be the id of an organization")])
     }

@@ -1,4 +1,4 @@
-//! An input's issues, field by field.
+//! Issues with an input, by field.
 
 use api::ClosedSet;
 pub use api::error::{Issue, IssueCode};
@@ -24,7 +24,7 @@ pub fn parse_name<T: ClosedSet>(text: &str) -> Result<T, Vec<Problem>> {
 }
 
 impl Problem {
-    /// A problem with content that the field does not allow.
+    /// A value in the wrong format.
     pub fn format(message: impl Into<String>) -> Self {
         Self { code: IssueCode::InvalidFormat, message: message.into() }
     }

@@ -1,8 +1,7 @@
 //! The members of a JSON object, before their values are read.
 //!
-//! JSON allows strings with unpaired surrogates, and numbers of any size. A parser that converts every value would fail
-//! on these without naming the member. This parser only checks the syntax, so members that no code reads can have any
-//! value.
+//! JSON allows strings with unpaired surrogates, and numbers of any size. A parser that converts every value would
+//! reject these without naming the member. This parser checks only the syntax, so unused members can have any value.
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The members in order, including duplicates. Members with a name that is not valid Unicode are omitted.
+/// The members in order, including duplicates. Members whose names are not valid Unicode are omitted.
 #[derive(Debug)]
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 

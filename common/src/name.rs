@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The display name of a person, an organization or a key: trimmed, 1 to 100 characters, at least one of them visible,
-/// without characters that break the line or change the direction of the surrounding text.
+/// without characters that break lines or change the direction of the surrounding text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Name(String);
@@ -20,7 +20,7 @@ impl Name {
     /// Trims and validates `text`.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let name = text.trim();
         let mut problems = Vec::from_iter(Problem::length(name.chars().count(), 1, 100));
@@ -48,7 +48,7 @@ impl Name {
 }
 
 /// The service's name, chosen by its operator and shown above every page and in emails: 1 to 60 characters, at least
-/// one of them visible, and none that would have to be escaped in an email header (RFC 5322, 3.2.4).
+/// one of them visible, and none of them in need of escaping in an email header (RFC 5322, 3.2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceName(String);
 
@@ -96,7 +96,7 @@ impl Slug {
     /// Validates `text`. Upper-case letters are rejected rather than silently changed.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 2, 60));
         if !text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-')) {
@@ -120,7 +120,7 @@ impl fmt::Display for Slug {
     }
 }
 
-/// Free text of at most 500 characters about a webhook endpoint.
+/// A description of a webhook endpoint: any text of at most 500 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Description(String);
@@ -195,7 +195,7 @@ mod tests {
             "\u{200b} \u{2800}",
         ];
         for name in invisible {
-            let problems = Name::parse(name).expect_err("there is nothing to see");
+            let problems = Name::parse(name).expect_err("a name without visible characters");
             assert_eq!(problems, [Problem::format("Must have at least one visible character")], "{name:?}");
             assert!(Name::parse(&format!("a{name}")).is_ok(), "{name:?}");
         }
@@ -215,7 +215,7 @@ mod tests {
         }
         let directions = ['\u{61c}', '\u{200e}', '\u{200f}'].into_iter();
         for control in directions.chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
-            let problems = Name::parse(&format!("a{control}b")).expect_err("a change of direction");
+            let problems = Name::parse(&format!("a{control}b")).expect_err("a name with a change of direction");
             assert_eq!(problems.len(), 1, "{control:?}");
             assert!(problems[0].message.contains("direction"), "{control:?}");
         }

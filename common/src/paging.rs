@@ -39,7 +39,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Sorts `entries`, which are in ascending order, in this order.
+    /// Puts `entries`, which are in ascending order, into this order.
     pub fn apply<T>(self, entries: &mut [T]) {
         if self == Self::Descending {
             entries.reverse();

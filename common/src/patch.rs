@@ -3,17 +3,17 @@
 /// A change to an optional value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Patch<T> {
-    /// Leave it unchanged.
+    /// Keep the current value.
     #[default]
     Keep,
-    /// Remove it.
+    /// Remove the value.
     Clear,
-    /// Replace it.
+    /// Replace the value.
     Set(T),
 }
 
 impl<T> Patch<T> {
-    /// Applies the change to an unset value.
+    /// Returns the value after this change to an unset one.
     #[must_use]
     pub fn into_option(self) -> Option<T> {
         match self {

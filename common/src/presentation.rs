@@ -1,5 +1,5 @@
-//! The parts of routes and pages that several functions share: API fields and responses, the console's frame, times on
-//! pages, and the documentation's address.
+//! The parts of routes and pages that several functions share: API fields and responses, the console's frame, relative
+//! times, and the address of the documentation.
 
 pub mod console;
 pub mod docs;

@@ -5,7 +5,7 @@ use crate::ambient;
 /// Returns `N` random bytes.
 ///
 /// # Panics
-/// The operating system provides no randomness. Without randomness, no secret is safe.
+/// The operating system cannot provide random bytes. Secrets generated without them would be unsafe.
 #[must_use]
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

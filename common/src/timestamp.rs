@@ -1,4 +1,4 @@
-//! Times, as stored and sent.
+//! Times in the form in which they are stored and sent.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use time::{Date, OffsetDateTime, Time, UtcOffset, error::ComponentRange, format_
 
 use crate::{ambient, issue::Problem};
 
-/// A time in UTC, in whole milliseconds, so a stored time is read back unchanged. Its text form is RFC 3339:
+/// A UTC time in whole milliseconds, so storing a time does not change it. Formatted as in RFC 3339:
 /// `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(OffsetDateTime);
@@ -22,7 +22,7 @@ impl Timestamp {
         Self(OffsetDateTime::from(ambient::now()).truncate_to_millisecond())
     }
 
-    /// The moment `seconds` after the Unix epoch.
+    /// The time `seconds` after the Unix epoch.
     ///
     /// # Errors
     /// The time is after the year 9999.
@@ -30,7 +30,7 @@ impl Timestamp {
         OffsetDateTime::from_unix_timestamp(seconds).map(Self)
     }
 
-    /// The moment `milliseconds` after the Unix epoch, or the last representable one if it is later.
+    /// The time `milliseconds` after the Unix epoch, or the last representable time if that is earlier.
     #[must_use]
     pub fn from_millisecond(milliseconds: i64) -> Self {
         let nanoseconds = i128::from(milliseconds) * 1_000_000;
@@ -38,10 +38,10 @@ impl Timestamp {
         Self(OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or_else(|_out_of_range| end()))
     }
 
-    /// Parses a time from a request, in any RFC 3339 form.
+    /// Parses a time from a request, in any RFC 3339 format.
     ///
     /// # Errors
-    /// The text is not an RFC 3339 time.
+    /// The string is not an RFC 3339 time.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         text.parse().map_err(|_not_a_time| vec![Problem::format("Must be an RFC 3339 time")])
     }
@@ -60,14 +60,14 @@ impl Timestamp {
         Self(self.0.replace_time(Time::MIDNIGHT))
     }
 
-    /// The moment `time` later.
+    /// This time plus `time`.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         Self::from_millisecond(self.as_millisecond().saturating_add(milliseconds))
     }
 
-    /// The moment `time` earlier.
+    /// This time minus `time`.
     #[must_use]
     pub fn before(self, time: Duration) -> Self {
         let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);

@@ -6,9 +6,9 @@
 //! - [`event`]: the events that producers send.
 //! - [`delivery`]: one event on its way to one destination, its state, and the changes to that state.
 //! - [`post`]: one attempt, over the network.
-//! - [`log`]: the table of deliveries.
-//! - [`queue`]: the messages that name due attempts.
-//! - [`endpoints`]: the table of endpoints, and their receivers' health.
+//! - [`log`]: the deliveries table.
+//! - [`queue`]: the messages that identify due attempts.
+//! - [`endpoints`]: the endpoints table, and the health of receivers.
 //! - [`job_failures`]: failed jobs, kept until their organization has been notified.
 
 pub mod delivery;

@@ -31,7 +31,7 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SIGNING_SECRET: &str = "correct-horse-battery-staple";
-/// The response from a receiver that is down.
+/// The response of a receiver that is down.
 const DOWN: &str = "restarting, please try later";
 
 /// The HTTP client for the service.
@@ -40,7 +40,7 @@ type Http = Client<HttpConnector, Full<Bytes>>;
 /// The headers and the body of a webhook.
 type Delivery = (HeaderMap, Bytes);
 
-/// Runs the demo. Fails at the first unexpected result.
+/// Runs the demo. Fails on the first unexpected result.
 pub(crate) async fn run(has_colors: bool) -> Result<()> {
     let story = Story { has_colors, http: Client::builder(TokioExecutor::new()).build_http() };
     say("From sign-up to a signed webhook, and a failed delivery that is resent.\n");
@@ -50,7 +50,7 @@ pub(crate) async fn run(has_colors: bool) -> Result<()> {
     told?
 }
 
-/// Uses the service and prints each step, in lines of at most 100 columns.
+/// Uses the service and prints each step, on lines of at most 100 columns.
 struct Story {
     has_colors: bool,
     http: Http,
@@ -216,12 +216,12 @@ impl Story {
         Ok(serde_json::from_str(&self.ask(request).await?)?)
     }
 
-    /// Sends `request`. Returns the response's body if its status is 200.
+    /// Sends `request`. Returns the body of the response if its status is 200.
     async fn ask(&self, request: Request<String>) -> Result<String> {
         let response = self.http.request(request.map(|body| Full::new(body.into()))).await?;
         let status = response.status();
         let body = String::from_utf8(response.into_body().collect().await?.to_bytes().into())?;
-        ensure!(status == StatusCode::OK, "the answer is {status}: {body}");
+        ensure!(status == StatusCode::OK, "the response is {status}: {body}");
         Ok(body)
     }
 }
@@ -292,7 +292,8 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str> {
     Ok(headers.get(name).with_context(|| format!("the header {name} is missing"))?.to_str()?)
 }
 
-/// Formats these members of `value`, or of the value in its `json` envelope, with an ellipsis if there are others.
+/// Formats these members of `value`, or of the object in its `json` envelope, with an ellipsis if there are other
+/// members.
 fn brief(value: &Value, members: &[&str]) -> String {
     if let Some(fields) = value.get("json") {
         return format!(r#"{{"json":{}}}"#, brief(fields, members));
@@ -316,7 +317,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// Returns the command that started this program: `cargo run` sets the variable.
+/// Returns the command that started this program. `cargo run` sets the variable.
 fn program() -> String {
     let is_cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
     let name = || std::env::args().next().unwrap_or_else(|| "local".to_owned());

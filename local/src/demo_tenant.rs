@@ -1,14 +1,14 @@
 //! A demo tenant: an organization with a history, so its pages and lists have content.
 //!
 //! Accounts, keys and endpoints are created through the API, with the clock set to earlier days (`common::ambient`).
-//! Deliveries are made by a separate instance of `webhooks-deliver`. [`past`] passes job events and due attempts to it
-//! in chronological order. [`catch`] intercepts the messages that this instance sends to SQS. Messages that are still
-//! pending at the end are sent to SQS, or wait in the log for the next sweep.
+//! Deliveries are made by a separate instance of `webhooks-deliver`. [`past`] passes job events and due attempts to
+//! that instance in chronological order, and [`catch`] intercepts its messages to SQS. Messages that are still pending
+//! at the end are sent to SQS, or wait in the log for the next sweep.
 //!
 //! If the demo tenant's owner already exists, nothing is created. The endpoints keep their URLs, so later runs with
 //! `.local/` must use the same `--inbox` port. If the process is killed while it creates the tenant, the tenant stays
 //! incomplete. `GET /demo` signs in through the API's own route, redirects to `/console`, and rejects requests from
-//! other sites. No deployed function has this route.
+//! other sites. Deployed functions do not have this route.
 
 mod api;
 mod catch;
@@ -55,7 +55,7 @@ pub struct DemoTenant {
     pub is_new: bool,
 }
 
-/// The parts of the stack that create the demo tenant.
+/// The parts of the stack that are needed to create the demo tenant.
 pub(crate) struct Tools<'a> {
     pub(crate) api: &'a Api,
     pub(crate) mail: &'a EmailStore,
@@ -119,7 +119,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     past.until(ago(DAY + HOUR)).await?;
     clock(ago(DAY + HOUR)).within(CRM.update(api, &key, json!({"events": ["job.failed"]}))).await?;
     past.until(ago(15 * HOUR)).await?;
-    // An outage of an hour.
+    // An outage that lasts an hour.
     inbox.answer(ORDERS.path, Manner::Fail);
     past.until(ago(14 * HOUR + 10)).await?;
     inbox.answer(ORDERS.path, Manner::Take);
@@ -128,7 +128,7 @@ async fn live(tools: &Tools<'_>) -> Result<String> {
     past.until(ago(6 * HOUR)).await?;
     clock(ago(6 * HOUR)).within(REPORTS.update(api, &key, json!({"active": false}))).await?;
     past.until(ago(HOUR)).await?;
-    // The key list shows this use of the key.
+    // This use of the key appears in the key list.
     clock(ago(HOUR)).within(endpoints::list(api, &key)).await?;
     past.until(start).await?;
     for (at, queue, body) in past.left() {

@@ -33,7 +33,7 @@ pub(crate) struct Function {
     pub(crate) invocations: AtomicU64,
 }
 
-/// The handler of a function, from its crate.
+/// A function's handler, from its crate.
 #[derive(Clone)]
 pub enum Handler {
     /// Handles HTTP requests.
@@ -147,9 +147,9 @@ impl Handler {
 }
 
 impl Function {
-    /// Builds the function `name` as the template describes it. Its environment contains only the variables from the
-    /// template and those in `lambda`, which Lambda itself sets. `overrides` replaces values of these variables, but
-    /// does not add any. `requests` counts its requests to AWS.
+    /// Builds the function `name` as the template describes it. The function's environment contains only the variables
+    /// from the template and those in `lambda`, which Lambda itself sets. `overrides` can replace the values of these
+    /// variables but does not add any. `requests` counts the function's requests to AWS.
     pub(crate) fn new(
         name: &str,
         properties: &template::Function,
@@ -159,7 +159,8 @@ impl Function {
         requests: &Arc<Requests>,
     ) -> Result<Self> {
         let mut variables = lambda.clone();
-        // Each function has its own credentials, as on Lambda, so the embedded services can tell the callers apart.
+        // Each function has its own credentials, as on Lambda, so that the embedded services can distinguish the
+        // callers.
         variables.insert("AWS_ACCESS_KEY_ID".to_owned(), name.to_owned());
         variables.extend(properties.variables());
         for (name, value) in &mut variables {
@@ -182,7 +183,7 @@ impl Function {
         Ok(Self { variables, arn, timeout, config: Arc::new(config), handler, invocations })
     }
 
-    /// Returns a separate instance of the same function, which calls AWS through `client`.
+    /// Returns a separate instance of this function that calls AWS through `client`.
     pub(crate) fn over(&self, client: SharedHttpClient) -> Result<Self> {
         let handler = Handler::start(&self.config.function_name, &self.env().over(client))?;
         Ok(Self {
@@ -203,8 +204,8 @@ impl Function {
 
     /// Invokes the function with the JSON that Lambda would send. Returns the JSON that Lambda would receive.
     ///
-    /// The function runs on the caller's clock, to completion or its timeout, even if the caller disconnects: Lambda
-    /// does not notice that, either.
+    /// The function runs on the caller's clock, until it completes or times out, even if the caller disconnects,
+    /// because Lambda does not notice that, either.
     pub(crate) async fn invoke(&self, event: Value) -> Result<Value> {
         self.invocations.fetch_add(1, Ordering::Relaxed);
         let handler = self.handler.clone();

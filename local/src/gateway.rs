@@ -1,5 +1,5 @@
-//! API Gateway's HTTP API: converts HTTP requests to version 2.0 events, invokes the route's function, and converts its
-//! response to HTTP.
+//! An API Gateway HTTP API: converts HTTP requests to version 2.0 events, invokes the route's function, and converts
+//! its response to HTTP.
 
 mod cors;
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 pub(crate) use self::cors::Cors;
 use crate::{functions::Function, template::Route};
 
-/// The limit of API Gateway.
+/// API Gateway's limit.
 const MAX_BODY: usize = 10 * 1024 * 1024;
 
 /// The API's routes with their functions, and the settings for other origins.
@@ -80,7 +80,8 @@ impl Gateway {
         let incoming = Incoming { id, method: &parts.method, uri: &parts.uri, headers: &parts.headers, body: &body };
         let event = incoming.event(&self.account, route, &variables);
         match function.invoke(event).await.and_then(response) {
-            // A stream, because an empty body would get a `content-length: 0`, which differs from that of the `GET`.
+            // The body is a stream, because an empty body would get a `content-length: 0`, unlike the response to the
+            // `GET`.
             Ok(response) if parts.method == Method::HEAD => {
                 response.map(|_empty| Body::from_stream(stream::empty::<Result<Bytes, Infallible>>()))
             }
@@ -103,7 +104,7 @@ async fn answer(State(gateway): State<Arc<Gateway>>, request: Request) -> Respon
     response
 }
 
-/// A route's precedence: if several routes match a request, API Gateway uses the one with the highest.
+/// A route's precedence. If several routes match a request, API Gateway uses the one with the highest precedence.
 fn specificity(route: &Route) -> (bool, usize, bool) {
     (!route.path.contains('{'), route.path.len(), route.method != "ANY")
 }
@@ -175,8 +176,8 @@ impl Incoming<'_> {
         event
     }
 
-    /// Returns the headers with names in lower case, and repeated headers joined by commas. Cookies have a separate
-    /// list.
+    /// Returns the headers, with names in lower case and repeated headers joined by commas. Cookies are listed
+    /// separately.
     fn event_headers(&self, port: u16) -> BTreeMap<String, String> {
         let received = self.headers.iter().filter(|(name, _)| *name != header::COOKIE);
         let mut headers = joined(received.map(|(name, value)| (name.as_str(), text(value))));
@@ -206,12 +207,12 @@ fn response(answer: Value) -> Result<Response> {
     Ok(response)
 }
 
-/// Returns a response of API Gateway itself.
+/// Returns a response from API Gateway itself.
 fn message(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({ "message": message }))).into_response()
 }
 
-/// Decodes the escapes of a path, as HTTP APIs do even for `rawPath`.
+/// Decodes the escapes in a path, as HTTP APIs do even for `rawPath`.
 fn decoded(path: &str) -> Cow<'_, str> {
     percent_decode_str(path).decode_utf8_lossy()
 }

@@ -2,8 +2,8 @@
 //! that a developer selected for the path.
 //!
 //! Requests (the last 200, up to 16 MiB), responses and secrets are kept in memory only. The page has no script and
-//! escapes everything. Its forms require the page's own `Origin`, webhooks must have none, and the page is shown only
-//! under this machine's names.
+//! escapes everything. Its forms require the page's own `Origin`, webhooks must not have an `Origin`, and the page is
+//! shown only under this machine's names.
 
 mod kept;
 mod page;
@@ -31,16 +31,16 @@ use self::kept::{Kept, Shelf};
 
 /// The maximum size of a body: larger than any event.
 const MAX_BODY: usize = 512 * 1024;
-/// The delay of a slow response: longer than first attempts wait, and shorter than an attempt's timeout.
+/// The delay of a slow response, which is longer than first attempts wait but shorter than an attempt's timeout.
 const SLOWLY: Duration = Duration::from_secs(8);
 
 /// The inbox. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Inbox {
-    /// The inbox's origins, under both names of this machine. Only its own pages may change settings.
+    /// The inbox's origins, under both names of this machine. Only the inbox's own pages may change settings.
     origins: [String; 2],
     shelf: Arc<Mutex<Shelf>>,
-    /// Ends requests that never get a response.
+    /// Ends requests that get no response.
     stop: CancellationToken,
 }
 
@@ -77,7 +77,7 @@ impl Inbox {
         self.shelf().path(path).secret = Some(secret);
     }
 
-    /// Sets whether further requests are kept and shown. They get responses either way.
+    /// Sets whether new requests are kept and shown. They get responses in either case.
     pub(crate) fn keep(&self, is_keeping: bool) {
         self.shelf().is_keeping = is_keeping;
     }
@@ -92,7 +92,7 @@ impl Inbox {
         origin.is_some_and(|origin| self.origins.iter().any(|own| own == origin))
     }
 
-    /// Whether a request's host is this machine. Another host may be a site that tries to read the requests.
+    /// Whether a request's host is this machine. A different host may belong to a site that tries to read the requests.
     fn is_asked_for(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         host.is_some_and(|host| self.origins.iter().any(|own| own.strip_prefix("http://") == Some(host)))
@@ -138,7 +138,7 @@ async fn set_answer(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes)
     }
 }
 
-/// An empty secret removes it.
+/// An empty value removes the secret.
 async fn set_secret(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> Response {
     let Some(fields) = inbox.form(&headers, &body) else { return foreign() };
     let secret = match fields.get("secret").map(String::as_str) {

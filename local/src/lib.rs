@@ -1,5 +1,5 @@
 //! The whole service on one machine, as `template.yaml` describes it: tables, queues, functions, routes and environment
-//! variables, in one process, on loopback ports. If something is missing in the template, it is missing here, too.
+//! variables, in one process, on loopback ports. Anything missing from the template is missing here, too.
 
 mod demo_tenant;
 mod functions;

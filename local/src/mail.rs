@@ -1,4 +1,4 @@
-//! Shows the sent emails, as a page and as JSON, newest first.
+//! Shows sent emails, newest first, as a page and as JSON.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -83,9 +83,8 @@ fn newest_first(mail: &EmailStore) -> Vec<SentEmail> {
 /// The time between two checks for new emails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Reports emails to addresses of the [SES mailbox simulator], as SES does: `bounce@simulator.amazonses.com` bounces,
-/// and `complaint@simulator.amazonses.com` complains, also with a label such as `bounce+1@`. `function` gets the
-/// events.
+/// Reports emails sent to the [SES mailbox simulator], as SES does: `bounce@simulator.amazonses.com` bounces, and
+/// `complaint@simulator.amazonses.com` complains, even with a label such as `bounce+1@`. `function` gets the events.
 ///
 /// [SES mailbox simulator]: https://docs.aws.amazon.com/ses/latest/dg/send-an-email-from-console.html
 pub(crate) async fn simulate(mail: Arc<EmailStore>, function: Arc<Function>, stop: CancellationToken) {

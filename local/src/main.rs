@@ -13,18 +13,18 @@ use local::{Data, DemoTenant, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// The service and the embedded AWS services allocate from several threads of one process. With the system's allocator,
-/// that takes a sixth of their CPU time.
+/// The service and the embedded AWS services allocate memory on several threads of one process. With the system's
+/// allocator, this would take a sixth of their CPU time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The levels of a running service. The embedded services log each call, and log unmet conditions of writes as
-/// warnings. Metrics are for CloudWatch.
+/// The log levels while the service is running. The embedded services log each call, and log unmet write conditions as
+/// warnings. Metrics are only for CloudWatch.
 const ALL: &str = "info,emf=off,dynoxide=error,rustack_sqs_core=warn,rustack_ses_core=warn";
 
 /// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.
 ///
-/// Environment variables override values with the same name in template.yaml.
+/// Environment variables override the variables of the same name in template.yaml.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -81,7 +81,7 @@ async fn main() -> Result<()> {
             Ok(())
         }
         None => {
-            // The demo data's hundreds of deliveries would hide the addresses.
+            // Log lines for the demo data's hundreds of deliveries would hide the addresses.
             let log_all = log(if arguments.demo_data { "error" } else { ALL });
             serve(arguments, log_all).await
         }
@@ -100,10 +100,9 @@ async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
     let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    // AWS environment variables are dropped, because a developer's credentials and endpoints must never reach the
-    // functions.
+    // AWS environment variables are dropped, so that a developer's credentials and endpoints never reach the functions.
     let env = std::env::vars_os().filter_map(texts).filter(|(name, _)| !name.starts_with("AWS_")).collect();
-    // Installed before the service starts, so an early signal is not lost.
+    // Installed before the service starts, so that an early signal is not lost.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let options = Options { data, ports, env, poll: true, limits: Limits::default(), demo_data };
@@ -118,7 +117,7 @@ async fn serve(arguments: Arguments, log_all: impl FnOnce()) -> Result<()> {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    // Before `stop`, which waits for running work: the line shows the numbers at the time of the signal.
+    // Printed before `stop`, which waits for running work, so the line shows the numbers at the time of the signal.
     if json {
         say(&stack.work_line().to_string());
     }
@@ -159,14 +158,15 @@ fn say(text: &str) {
     writeln!(std::io::stdout(), "{text}").ok();
 }
 
-/// Logs to standard error at these levels, or as `RUST_LOG` says. The returned function changes the levels to [`ALL`].
+/// Logs to standard error at these levels, or at those in `RUST_LOG`. The returned function changes the levels to
+/// [`ALL`].
 fn log(levels: &str) -> impl FnOnce() + use<> {
     let chosen = EnvFilter::try_from_default_env().ok();
     let is_chosen = chosen.is_some();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(chosen.unwrap_or_else(|| EnvFilter::new(levels)))
         .with_writer(std::io::stderr)
-        // Reporting a line that cannot be written would itself fail, and panic in the middle of a request.
+        // Reporting that a line could not be written would itself fail, and panic in the middle of a request.
         .log_internal_errors(false)
         .with_ansi(has_colors(&std::io::stderr()))
         .compact()

@@ -16,7 +16,7 @@ pub(crate) fn document(functions: &BTreeMap<String, Arc<Function>>) -> Value {
     http::openapi::document(http, env!("CARGO_PKG_VERSION"), webhooks())
 }
 
-/// The members of an event that describe a job. They are null in test events.
+/// The members of an event that describe a job. In test events, they are null.
 const JOB_MEMBERS: [(&str, &str); 7] = [
     ("nonce", "A value from the producer that distinguishes runs of the job."),
     ("workflow", "The workflow that the job belongs to."),
@@ -41,7 +41,7 @@ const HEADERS: [(&str, &str); 6] = [
     ("x-webhook-signature", "The hex HMAC-SHA256 of the body alone."),
 ];
 
-/// The requests that receivers get.
+/// The requests that are sent to receivers.
 fn webhooks() -> Value {
     json!({
         "job.completed": job("job.completed", "A job has completed."),
@@ -69,7 +69,7 @@ fn notice(name: &str, summary: &str) -> Value {
         "event": { "description": "The name of the event.", "const": name },
         "webhook_endpoint_id": text("The id of the endpoint that the notice is about."),
         "url": { "description": "The URL of that endpoint, without the query; null for a pull endpoint.", "type": ["string", "null"] },
-        "since": text("The start of the period in which its deliveries have been failing, or were failing."),
+        "since": text("When its deliveries started to fail."),
         "reason": {
             "description":
                 "The outcome of the endpoint's latest failed delivery, such as `status_5xx`; `failing` or `gone` if \

@@ -1,4 +1,5 @@
-//! The frame of the pages for developers: sent emails, and received webhooks. They have no script and load nothing.
+//! The frame of the pages for developers: sent emails and received webhooks. These pages have no scripts and load
+//! nothing.
 
 use common::http::page::HOOK;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -12,7 +13,7 @@ const STYLE: &str = ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,
     @media(max-width:56rem){thead{position:absolute;left:-100rem}table,tbody,tr,td{display:block}\
     tr{padding:.5rem 0;border-top:1px solid #888}td{padding:.125rem 0}}";
 
-/// Builds the page with this title and `content` below it.
+/// Builds a page with this title, and `content` below it.
 pub(crate) fn page(title: &str, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -27,7 +27,7 @@ pub struct Plan {
 pub struct Planned {
     /// The environment: the variables from the template, and those that Lambda itself sets.
     pub variables: HashMap<String, String>,
-    /// Lambda ends an invocation after this long.
+    /// The time after which Lambda ends an invocation.
     pub timeout: Duration,
     /// The queues that Lambda polls for the function, by name.
     pub queues: BTreeMap<String, Polled>,

@@ -15,7 +15,7 @@ use crate::{functions::Function, template::Mapping};
 /// The maximum number of concurrent invocations on one machine, regardless of the template's limits.
 const MAX_CONCURRENCY: usize = 32;
 
-/// A receive waits this long for a first message.
+/// The number of seconds that a receive call waits for a first message.
 const WAIT_SECONDS: i32 = 1;
 
 /// A queue and the function that processes its messages.
@@ -28,7 +28,7 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// Polls until `stop` is canceled, and then waits for running invocations.
+    /// Polls until `stop` is triggered, and then waits for running invocations.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let concurrency = self.mapping.scaling_config.maximum_concurrency.min(MAX_CONCURRENCY);
         let permits = Arc::new(Semaphore::new(concurrency));
@@ -133,14 +133,14 @@ impl Poller {
     }
 }
 
-/// Returns the ids of the records that the function reports as failed. If the report contains an unknown id, the whole
-/// batch fails, as on Lambda.
+/// Returns the ids of the records that the function reports as failed. If one of these ids is unknown, the whole batch
+/// fails, as on Lambda.
 fn failures(answer: Value, messages: &[Message]) -> Result<Vec<String>> {
     let answer: SqsBatchResponse = serde_json::from_value(answer).context("not a batch response")?;
     let failed: Vec<_> = answer.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
     let known = |id: &String| messages.iter().any(|message| message.message_id.as_ref() == Some(id));
     match failed.iter().find(|id| !known(id)) {
         None => Ok(failed),
-        Some(id) => bail!("the answer names the record {id:?}, which is not in the batch"),
+        Some(id) => bail!("the response names the record {id:?}, which is not in the batch"),
     }
 }

@@ -43,7 +43,7 @@ use self::{
     refusal::{Refusal, Response},
 };
 
-/// For this many seconds, a message that is about to be deleted is kept in flight. Deleting it takes less time.
+/// The number of seconds that a message is kept in flight when it is about to be deleted. Deleting it takes less time.
 const HOLD: i32 = 30;
 
 /// The attribute with a message's receive count.
@@ -65,8 +65,8 @@ struct Redrive {
 }
 
 /// Returns the HTTP service for queues with URLs below `http://127.0.0.1:port/account`. If `path` is given, also
-/// returns the journal at that path, which lets messages outlive the process. Once the journal is dropped, no more
-/// messages are accepted.
+/// returns the journal at that path, which lets messages outlive the process. Once the journal is dropped, the queues
+/// accept no more messages.
 ///
 /// # Errors
 /// The journal cannot be opened.
@@ -126,7 +126,7 @@ impl Queues {
             SqsOperation::GetQueueAttributes => answer(&self.attributes(read(&body)?).await?),
             SqsOperation::ListDeadLetterSourceQueues => {
                 let sources = self.sqs.list_dead_letter_source_queues(read(&body)?).await?;
-                // Written by hand: the only name in the protocol that starts with a lower-case letter.
+                // Written by hand, because this is the only name in the protocol that starts with a lower-case letter.
                 answer(&json!({ "queueUrls": sources.queue_urls }))
             }
             other => Ok(self.rest.handle_operation(other, body).await?),
@@ -231,7 +231,7 @@ impl Queues {
             }
             if let Some(key) = messages.complete(message, wants_group) {
                 // If the last permitted receive fails, the message becomes a dead letter. The embedded SQS does not
-                // report this move, so it is recorded in advance.
+                // report that, so the move is recorded in advance.
                 let last = redrive.as_ref().filter(|redrive| receives >= redrive.after);
                 let (queue, receives) =
                     last.map_or((queue_name(&queue_url), receives), |redrive| (redrive.target.as_str(), 0));
@@ -285,8 +285,8 @@ impl Queues {
         Ok(output)
     }
 
-    /// Keeps messages in flight until they are deleted. Returns the ids of the valid handles: the embedded SQS reports
-    /// success even for an expired handle, which deletes nothing.
+    /// Keeps messages in flight until they are deleted. Returns the ids for the valid handles, because the embedded SQS
+    /// reports success even for an expired handle, which does not delete anything.
     async fn hold(&self, queue_url: &str, handles: Vec<(String, String)>) -> Result<Vec<String>, Refusal> {
         let entries = handles.into_iter().map(|(id, receipt_handle)| ChangeMessageVisibilityBatchRequestEntry {
             id,
@@ -335,12 +335,12 @@ impl Queues {
     }
 }
 
-/// Messages of FIFO queues are left to the embedded SQS, and lost when the process ends.
+/// Messages in FIFO queues are left to the embedded SQS, and are lost when the process ends.
 fn is_fifo(queue_url: &str) -> bool {
     queue_url.ends_with(".fifo")
 }
 
-/// Returns the id of the message that a receipt handle belongs to. The base64 text of the handle starts with the id.
+/// Returns the id of the message that a receipt handle belongs to. The decoded handle starts with the id.
 fn message_id(receipt_handle: &str) -> Result<String, Refusal> {
     let text = BASE64_STANDARD.decode(receipt_handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let id = text.as_deref().and_then(|text| text.split_once(':')).map(|(id, _)| id.to_owned());

@@ -1,5 +1,5 @@
-//! Counts the requests that the functions and the pollers send to DynamoDB and SQS, as an AWS bill would. They are
-//! counted at the sender, which excludes the requests of other programs.
+//! Counts the requests that the functions and the pollers send to DynamoDB and SQS, as an AWS bill would. Requests are
+//! counted where they are sent, so those from other programs are not included.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use aws_smithy_runtime_api::client::{
 };
 use common::aws::clients::plain_http;
 
-/// The numbers of requests so far, including failed ones and retries.
+/// The number of requests so far, including failed ones and retries.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pub(crate) dynamodb: AtomicU64,

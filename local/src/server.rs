@@ -23,11 +23,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// The time limits for clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The maximum time for a request's head to arrive, from the start of the connection or the previous response. This
-    /// also limits the idle time.
+    /// The maximum time for a request's head to arrive, starting at the connection or the previous response. This also
+    /// limits the idle time.
     pub head: Duration,
-    /// The maximum time from then until the response. It includes a slowly arriving body, the timeout of a function,
-    /// and a long poll.
+    /// The maximum time from then until the response. It includes a slow request body, a function's timeout, and a long
+    /// poll.
     pub answer: Duration,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn listen(port: u16, flag: &str) -> Result<TcpListener> {
     let listen = || {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        // Inherited by accepted connections. Otherwise, small responses would wait for the client's delayed
+        // Accepted connections inherit this option. Without it, small responses would wait for the client's delayed
         // acknowledgment.
         socket.set_nodelay(true)?;
         socket.bind(([127, 0, 0, 1], port).into())?;
@@ -75,7 +75,8 @@ where
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually, the process has run out of file descriptors. The next connection that closes frees one.
+                // The usual cause is that the process has run out of file descriptors. The next connection that closes
+                // frees one.
                 tracing::warn!(%error, "connection.refused");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

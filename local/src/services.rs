@@ -25,7 +25,7 @@ use crate::{
     template::text,
 };
 
-/// The interval at which expired items are deleted. On AWS, DynamoDB takes up to days.
+/// The interval between deletions of expired items. On AWS, DynamoDB may take days.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Opens the tables, in the file at `path` or in memory.
@@ -34,7 +34,7 @@ pub(crate) fn open_database(path: Option<&Path>) -> Result<Database> {
     let path = path.to_str().context("the data directory's name is not UTF-8")?;
     let database = Database::new(path).with_context(|| format!("cannot open {path}"))?;
     // Sets `synchronous = NORMAL`, as for the queues: committed data survives if the process dies, but writes do not
-    // wait for the disk. By default, SQLite waits after each item of a batch.
+    // wait for the disk. By default, SQLite would wait after each item in a batch.
     database.disable_bulk_loading()?;
     Ok(database)
 }
@@ -72,7 +72,7 @@ pub(crate) async fn create_queues(
     client: &aws_sdk_sqs::Client,
     queues: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>> {
-    // Without a timeout: creating a queue restores all messages from an earlier process.
+    // This client has no timeout, because creating a queue restores all messages from an earlier process.
     let patient = aws_sdk_sqs::config::Config::builder().timeout_config(TimeoutConfig::disabled());
     let mut urls = BTreeMap::new();
     for (name, properties) in queues {
@@ -91,7 +91,7 @@ pub(crate) async fn create_queues(
 pub(crate) struct Services {
     /// All emails sent so far.
     pub(crate) mail: Arc<EmailStore>,
-    /// Held until the end: once it is dropped, nothing more is written, even if a connection outlives the tasks.
+    /// Held until the end. Once it is dropped, nothing more is written, even if a connection outlives the tasks.
     _journal: Option<Arc<Journal>>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,

@@ -29,7 +29,7 @@ use crate::{
     template::Template,
 };
 
-/// `stop` waits this long for running work: longer than any delivery takes.
+/// The time that `stop` waits for running work, which is longer than any delivery takes.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The options of a stack.
@@ -39,8 +39,8 @@ pub struct Options {
     pub data: Data,
     /// The ports to listen on.
     pub ports: Ports,
-    /// Environment variables that override values from the template and from Lambda. A function gets only variables
-    /// that one of the two sets for it. `TRUSTED_ORIGINS` adds to the origins that the stack trusts by default.
+    /// Environment variables that override values from the template and from Lambda. A function gets only the variables
+    /// that the template or Lambda sets for it. `TRUSTED_ORIGINS` adds to the origins that the stack trusts by default.
     pub env: HashMap<String, String>,
     /// Whether to poll the queues and run the schedules. If not, messages stay in their queue until [`Stack::poll`] is
     /// called, and scheduled functions run only when invoked.
@@ -148,7 +148,7 @@ impl Stack {
             }
             None => None,
         };
-        // Polling begins after the demo tenant's past has been created.
+        // Polling begins only after the demo tenant's past has been created.
         if poll {
             start_polling(&template, &functions, &pollers, &services.mail, &tasks, &stop)?;
         }
@@ -216,8 +216,8 @@ impl Stack {
         &self.tables
     }
 
-    /// Returns a function's environment: the variables from the template and those that Lambda itself sets. With it,
-    /// the function's binary can run against this stack.
+    /// Returns a function's environment: the variables from the template and those that Lambda itself sets. With these
+    /// variables, the function's binary can run against this stack.
     #[must_use]
     pub fn environment(&self, function: &str) -> Option<&HashMap<String, String>> {
         Some(&self.functions.get(function)?.variables)
@@ -246,13 +246,13 @@ impl Stack {
     /// Waits up to a second for a first record. Returns the number of received records.
     ///
     /// # Errors
-    /// No function reads this queue, or the queue cannot be read. If the function fails, this call does not: as with
-    /// Lambda, the records stay in the queue.
+    /// No function reads this queue, or the queue cannot be read. If the function fails, this call succeeds anyway, and
+    /// the records stay in the queue, as with Lambda.
     pub async fn poll(&self, queue: &str) -> Result<usize> {
         self.pollers.get(queue).with_context(|| format!("no function reads the queue {queue}"))?.step().await
     }
 
-    /// Returns all addresses, as one line for programs.
+    /// Returns all addresses on one line, for programs.
     #[must_use]
     pub fn ready_line(&self) -> Value {
         let mut line = json!({
@@ -270,8 +270,8 @@ impl Stack {
         line
     }
 
-    /// Returns the work so far, as one line for programs: the number of requests that the functions and pollers sent to
-    /// DynamoDB and SQS, and each function's number of invocations.
+    /// Returns a one-line summary for programs: the number of requests that the functions and pollers have sent to
+    /// DynamoDB and SQS, and the number of invocations of each function.
     #[must_use]
     pub fn work_line(&self) -> Value {
         let invocations = self.functions.iter();
@@ -290,7 +290,7 @@ impl Stack {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
-            // Messages from unfinished work return to their queues.
+            // Messages of unfinished work return to their queues.
             tracing::warn!("shutdown.incomplete");
         }
     }
@@ -307,7 +307,7 @@ struct Listeners {
     inbox: TcpListener,
 }
 
-/// The addresses for users. Only the functions need the SES address.
+/// The addresses shown to users. Only the functions need the SES address.
 struct Addresses {
     api: String,
     dynamodb: String,

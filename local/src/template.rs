@@ -15,8 +15,8 @@ use evaluate::Scope;
 pub(crate) use evaluate::text;
 pub(crate) use place::{Place, local_name};
 
-/// The template as JSON. It is embedded, so the binary runs from any folder, and parsed once per process, because a
-/// test run starts hundreds of stacks.
+/// The template as JSON. It is embedded, so that the binary runs from any folder, and parsed only once per process,
+/// because a test run starts hundreds of stacks.
 static SOURCE: LazyLock<Result<Value>> = LazyLock::new(|| yaml::parse(include_str!("../../template.yaml")));
 
 /// The template's contents, with all references resolved.
@@ -188,7 +188,7 @@ pub fn evaluated(parameters: &[(&str, &str)]) -> Result<Value> {
 }
 
 impl Function {
-    /// Returns how long Lambda lets an invocation run.
+    /// Returns the maximum duration of an invocation.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
@@ -227,7 +227,7 @@ impl Rule {
 impl Schedule {
     /// Returns the time between two invocations.
     pub(crate) fn period(&self) -> Result<Duration> {
-        // The template contains no other kind of schedule.
+        // The template contains only this kind of schedule.
         let minutes = self.schedule.strip_prefix("rate(").and_then(|rest| rest.split_once(" minute")?.0.parse().ok());
         let minutes: u64 = minutes.with_context(|| format!("the schedule {} is not supported", self.schedule))?;
         Ok(Duration::from_secs(minutes * 60))

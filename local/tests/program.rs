@@ -1,4 +1,4 @@
-//! Tests the program: its human-readable output, its JSON, and its memory.
+//! Tests the program's human-readable output, JSON output and memory use.
 
 #![expect(clippy::expect_used, reason = "a program that does not start should fail the test")]
 
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// A running program. Dropping it kills the process.
+/// A running program. Dropping the value kills the process.
 struct Program(Child);
 
 impl Program {
@@ -21,7 +21,7 @@ impl Program {
         Self(command.spawn().expect("it starts"))
     }
 
-    /// Starts the service. Also returns its output and the first line.
+    /// Starts the service. Also returns the first line of its output, and the rest.
     fn serve(arguments: &[&str]) -> (Self, BufReader<ChildStdout>, String) {
         let mut program = Self::start(&[&["--memory"], arguments, &FREE_PORTS[..]].concat());
         let mut output = BufReader::new(program.0.stdout.take().expect("a pipe"));
@@ -157,7 +157,7 @@ fn openapi_prints_only_the_description() {
     assert_eq!(description.get("openapi"), Some(&Value::from("3.1.0")));
 }
 
-/// Connections share their state instead of copying it.
+/// Connections share the service's state instead of copying it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thousand_idle_connections_take_little_memory() {

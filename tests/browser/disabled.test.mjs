@@ -65,7 +65,7 @@ async function isDisabled(owner, hook) {
   await jobEnds(here.service, { tenant_id, job_id: "gone" });
   for (const path of paths) {
     await owner.opens(path);
-    await owner.awaits("410 Gone, which means it wants no more");
+    await owner.awaits("410 Gone, which means that it wants no more");
   }
   await jobEnds(here.service, { tenant_id, job_id: "held" });
   for (const path of paths) {
@@ -87,7 +87,7 @@ async function signsIn(person, link, email) {
   await person.fills("Email", email);
   await person.fills("Password", PASSWORD);
   await person.presses("button", "Sign in");
-  await person.sees("410 Gone, which means it wants no more");
+  await person.sees("410 Gone, which means that it wants no more");
   await person.looks("a disabled endpoint");
 }
 

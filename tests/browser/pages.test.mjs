@@ -153,7 +153,7 @@ test("the states of an endpoint", { skip: here.skip }, async (t) => {
   await person.looks("the console with an inactive endpoint");
   await person.opens(path);
   await person.presses("button", "Enable endpoint");
-  await person.sees("New events are sent to it");
+  await person.sees("It gets new events");
   await person.looks("an endpoint that is active again");
 
   await opensForm(person, "Delete endpoint");

@@ -1,8 +1,8 @@
-//! Untrusted text, and its form on pages, in emails and on terminals.
+//! Shows untrusted text safely on pages, in emails and on terminals.
 //!
-//! Users, producers and receivers choose text that other people read: names, descriptions, ids of jobs, payloads,
-//! responses. Characters that hide or reorder the surrounding text can make it look like different text, or like a part
-//! of the page, so none of them is shown unchanged. All media use the same list of characters:
+//! Users, producers and receivers choose text that other people read: names, descriptions, job ids, payloads,
+//! responses. Characters that hide or reorder the surrounding text can make it look different, or like part of the
+//! page, so they are never shown unchanged. Pages, emails and terminals use the same list of characters:
 //!
 //! | kind | characters | Unicode property |
 //! |---|---|---|
@@ -10,16 +10,17 @@
 //! | direction | marks, embeddings, overrides and isolates | [`Bidi_Control`][ucd] |
 //! | invisible | soft hyphen, zero-width characters, fillers, tags | [`Default_Ignorable_Code_Point`][ucd], and the annotation characters U+FFF9 to U+FFFB, which are [not for plain text][annotations] |
 //!
-//! Everyday text of all scripts stays as it is:
+//! Everyday text in all scripts stays as it is:
 //!
-//! - Letters bring their own direction, so Arabic and Hebrew need no direction characters. Pages isolate each piece of
+//! - Letters have an inherent direction, so Arabic and Hebrew need no direction characters. Pages isolate each piece of
 //!   text with `bdi`.
 //! - [`Variation_Selector`][ucd]s stay. They choose between the forms of an emoji or a Han character that they follow.
-//! - The joiners U+200C and U+200D stay where they shape the text, and are hidden characters elsewhere. The contexts
-//!   are those of [identifiers][joiners], slightly wider: after a letter of a cursive script (Arabic, Persian, Syriac,
-//!   N'Ko), next to a virama (the scripts of India and its neighbors), and for U+200D between [emoji][emoji].
-//! - Tag characters never stay. They can spell any invisible text, so the flags of England, Scotland and Wales are
-//!   shown as a black flag and code points.
+//! - The joiners U+200C and U+200D stay where they affect the shape of the text, and count as hidden characters
+//!   elsewhere. The contexts are those of [identifiers][joiners], slightly wider: after a letter of a cursive script
+//!   (Arabic, Persian, Syriac, N'Ko), next to a virama (the scripts of India and its neighbors), and for U+200D between
+//!   [emoji][emoji].
+//! - Tag characters never stay, because they can spell arbitrary invisible text. The flags of England, Scotland and
+//!   Wales, which consist of tags, are therefore shown as a black flag and code points.
 //!
 //! [ucd]: https://www.unicode.org/reports/tr44/
 //! [annotations]: https://www.unicode.org/versions/latest/core-spec/chapter-23/
@@ -50,8 +51,8 @@ impl<'a> Untrusted<'a> {
         Self(text)
     }
 
-    /// The text on a page: hidden characters as code points, such as `⟨U+202E⟩`. Line breaks and tabs stay. The
-    /// template escapes the HTML.
+    /// Returns the text for a page: hidden characters become code points, such as `⟨U+202E⟩`. Line breaks and tabs
+    /// stay. The template escapes the HTML.
     #[must_use]
     pub fn page(self) -> Cow<'a, str> {
         self.written(|hidden, shown| match hidden {
@@ -60,13 +61,13 @@ impl<'a> Untrusted<'a> {
         })
     }
 
-    /// The text in an email: a space for each hidden character. Line breaks stay, each as `\n`.
+    /// Returns the text for an email: hidden characters become spaces. Line breaks stay, each as `\n`.
     #[must_use]
     pub fn mail(self) -> Cow<'a, str> {
         self.mail_with('\n')
     }
 
-    /// The text on a line of an email: a space for each hidden character and each line break.
+    /// Returns the text for one line of an email: hidden characters and line breaks become spaces.
     #[must_use]
     pub fn mail_line(self) -> Cow<'a, str> {
         self.mail_with(' ')
@@ -83,13 +84,14 @@ impl<'a> Untrusted<'a> {
         }
     }
 
-    /// The text on a line of a terminal: a replacement character (U+FFFD) for each hidden character and line break.
+    /// Returns the text for one line on a terminal: hidden characters and line breaks become replacement characters
+    /// (U+FFFD).
     #[must_use]
     pub fn terminal(self) -> Cow<'a, str> {
         self.written(|_, shown| shown.push('\u{FFFD}'))
     }
 
-    /// The text, which is JSON, on a line of a terminal. Hidden characters only occur in its strings, where they become
+    /// Returns JSON for one line on a terminal. Hidden characters occur only in JSON strings, where they become
     /// escapes, so the value stays the same.
     #[must_use]
     pub fn terminal_json(self) -> Cow<'a, str> {
@@ -99,7 +101,7 @@ impl<'a> Untrusted<'a> {
         })
     }
 
-    /// The text with its hidden characters as `write` writes them.
+    /// Returns the text, with each hidden character written by `write`.
     fn written(self, mut write: impl FnMut(char, &mut String)) -> Cow<'a, str> {
         if !self.0.contains(is_hidden) {
             return Cow::Borrowed(self.0);
@@ -135,7 +137,7 @@ pub fn is_direction(c: char) -> bool {
     CodePointSetData::new::<BidiControl>().contains(c)
 }
 
-/// Whether `c` is visible on its own. Joiners, as in many emoji, are not.
+/// Whether `c` is visible on its own. Joiners, which many emoji contain, are not.
 #[must_use]
 pub fn is_visible(c: char) -> bool {
     // Characters in symbol categories that are drawn blank: the blank Braille pattern, the null notehead, blank
@@ -148,18 +150,18 @@ pub fn is_visible(c: char) -> bool {
     DRAWN.contains(category(c)) && !is_ignorable(c) && !BLANK.contains(&c)
 }
 
-/// Whether `c` is on the list above. A joiner is, though it may stay in its context.
+/// Whether `c` is on the list above. Joiners are on the list, although some contexts allow them.
 fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
-    // The characters that change the direction are ignorable, too.
+    // Characters that change the direction are ignorable, too.
     let is_ignorable = is_ignorable(c) && !CodePointSetData::new::<VariationSelector>().contains(c);
     is_control(c) || is_ignorable || matches!(c, '\u{FFF9}'..='\u{FFFB}')
 }
 
-/// Whether `joiner` is one, and shapes the text between `before`, the last character that is not a combining mark, and
-/// `after`.
+/// Whether `joiner` is a joiner and affects the shape of the text between `before`, the last character that is not a
+/// combining mark, and `after`.
 fn joins(before: char, joiner: char, after: Option<char>) -> bool {
     let is_virama_beside = || is_virama(before) || after.is_some_and(is_virama);
     match joiner {
@@ -203,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Characters that must never be shown as they are, written out: the properties above have to include them.
+    /// An explicit list of characters that must never be shown unchanged. The properties above have to include them.
     const HIDDEN: [(char, char); 14] = [
         ('\0', '\u{1F}'),
         ('\u{7F}', '\u{9F}'),

@@ -71,7 +71,7 @@ Examples:
         /// Exact name of a workflow whose events to deliver; can be repeated. Replaces all workflows
         #[arg(long = "workflow", group = "change", value_name = "NAME")]
         workflows: Vec<String>,
-        /// Deliver the events of all workflows
+        /// Deliver events of all workflows
         #[arg(long, group = "change", conflicts_with = "workflows")]
         all_workflows: bool,
         /// Header to send with each attempt, as 'name: value'. Replaces all headers

@@ -1,4 +1,4 @@
-//! Reads the list of deliveries page by page, and formats its rows.
+//! Reads the list of deliveries page by page, and formats the rows.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ pub(super) fn columns(when: &'static str) -> [Column; 7] {
     ]
 }
 
-/// Returns the fields of `deliveries/list` for these options.
+/// Returns the `deliveries/list` fields for these options.
 pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
     let List { endpoint, status, event, job, workflow, outcome, since, .. } = list;
     Ok(Call {
@@ -51,7 +51,7 @@ pub(super) async fn filter(api: &Api, list: &List) -> Result<Call, Failure> {
     })
 }
 
-/// Reads the newest deliveries, at most `limit`, and the cursor for the next page. Skips empty pages.
+/// Reads up to `limit` of the newest deliveries, and the cursor for the next page. Skips empty pages.
 pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Listed, Failure> {
     let mut deliveries = Vec::new();
     loop {
@@ -70,8 +70,8 @@ pub(super) async fn listed(api: &Api, mut call: Call, limit: usize) -> Result<Li
 pub(super) struct Labels(HashMap<EndpointId, String>);
 
 impl Labels {
-    /// Reads the labels of all endpoints. Returns none if they cannot be read, because a list of deliveries is useful
-    /// without them.
+    /// Reads the labels of all endpoints. If they cannot be read, returns no labels, because the list of deliveries is
+    /// useful without them.
     pub(super) async fn load(api: &Api) -> Self {
         let Ok(listed) = api.call(&ListEndpoints::new()).await else { return Self::default() };
         let label = |endpoint: &api::webhooks::Endpoint| (endpoint.webhook_endpoint_id.clone(), ids::label(endpoint));

@@ -20,12 +20,12 @@ use crate::{
 
 /// The interval between calls.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The maximum number of deliveries that are printed after one call. Older ones are omitted.
+/// The maximum number of deliveries to print after one call. Older ones are omitted.
 const MOST: usize = 1_000;
 
 /// The title of the last column.
 const WHEN: &str = "CREATED (UTC)";
-/// Typical cells, which set the widths: later rows are unknown when the first one is printed.
+/// Typical cells, which determine the column widths, because later rows are unknown when the first one is printed.
 const TYPICAL: [&str; 7] = [
     "a6250e60",
     "delivered",
@@ -56,7 +56,7 @@ pub(super) async fn watch(api: &Api, list: &List, is_json: bool) -> Result<(), F
                 if std::mem::take(&mut is_down) {
                     note("The service is reachable again.");
                 }
-                // Deliveries older than the first page are not watched.
+                // Deliveries that are older than the first page are not watched.
                 if let (true, Some(_), Some(oldest)) = (is_first, more, page.last()) {
                     fields.since = Some(oldest.created_at.clone());
                 }
@@ -87,7 +87,7 @@ fn when(time: &Timestamp) -> String {
     if is_for_people() { clock::narrow(time) } else { clock::short(time) }
 }
 
-/// Reads the newest deliveries, back to one that was already printed.
+/// Reads the newest deliveries, back to the first one that was already printed.
 async fn since_then(api: &Api, call: &Call, seen: &Seen) -> Result<Listed, Failure> {
     let (mut call, mut deliveries) = (call.clone(), Vec::new());
     loop {
@@ -117,7 +117,7 @@ impl Seen {
             }
             now.insert(delivery.delivery_id.clone(), state);
         }
-        // Deliveries that have left the page can be forgotten: they do not return to it.
+        // Deliveries that have left the page can be forgotten, because they never return to it.
         self.0 = now;
         news
     }

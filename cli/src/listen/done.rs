@@ -21,7 +21,7 @@ pub(super) struct Tried {
 }
 
 impl Done {
-    /// Returns the settlement, in the form that `deliveries/settle` accepts.
+    /// Returns the settlement for `deliveries/settle`.
     pub(super) fn settlement(&self) -> Settlement {
         let release = Settlement::new(self.delivery.delivery_id.clone(), self.delivery.lease.clone());
         let Some(Tried { answer, took }) = &self.tried else { return release };

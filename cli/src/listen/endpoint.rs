@@ -1,4 +1,4 @@
-//! The endpoint that `listen` receives from: its own, which is found by name, or a given one.
+//! The endpoint that `listen` receives from: its own, which it finds by name, or a given one.
 
 use std::{
     fs::{File, TryLockError},
@@ -26,11 +26,11 @@ use crate::{
 
 /// The start of the description of every endpoint that `listen` creates.
 const PREFIX: &str = "fanfare listen: ";
-/// An endpoint is deleted if no client has called it for this long: a day, plus the ten minutes that `last_asked_at`
-/// may lag.
+/// The time without a call after which an endpoint is deleted: a day, plus the ten minutes that `last_asked_at` may
+/// lag.
 const UNUSED: Duration = Duration::from_secs(24 * 60 * 60 + 10 * 60);
 
-/// The endpoint, and its signing secret if this machine has it.
+/// The endpoint, and its signing secret if it is stored on this machine.
 pub(super) struct Source {
     pub(super) id: EndpointId,
     origin: String,
@@ -38,15 +38,15 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Returns a warning, only once, if the stored secret did not sign this delivery, which the service has just
-    /// signed.
+    /// Returns a warning, but only once, if the stored secret does not match the signature of this delivery, which the
+    /// service has just signed.
     pub(super) fn outdated(&mut self, config: &Config, delivery: &LeasedDelivery) -> Option<String> {
         let signature = delivery.headers.get("x-webhook-signature")?;
         let is_current = |secret: &Secret| secret::signs(secret, &delivery.body, signature);
         if self.secret.as_ref().is_none_or(is_current) {
             return None;
         }
-        // Another process on this machine may have rotated and stored the secret since.
+        // Another process on this machine may have rotated the secret and stored the new one.
         let kept = config.reloaded().ok().and_then(|config| config.service(&self.origin).secrets.remove(&self.id));
         self.secret = kept.filter(is_current);
         let told = "The stored signing secret is no longer valid: it was rotated elsewhere. Create a new one with";
@@ -69,7 +69,7 @@ impl Source {
 
 /// Finds or creates the endpoint, and starts a recovery for `--since`.
 pub(super) async fn open(api: &Api, config: &mut Config, listen: &Listen) -> Result<Source, Failure> {
-    // Another `listen` that starts at the same time waits here, and then finds the endpoint of this one.
+    // Another `listen` that starts at the same time waits here, and then finds the endpoint that this one created.
     let description = format!("{PREFIX}{}", listen.name.clone().unwrap_or_else(machine));
     let chosen = ids::optional_endpoint(api, listen.endpoint.as_deref()).await?;
     let _alone = config.alone(&api.origin(), chosen.as_ref().map_or(description.as_str(), EndpointId::as_str))?;

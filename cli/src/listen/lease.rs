@@ -4,15 +4,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The duration of a lease.
 const LASTS: Duration = Duration::from_secs(60);
-/// A post may begin only while its lease is younger than this. A post takes up to 15 seconds, and settling it takes a
-/// little longer.
+/// The maximum age of a lease at which a post may begin. A post takes up to 15 seconds, and settling it takes a little
+/// longer.
 const LATEST: Duration = Duration::from_secs(40);
 
-/// The lease of the events from one call. It is counted from the time before the call.
+/// The lease of the events from one call. Its time starts before the call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
     began: Instant,
-    /// In addition to `Instant`, whose clock may stop while the machine sleeps.
+    /// Needed in addition to the `Instant`, whose clock may stop while the machine sleeps.
     began_at: SystemTime,
 }
 

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// The pause while the endpoint is inactive.
 const WHILE_INACTIVE: Duration = Duration::from_secs(3);
-/// The maximum `Retry-After` or pause that is respected.
+/// The maximum pause that the service can request, with `Retry-After` or in a response.
 const LONGEST_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 /// The last printed state.
@@ -28,7 +28,7 @@ pub(super) struct News {
     rotated: Option<Option<Timestamp>>,
 }
 
-/// The consequences of a response for the listener.
+/// The effects of a response on the listener.
 pub(super) struct Heard {
     /// The lines to print.
     pub(super) lines: Vec<String>,
@@ -100,7 +100,7 @@ pub(super) fn pause(failures: u32, error: &Failure) -> Duration {
     jittered(longest).max(error.retry_after().unwrap_or_default().min(LONGEST_REQUESTED_WAIT))
 }
 
-/// Returns a random pause between half of `pause` and all of it, so clients do not call in step.
+/// Returns a random pause between half of `pause` and all of it, so that clients do not call at the same time.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0; 1];
     let share = getrandom::fill(&mut random).map_or(1.0, |()| f64::from(random[0]) / 255.0);
@@ -141,7 +141,7 @@ mod tests {
             (fine(), &[back]),
             (inactive(), &[off]),
             (inactive(), &[]),
-            // Both at once: neither hides the other.
+            // Both at once, to show that neither hides the other.
             (down(), &[broke]),
             (down(), &[]),
             (inactive(), &[back]),
@@ -169,7 +169,7 @@ mod tests {
         let mut news = News::default();
         let mut longest = Duration::ZERO;
         for _ in 0..50 {
-            let Next::Wait(pause) = news.hear(down()).next else { unreachable!("it may work later") };
+            let Next::Wait(pause) = news.hear(down()).next else { unreachable!("the call may succeed later") };
             assert!((PAUSE / 2..=LONGEST_PAUSE).contains(&pause));
             longest = longest.max(pause);
         }

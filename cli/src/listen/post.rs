@@ -17,10 +17,10 @@ use crate::{
     http::{Http, Missing, Network},
 };
 
-/// The time limit of a post, as in the service.
+/// The time limit of a post, the same as in the service.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// The lifetime of an idle connection. Some programs close idle connections after five seconds, possibly just when the
-/// client uses one again.
+/// The lifetime of an idle connection. Some programs close idle connections after five seconds, possibly just as the
+/// client reuses one.
 const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Poster {
@@ -33,8 +33,8 @@ impl Poster {
         Ok(Self { http: network.client_of_program(is_insecure, IDLE)?, to })
     }
 
-    /// Posts an event once a slot is free. If by then its lease is too old or the process is stopping, releases the
-    /// event.
+    /// Posts an event once a slot is free. If its lease is too old by then, or the process is stopping, releases the
+    /// event instead.
     pub(super) async fn post(&self, delivery: LeasedDelivery, slots: &Semaphore, mut stop: Stop, lease: Lease) -> Done {
         let slot = tokio::select! {
             biased;
@@ -56,7 +56,7 @@ impl Poster {
         Done { delivery, tried: Some(Tried { answer, took }), lease }
     }
 
-    /// Builds the request as the service would send it.
+    /// Builds the same request that the service would send.
     fn request(&self, delivery: &LeasedDelivery) -> Option<Request> {
         let request = self.http.request(Method::POST, self.to.as_str()).body(delivery.body.clone());
         delivery.headers.iter().fold(request, |request, (name, value)| request.header(name, value)).build().ok()

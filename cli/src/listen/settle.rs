@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{calls::Api, failure::Failure};
 
-/// The maximum number of settlements in a call, and their maximum length in bytes: the service accepts 64 KiB.
+/// The maximum number of settlements in a call, and their maximum total size in bytes. The service accepts 64 KiB.
 const MOST: usize = 40;
 const LONGEST: usize = 60 << 10;
 
@@ -52,7 +52,7 @@ impl Settler {
         Ok(self.show.sum())
     }
 
-    /// Returns the results of the settlements, or nothing if the service did not respond before the leases expired.
+    /// Returns the results of the settlements, or none if the service did not respond before the leases expired.
     async fn settle(&self, batch: &[Done], settlements: Vec<Settlement>) -> Result<Vec<Settled>, Failure> {
         let settle = Settle::new(settlements);
         for failures in 0.. {

@@ -36,7 +36,7 @@ pub(super) struct Show {
     sum: Sum,
 }
 
-/// The form of the output.
+/// The output format.
 #[derive(Clone, Copy)]
 pub(super) struct Output {
     pub(super) is_json: bool,
@@ -62,7 +62,7 @@ impl Sum {
     }
 }
 
-/// Omits zeros.
+/// Zeros are omitted.
 impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [("delivered", self.delivered), ("failed", self.failed), ("released", self.released)];
@@ -165,7 +165,7 @@ impl Show {
     }
 }
 
-/// Returns why an event's result was not recorded, as the end of a sentence that begins with the job.
+/// Returns why an event's result was not recorded. The string completes a sentence that begins with the job.
 fn fault(result: Option<&Open<Verdict>>) -> Option<String> {
     match result {
         Some(Open::Known(Verdict::Settled)) => None,
@@ -173,7 +173,7 @@ fn fault(result: Option<&Open<Verdict>>) -> Option<String> {
             Some("was not settled within its lease. It will be received again.".to_owned())
         }
         Some(Open::Known(Verdict::NotFound)) => Some("no longer exists at the service.".to_owned()),
-        // A result that only a newer service returns, or a release that was not requested.
+        // A result from a newer service, or a release that was not requested.
         Some(other) => Some(format!("was not settled: {}.", cell(other))),
     }
 }
@@ -190,7 +190,7 @@ struct Line {
 }
 
 impl Line {
-    /// Lays out the line, no wider than the screen. On a terminal, the short id links to the page; a pipe gets the
+    /// Lays out the line to fit the screen. On a terminal, the short id links to the page; piped output contains the
     /// page's URL.
     fn laid_out(&self, screen: usize) -> String {
         let Self { time, event, job, outcome, took, id, .. } = self;
@@ -199,7 +199,8 @@ impl Line {
         if screen == usize::MAX {
             return format!("{time}  {event}  {job}  {painted}  {took}  {page}").trim_end().to_owned();
         }
-        // The layouts in order of preference: each omits one more of the event, the duration, the id and the time.
+        // The layouts in order of preference. Each omits one more element: the event, the duration, the id, then the
+        // time.
         for (before, after, id) in [
             (format!("{time}  {event}  "), format!("  {took}"), Some(id)),
             (format!("{time}  "), format!("  {took}"), Some(id)),

@@ -12,7 +12,7 @@ const INTERRUPTED: i32 = 130;
 pub(super) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Handles signals from now on.
+    /// Starts handling signals.
     pub(super) fn watch() -> Self {
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
@@ -56,7 +56,7 @@ async fn asked() {
 #[cfg(windows)]
 async fn asked() {
     use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close};
-    // Windows sends Ctrl-Close when the terminal closes, and then waits some seconds for the process.
+    // Windows sends Ctrl-Close when the terminal closes, and then waits a few seconds for the process.
     let (Ok(mut interrupt), Ok(mut terminate), Ok(mut close)) = (ctrl_c(), ctrl_break(), ctrl_close()) else {
         // The default handlers stay in place. They end the process immediately.
         return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! Moving the user's account to another organization, which has invited them.
+//! Moves the user's account to an organization that has invited them.
 
 use api::{
     account::IssuedKey,
@@ -28,8 +28,8 @@ const COLUMNS: &[Column] = &[
     Column::new("ID"),
 ];
 
-/// Prints the invitations to the user who approves the command. `ui` says whether there is a browser, and whether the
-/// reader is a program.
+/// Prints the invitations for the user who approves the command. `ui` contains whether there is a browser, and whether
+/// a program reads the output.
 pub(super) async fn list(api: &Api, ui: (bool, bool)) -> Result<(), Failure> {
     let received = with_session(api, ui, async |session| session.call(&ReceivedInvitations::new()).await).await?;
     if ui.1 {
@@ -61,7 +61,7 @@ pub(super) async fn accept(
 ) -> Result<(), Failure> {
     can_confirm(is_confirmed)?;
     let stored = config.service(&api.origin());
-    // The stored key stops working with the move.
+    // The stored key stops working when the account moves.
     let needs_key = stored.key.is_some() && !api.has_key_of_environment();
     let (accepted, organization, key) = with_session(api, ui, async |session| {
         let (who, invitation) = (identity(session).await?, find(session, typed).await?);
@@ -125,8 +125,8 @@ pub(super) async fn decline(api: &Api, typed: Option<&str>, ui: (bool, bool)) ->
     Ok(tell(&declined, ui.1, &format!("Declined the invitation from {organization}."))?)
 }
 
-/// Finds the invitation from the organization with this slug, or the invitation with this id; without either, the only
-/// one.
+/// Finds the invitation with this id, or from the organization with this slug. If neither is given, finds the only
+/// invitation.
 async fn find(session: &Api, typed: Option<&str>) -> Result<ReceivedInvitation, Failure> {
     let mut received = session.call(&ReceivedInvitations::new()).await?;
     if let Some(typed) = typed {

@@ -43,7 +43,7 @@ async fn a_login_in_two_steps_needs_no_person_at_the_machine() {
 async fn a_login_without_a_terminal_does_not_wait() {
     let world = World::start().await;
     let machine = Machine::new(&world);
-    let login = timeout(Duration::from_secs(20), machine.run(&["login"])).await.expect("it does not wait");
+    let login = timeout(Duration::from_secs(20), machine.run(&["login"])).await.expect("the command does not wait");
     assert!(login.code == 2 && login.err.contains("fanfare login --no-wait"), "{login:?}");
 }
 
@@ -81,9 +81,9 @@ async fn profiles_keep_logins_apart() {
         let who = super::ended(command, "").await;
         assert_eq!(json_of(&who)["organization"]["id"], json!(tenant.id));
     }
-    assert_eq!(machine.run(&["whoami"]).await.code, 3, "no profile, no login");
+    assert_eq!(machine.run(&["whoami"]).await.code, 3, "neither a profile nor a login");
     let elsewhere = machine.run(&["--profile", "acme", "--api", "127.0.0.1:1", "whoami"]).await;
-    assert_eq!(elsewhere.code, 3, "the key of a profile is for its service: {elsewhere:?}");
+    assert_eq!(elsewhere.code, 3, "a profile's key is only for its own service: {elsewhere:?}");
     let listed = machine.run(&["profiles"]).await;
     assert!(listed.out.contains(&format!("acme     {}  signed in", machine.api)), "{listed:?}");
     machine.run(&["--profile", "acme", "logout"]).await;

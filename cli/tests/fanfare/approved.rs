@@ -11,7 +11,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_str(&output.out).unwrap_or_else(|error| unreachable!("{error}: {output:?}"))
 }
 
-/// Runs a command without a browser, and approves it with the session of `cookie`.
+/// Runs a command without a browser, and approves it with the session in `cookie`.
 async fn approved(world: &World, machine: &Machine, cookie: &str, arguments: &[&str]) -> Output {
     let mut command = machine.command(&[arguments, &["--no-browser"]].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -79,7 +79,7 @@ async fn a_created_key_has_its_kind_scopes_and_expiry() {
     let create = ["keys", "create", "ci", "--organization", "--scope", "members:write"];
     let refused = approved(&world, &machine, &tenant.cookie, &create).await;
     assert!(refused.code == 1 && refused.err.contains("error: scopes"), "{refused:?}");
-    assert_eq!(sessions(&world, &tenant.cookie).await, before, "a refused call leaves no session, either");
+    assert_eq!(sessions(&world, &tenant.cookie).await, before, "a rejected call does not leave a session, either");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +94,7 @@ async fn an_approval_by_another_user_has_no_effect() {
     assert!(refused.code == 1 && refused.err.contains("bo@example.com, owner of"), "{refused:?}");
     assert_eq!(count().await, before);
     assert_eq!(sessions(&world, &member.cookie).await, 1);
-    // An organization key names no user.
+    // An organization key does not identify a user.
     let ours = world.key(&tenant.cookie, json!({"kind": "organization", "scopes": ["webhooks:read"]})).await;
     machine.run_with(&["login", "--key"], &ours).await;
     let created = approved(&world, &machine, &member.cookie, &["keys", "create", "ci", "--organization"]).await;

@@ -61,7 +61,7 @@ async fn a_browser_login_stores_a_key_that_only_its_owner_can_read() {
     assert_eq!(machine.run(&["whoami"]).await.code, 0);
     assert_eq!(machine.run(&["logout"]).await.code, 0);
     let keys = world.cli_get(&tenant.cookie, "api-key/list").await.body;
-    assert_eq!(keys.as_array().map(Vec::len), Some(1), "the key of the login is deleted");
+    assert_eq!(keys.as_array().map(Vec::len), Some(1), "the login's key is deleted");
     assert_eq!(machine.run(&["whoami"]).await.code, 3);
 }
 
@@ -247,7 +247,7 @@ async fn watch_shows_each_new_delivery_and_each_change_once() {
         format!("{} {}", tests::text(&delivery["job_id"]), tests::text(&delivery["status"]))
     };
     assert_eq!(next().await, "before failed");
-    // More events at once than the first page shows.
+    // More events at once than fit on the first page.
     for job in ["one", "two", "three"] {
         world.deliver(event(&tenant.id, job)).await;
     }

@@ -16,12 +16,12 @@ use super::{Machine, listening::Listener};
 /// A TLS server for `localhost` that forwards decrypted connections.
 pub(super) struct Encrypted {
     pub(super) url: String,
-    /// A PEM file with its certificate.
+    /// A PEM file with the server's certificate.
     certificate: PathBuf,
 }
 
 impl Encrypted {
-    /// TLS in front of a plain http URL without a path.
+    /// Starts a TLS server in front of a plain http URL without a path.
     pub(super) async fn before(plain: &str, machine: &Machine) -> Self {
         let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Machine, common_id, network::Network};
 
-/// A `fanfare listen` process and its output. Dropping it kills the process with SIGKILL.
+/// A `fanfare listen` process and its output. Dropping the value kills the process with SIGKILL.
 pub(super) struct Listener {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
@@ -65,7 +65,7 @@ impl Listener {
             }
             sleep(Duration::from_millis(20)).await;
         }
-        unreachable!("it does not end: {:#?}", self.said());
+        unreachable!("the process does not end: {:#?}", self.said());
     }
 }
 
@@ -259,7 +259,7 @@ async fn two_hundred_events_with_long_responses_are_delivered() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 200);
 }
 
-/// Starts a program that responds with 200 and this body, and closes the connection. Returns its address.
+/// Starts a program that responds with 200 and this body, and then closes the connection. Returns its address.
 async fn program(body: Vec<u8>) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -330,7 +330,7 @@ async fn an_endpoint_unused_for_a_day_is_deleted_with_a_note() {
     assert_eq!(left, expected.map(|text| json!(text)));
 }
 
-/// The failures that a run injects.
+/// The failures to inject during a run.
 struct Troubles {
     events: usize,
     kills: usize,
@@ -341,7 +341,7 @@ struct Troubles {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// The maximum number of events leased by a listener, and therefore repeated by each failure.
+/// The maximum number of events that a listener leases, and that each failure can therefore repeat.
 const LEASED: usize = 20;
 
 async fn nothing_is_lost(troubles: Troubles) {

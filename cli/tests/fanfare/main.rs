@@ -1,10 +1,10 @@
-//! The client, used by people and scripts against the real service.
+//! Tests the client as people and scripts use it, against the real service.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a missing value fails the test; figures are for the person who runs it"
+    reason = "a missing value fails the test, and figures are for the person who runs it"
 )]
 
 mod account;
@@ -25,7 +25,7 @@ use std::{
 
 use tests::{Tenant, World};
 
-/// A machine with the client: it has its own configuration folder.
+/// A machine with the client and its own configuration folder.
 struct Machine {
     home: PathBuf,
     api: String,
@@ -44,7 +44,7 @@ impl Machine {
         command
     }
 
-    /// The `PATH` of a shell, with the client first.
+    /// The `PATH` for a shell, with the client first.
     fn path() -> String {
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_fanfare")).parent().expect("a folder");
         format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default())
@@ -103,7 +103,7 @@ struct Output {
     err: String,
 }
 
-/// A name that is unique among the tests.
+/// Returns a name that is unique among the tests.
 fn common_id() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

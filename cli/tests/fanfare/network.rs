@@ -6,7 +6,7 @@ use tokio::{
     sync::watch,
 };
 
-/// A relay of TCP connections.
+/// A relay for TCP connections.
 pub(super) struct Network {
     address: String,
     is_cut: watch::Sender<bool>,
@@ -31,12 +31,12 @@ impl Network {
         &self.address
     }
 
-    /// Stops all data. Connections stay open without an error.
+    /// Stops all data. Connections stay open, without errors.
     pub(super) fn cut(&self) {
         self.is_cut.send_replace(true);
     }
 
-    /// Lets new connections work again. Earlier ones are closed, as after a change of address.
+    /// Lets new connections work again. Earlier ones are closed, as after an address change.
     pub(super) fn mend(&self) {
         self.is_cut.send_replace(false);
     }

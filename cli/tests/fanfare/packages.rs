@@ -1,4 +1,4 @@
-//! The files in the client's packages besides the client itself.
+//! Tests the files in the client's packages other than the executable.
 
 use std::process::Command;
 

@@ -12,7 +12,7 @@ use super::Machine;
 
 const PAGE: &str = include_str!("../../../docs/listening.md");
 
-/// Returns the code blocks in this language.
+/// Returns the code blocks marked with this language.
 fn blocks<'a>(text: &'a str, mark: &str) -> impl Iterator<Item = &'a str> {
     text.split(&format!("```{mark}\n"))
         .skip(1)
@@ -72,7 +72,7 @@ mod on_a_terminal {
         *,
     };
 
-    /// Runs a part of a dialog on a separate thread, because the service needs this process's threads.
+    /// Runs part of a dialog on a separate thread, because the service needs this process's threads.
     async fn apart<T: Send + 'static>(dialog: impl FnOnce() -> T + Send + 'static) -> T {
         tokio::task::spawn_blocking(dialog).await.expect("it ends")
     }
@@ -86,7 +86,7 @@ mod on_a_terminal {
         world.rpc_by_session(&tenant.cookie, "auth/cliLoginApprove", request).await.ok();
     }
 
-    /// Sweeps while `run` runs, as `cargo local` does each minute.
+    /// Runs sweeps while `run` is running, as `cargo local` does every minute.
     async fn with_sweeps<T>(world: &World, run: impl Future<Output = T>) -> T {
         let sweeps = async {
             loop {
@@ -96,7 +96,7 @@ mod on_a_terminal {
         };
         tokio::select! {
             ended = run => ended,
-            () = sweeps => unreachable!("it does not end"),
+            () = sweeps => unreachable!("the command does not end"),
         }
     }
 
@@ -110,7 +110,7 @@ mod on_a_terminal {
         receiver.wait_for(1).await;
         let short =
             world.only_logged(&tenant.id).await.id.to_string().rsplit('.').next().expect("a part")[..8].to_owned();
-        // Replaces the browser.
+        // A stand-in for the browser.
         let bin = machine.home.join("bin");
         std::fs::create_dir_all(&bin).expect("a folder");
         std::fs::write(bin.join("xdg-open"), "#!/bin/sh\n").expect("a file");
@@ -185,7 +185,7 @@ mod on_a_terminal {
         }
     }
 
-    /// Removes from a line the values that differ between runs.
+    /// Removes the values that differ between runs from a line.
     fn shape(line: &str) -> String {
         let words: Vec<_> = line.split_whitespace().collect();
         let shaped = words.iter().enumerate().map(|(number, word)| {

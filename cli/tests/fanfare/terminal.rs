@@ -1,4 +1,5 @@
-//! The client on terminals of 60, 80 and 120 columns. `cargo test --test fanfare -- ten_tasks --nocapture` prints them.
+//! Tests the client on terminals with 60, 80 and 120 columns. `cargo test --test fanfare -- ten_tasks --nocapture`
+//! prints the output.
 
 use std::{
     ffi::OsStr,
@@ -47,7 +48,7 @@ impl Terminal {
         let shown = screen.clone();
         let reader = std::thread::spawn(move || {
             let mut part = [0; 4096];
-            // Linux reports the end of the last process on a terminal as an error.
+            // Linux reports an error when the last process on a terminal ends.
             while let Ok(count @ 1..) = source.read(&mut part) {
                 shown.lock().unwrap_or_else(PoisonError::into_inner).extend(&part[..count]);
             }
@@ -196,7 +197,7 @@ async fn listened(world: &World, tenant: &str, machine: &Machine, columns: u16) 
     });
     let output = output.await.expect("it ends");
     assert!(output.out.contains("\u{1b}]8;;"), "the id links to its page: {output:?}");
-    // Bodies are printed in full, whatever the width.
+    // Bodies are printed in full, regardless of the width.
     lines(&output).into_iter().filter(|line| !line.contains("{\"event\"")).collect()
 }
 

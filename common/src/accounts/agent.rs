@@ -22,7 +22,7 @@ const SYSTEMS: [(&str, &str); 7] = [
     ("Linux", "Linux"),
 ];
 
-/// Returns `Chrome on Linux` for a browser, `curl 8.5.0` for a program, and any other text unchanged.
+/// Returns `Chrome on Linux` for a browser, `curl 8.5.0` for a program, and any other value unchanged.
 #[must_use]
 pub fn name(agent: &str) -> Cow<'_, str> {
     let system = SYSTEMS.iter().find(|(token, _)| agent.contains(token)).map(|(_, name)| *name);

@@ -22,7 +22,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The counters and the mailer of these emails.
+/// The rate limits and the mailer for these emails.
 #[derive(Clone)]
 pub struct Alerts {
     attempts: Attempts,
@@ -37,7 +37,7 @@ pub(crate) enum FactorChange {
     BackupCodesReplaced,
     /// The secret of the authenticator app was shown again.
     SecretShown,
-    /// A backup code was used to sign in. The number is how many are left.
+    /// A backup code was used to sign in, with the number of unused codes.
     BackupCodeUsed {
         left: usize,
     },
@@ -50,7 +50,7 @@ impl Alerts {
         Ok(Self { attempts: Attempts::from_env(env, aws)?, mailer: Mailer::from_env(env, aws)? })
     }
 
-    /// Notifies `user` that they changed their password on `device`.
+    /// Notifies `user` that their password was changed on `device`.
     pub async fn password_changed(&self, user: &User, device: &Device, base: &BaseUrl, now: Timestamp) {
         let agent = device.agent.as_deref();
         let mail = Mail::new(
@@ -93,8 +93,8 @@ impl Alerts {
         self.tell(&verified, mail, now).await;
     }
 
-    /// Notifies `user` that they created an API key on `device`. The email shows the key's first characters, as key
-    /// lists do.
+    /// Notifies `user` that an API key was created on `device`. Like key lists, the email shows the key's first
+    /// characters.
     pub async fn key_created(&self, user: &User, key: &IssuedKey, device: &Device, base: &BaseUrl) {
         let (new, now) = (&key.new, key.created_at);
         let expires = key.expires_at().map_or_else(|| "never".to_owned(), Timestamp::readable);
@@ -200,7 +200,7 @@ impl Alerts {
         self.tell(user, mail, now).await;
     }
 
-    /// Notifies `user` that they moved their account to `organization` on `device`.
+    /// Notifies `user` that their account moved to `organization`, at the request of `device`.
     pub async fn moved(
         &self,
         user: &User,

@@ -32,11 +32,11 @@ use crate::{
 pub const PREFIX: &str = "ak_";
 /// The number of key characters that stay visible after creation.
 const START_LENGTH: usize = 9;
-/// 43 base-62 digits hold 32 random bytes: 62^43 > 2^256.
+/// 43 base-62 digits are enough for 32 random bytes: 62^43 > 2^256.
 const DIGITS: usize = 43;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The secret: `ak_` and 43 random base-62 digits. It is shown only once, because the table stores only its hash.
+/// The secret key: `ak_` and 43 random base-62 digits. It is shown only once, because the table stores only its hash.
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
@@ -96,7 +96,7 @@ pub struct KeyHolder {
     pub permissions: Permissions,
     /// The UTC day of the last use; `None` if the key has not been used.
     pub last_request: Option<Timestamp>,
-    /// The user's epoch when the key was issued. Keys of earlier epochs have ended.
+    /// The user's epoch when the key was issued. Keys from earlier epochs no longer work.
     epoch: i64,
     hash: SecretHash,
 }
@@ -120,7 +120,7 @@ impl KeyHolder {
         }))
     }
 
-    /// The key as the author of changes. A personal key acts for `user`.
+    /// The key as an audit log actor. A personal key acts for `user`.
     #[must_use]
     pub fn actor(&self, user: Option<&User>) -> Actor {
         let (name, email) = (Some(self.name.as_str().to_owned()), user.map(|user| user.email.to_string()));
@@ -138,7 +138,7 @@ impl KeyHolder {
 pub struct NewKey {
     pub name: Name,
     pub permissions: Permissions,
-    /// The time until it expires; `None` if it does not expire.
+    /// The time until the key expires; `None` if it does not expire.
     pub lifetime: Option<Duration>,
 }
 
@@ -165,7 +165,7 @@ impl IssuedKey {
 #[derive(Debug)]
 pub struct KeyRecord {
     pub id: KeyId,
-    /// The display name that its issuer chose.
+    /// The display name, chosen by the issuer.
     pub name: Name,
     /// The first 9 characters of the key.
     pub start: String,
@@ -199,11 +199,11 @@ attributes! {
     KEY_ID = "key_id", START = "start", LAST_REQUEST = "last_request", LAST_ADDRESS = "last_address",
 }
 
-/// The maximum number of keys per organization. One response lists all of them, and people have to keep track of each.
+/// The maximum number of keys per organization, which keeps lists short enough for one response and for people.
 pub const MAX_KEYS: u32 = 100;
 
-/// The table of keys. Each key has a second item, a pointer, for consistent reads by id. The pointer has none of the
-/// index's attributes, so the index does not include it.
+/// The table of API keys. Each key has a second item, a pointer, for consistent reads by id. The pointer lacks the
+/// index's attributes, so it is not in the index.
 ///
 /// The counter of an organization's keys also shows whether the organization exists, because the transaction that
 /// deletes an organization also deletes the counter. A call with an organization key therefore reads two items, the key
@@ -242,7 +242,7 @@ impl ApiKeys {
         Ok(self.read(&count_key(organization)).await?.is_some())
     }
 
-    /// Adds the write that ends all organization keys of `organization` to the transaction that deletes it.
+    /// Adds a write to the transaction that deletes `organization`. The write revokes all its organization keys.
     pub(super) fn end_with(&self, organization: &TenantId, writes: Transaction) -> Transaction {
         writes.delete(&self.table, key(count_key(organization)))
     }
@@ -263,8 +263,8 @@ impl ApiKeys {
     /// Issues a key for `user`'s organization.
     ///
     /// # Errors
-    /// The user is not verified; the key is an organization key and the user is not an owner; the user was changed or
-    /// deleted in the meantime ([`Error::Busy`]); or the organization already has [`MAX_KEYS`] keys.
+    /// The user's email is not verified; the key is an organization key and the user is not an owner; the user was
+    /// changed or deleted in the meantime ([`Error::Busy`]); or the organization already has [`MAX_KEYS`] keys.
     pub async fn issue(&self, users: &Users, user: &User, new: NewKey, now: Timestamp) -> Result<IssuedKey> {
         match new.permissions.kind() {
             KeyKind::Personal => user.check_verified()?,
@@ -309,8 +309,8 @@ impl ApiKeys {
             .collect()
     }
 
-    /// Lists the keys of `organization`, oldest first, or only those that the member `of` manages. Very recent changes
-    /// may be missing.
+    /// Lists the keys of `organization`, oldest first, or, if `of` is given, only those that this member manages. Very
+    /// recent changes may be missing.
     pub async fn managed(&self, organization: &TenantId, of: Option<UserId>) -> Result<Vec<KeyRecord>> {
         let mut keys = self.list(organization).await?;
         keys.retain(|key| key.is_managed_by(of));
@@ -336,7 +336,7 @@ impl ApiKeys {
     /// The organization has no such key.
     async fn find(&self, organization: &TenantId, id: KeyId) -> Result<KeyRecord> {
         let Some(pointer) = self.read(&pointer(id)).await? else {
-            // Keys issued before the introduction of pointers have none, but are in the index.
+            // Keys that were issued before pointers were introduced are found through the index.
             return self.list(organization).await?.into_iter().find(|key| key.id == id).ok_or(NOT_FOUND);
         };
         let found = self.read(Record::new("pointer", &pointer).text(HASH)?).await?.ok_or(NOT_FOUND)?;
@@ -344,10 +344,10 @@ impl ApiKeys {
         if key.organization == *organization { Ok(key) } else { Err(NOT_FOUND) }
     }
 
-    /// The personal keys of `user` that work at `now`, as fields of the audit log entry about the change that ends
-    /// them. They all end at once, with the user's membership or epoch, so one entry names them all: an entry for each
-    /// could exceed the limit of a transaction. A key that was issued a moment ago may be missing, because the index
-    /// lags; the log then still contains the entry about its creation.
+    /// The personal keys of `user` that work at `now`, as fields of the audit log entry for the change that ends them.
+    /// They all end at once, with the user's membership or epoch, so one entry names them all: an entry for each could
+    /// exceed DynamoDB's limit for a transaction. A key that was issued a moment ago may be missing, because the index
+    /// lags. The log still contains the entry for its creation.
     pub(super) async fn ended_with(&self, user: &User, now: Timestamp) -> Result<Vec<Change>> {
         let mut keys = self.list(&user.organization).await?;
         keys.retain(|key| key.is_of(user.id) && key.epoch == user.key_epoch);
@@ -368,7 +368,7 @@ impl ApiKeys {
                 .delete(&self.table, self::key(pointer(key.id)));
             entry.iter().cloned().try_fold(writes, Transaction::record)
         };
-        // A deleted organization has no counter. Creating it again would make the organization's other keys work.
+        // A deleted organization has no counter. Recreating the counter would reactivate the organization's other keys.
         let counted = self.counter(&key.organization, -1).only_if(KEYS.exists());
         if writes()?.update(counted).try_commit(&self.dynamodb).await? {
             return Ok(());
@@ -382,8 +382,8 @@ impl ApiKeys {
         self.delete_where(organization, |key| key.is_of(user)).await
     }
 
-    /// Deletes the indexed personal keys of `user` that were issued in the epoch stored in `user`, which has ended, or
-    /// in an earlier one.
+    /// Deletes the indexed personal keys of `user` that were issued in the epoch in `user` or in an earlier one. All
+    /// these epochs have ended.
     pub async fn delete_ended(&self, user: &User) -> Result<()> {
         self.delete_where(&user.organization, |key| key.is_of(user.id) && key.epoch <= user.key_epoch).await
     }
@@ -412,8 +412,8 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Changes an organization's number of keys by `by`. The number has its own item, because a DynamoDB condition can
-    /// check an item but cannot count items.
+    /// Changes an organization's number of keys by `by`. The number is stored in its own item, because a DynamoDB
+    /// condition can check one item but cannot count items.
     fn counter(&self, organization: &TenantId, by: i64) -> Update {
         Update::of(&self.table, key(count_key(organization))).add(KEYS, number(by))
     }
@@ -423,7 +423,7 @@ impl ApiKeys {
     }
 }
 
-/// A key as the object of a change.
+/// A key as an audit log target.
 fn target(id: KeyId, name: &Name) -> Target {
     audit::target(TargetKind::Key, id, name.as_str().to_owned())
 }

@@ -28,7 +28,7 @@ use crate::{
 /// The number of attempts allowed for one subject in one window.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// The limited action. It is part of the counter's key.
+    /// The limited action, which is part of the counter's key.
     pub what: &'static str,
     /// The number of attempts in a window.
     pub attempts: i64,
@@ -41,7 +41,8 @@ const SIGN_IN: Limit = Limit { what: "sign_in", attempts: 10, window_seconds: 60
 /// Sign-ins to one address from all clients. A single client is limited to 60 attempts an hour, so it takes 17 clients
 /// to reach this limit.
 const SIGN_IN_ANYWHERE: Limit = Limit { what: "sign_in_anywhere", attempts: 1000, window_seconds: 3600 };
-/// The kind of the items that remember clients that have signed in to an address, in the table with the counters.
+/// The kind of item that records a client that has signed in to an address. These items are in the same table as the
+/// counters.
 const KNOWN_CLIENT: &str = "known_client";
 /// Known clients are remembered for 90 days.
 const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
@@ -50,7 +51,8 @@ const KNOWN_SECONDS: i64 = 90 * 24 * 60 * 60;
 /// limit, the user still has five valid links.
 pub const VERIFICATION_MAIL: Limit = Limit { what: "verification_mail", attempts: 5, window_seconds: 3600 };
 
-/// Password reset emails to one address. An attacker who exhausts the limit only causes valid links to be sent.
+/// Password reset emails to one address. If an attacker exhausts the limit, the user still has the valid links in these
+/// emails.
 const RESET_MAIL: Limit = Limit { what: "reset_mail", attempts: 5, window_seconds: 3600 };
 /// Password reset emails to any addresses, requested by one client.
 const RESET_MAIL_CLIENT: Limit = Limit { what: "reset_mail_client", attempts: 100, window_seconds: 3600 };
@@ -63,16 +65,16 @@ pub const CLI_LOGIN_POLL: Limit = Limit { what: "cli_login_poll", attempts: 60, 
 /// Password checks for one signed-in user. The limit keeps a stolen session from being used to guess the password.
 pub const PASSWORD_CHECK: Limit = Limit { what: "password_check", attempts: 10, window_seconds: 600 };
 
-/// Second-factor codes for one user from one client, after the right password. A thousand guesses hit one of the three
-/// valid codes with a probability of 0.3%.
+/// Second-factor codes for one user from one client, after the correct password. A thousand guesses have a 0.3% chance
+/// of matching one of the three valid codes.
 const CODE: Limit = Limit { what: "code", attempts: 10, window_seconds: 3600 };
-/// The same from all clients, so having many clients does not help an attacker with a stolen password.
+/// Second-factor codes for one user from all clients. Without this limit, an attacker with a stolen password and many
+/// clients could guess without end.
 const CODE_ANYWHERE: Limit = Limit { what: "code_anywhere", attempts: 100, window_seconds: 24 * 3600 };
 /// Codes that a signed-in user enters. The limit keeps a stolen session from being used to guess them.
 pub(super) const CODE_CHECK: Limit = Limit { what: "code_check", attempts: 10, window_seconds: 600 };
 
-/// Welcome emails to one address. Deleting an account frees its address, so one address can be used to sign up
-/// repeatedly.
+/// Welcome emails to one address. Deleting an account frees its address, so the same address can sign up repeatedly.
 pub(super) const WELCOME_MAIL: Limit = Limit { what: "welcome_mail", attempts: 5, window_seconds: 24 * 3600 };
 
 /// Replacements of an unverified address by one user. Each sends an email that also counts as a welcome email to the
@@ -82,8 +84,8 @@ const REPLACED_EMAIL: Limit = Limit { what: "replaced_email", attempts: 5, windo
 /// Emails to one address about changes to its account.
 pub(super) const ALERT: Limit = Limit { what: "alert", attempts: 20, window_seconds: 3600 };
 
-/// Submissions of one form for a new key by one user. The limit keeps a reload of the page from issuing another key.
-/// The window is as long as a session.
+/// Submissions of one new-key form by one user. The limit keeps a page reload from issuing another key. The window is
+/// as long as a session.
 pub const KEY_FORM: Limit = Limit { what: "key_form", attempts: 1, window_seconds: 30 * 24 * 3600 };
 
 /// Invitations sent by one user.
@@ -103,7 +105,7 @@ const NOTIFIED: Limit = Limit { what: "notified", attempts: 10, window_seconds: 
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// Parses a client's address. All strings that are not addresses count as the same client.
+    /// Parses a client's address. All strings that are not addresses count as one client.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let address = text.parse().map_or(Ipv6Addr::UNSPECIFIED.into(), |address: IpAddr| address.to_canonical());
@@ -122,7 +124,7 @@ impl fmt::Display for ClientAddress {
 
 const ATTEMPTS: Attribute = Attribute("attempts");
 
-/// The counters, in the table of tokens. They expire by the table's TTL.
+/// The counters, in the tokens table. The table's TTL deletes expired ones.
 #[derive(Clone)]
 pub struct Attempts {
     dynamodb: Client,
@@ -161,13 +163,13 @@ impl Attempts {
         delete.send().await.map(drop).map_err(failure("forgetting attempts"))
     }
 
-    /// Counts a second-factor code that `user` enters on `client`, after the right password. Only a caller who knows
+    /// Counts a second-factor code that `user` enters on `client`, after the correct password. Only a caller who knows
     /// the password can exhaust these limits. The limit across all clients exempts clients that have signed in before,
     /// even if they did so before the user had a second factor. A password reset does not reset this limit: otherwise,
     /// an attacker who reads the user's mailbox could guess without end.
     ///
     /// # Errors
-    /// Too many codes ([`Error::TooMany`]), or a call fails.
+    /// There were too many codes ([`Error::TooMany`]), or a call fails.
     pub(super) async fn count_code(&self, user: &User, client: ClientAddress, now: Timestamp) -> Result<()> {
         let subject = user.id.to_string();
         self.count(CODE, &pair(&subject, client), now).await?;
@@ -177,7 +179,7 @@ impl Attempts {
         }
     }
 
-    /// Resets the password and code counters of `user` on `client`, after a sign-in with both.
+    /// Resets the password and code counters for `user` on `client`, after a sign-in with both.
     pub(super) async fn forget_codes(&self, user: &User, client: ClientAddress) -> Result<()> {
         self.forget(CODE, &pair(&user.id.to_string(), client)).await?;
         self.forget_sign_in(user.email.as_str(), client).await
@@ -200,8 +202,8 @@ impl Attempts {
     }
 
     /// Counts a change of the notification address of `organization` to `address`. A change over the organization's
-    /// limit does not count against the address. Changes are not counted for the previous address, so an organization
-    /// can always move away from an address that is over its limit.
+    /// limit does not count against the address. Changes are not counted against the previous address, so an
+    /// organization can always move away from an address that is over its limit.
     ///
     /// # Errors
     /// Too many changes ([`Error::TooMany`]).
@@ -255,8 +257,8 @@ impl Attempts {
         Err(Error::Busy)
     }
 
-    /// Counts an attempt in an open window. If the window is full or has ended, returns its end, or 0 if there is no
-    /// window.
+    /// Counts an attempt in an open window. If the window is full or has ended, returns the end of the window; if there
+    /// is no window, returns 0.
     async fn count_in_window(&self, limit: Limit, subject: &str, now: Timestamp) -> Result<Option<i64>> {
         let update = Update::of(&self.table, item([(TOKEN_HASH, text(key(limit.what, subject)))]))
             .add(ATTEMPTS, number(1))

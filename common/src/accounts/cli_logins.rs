@@ -24,7 +24,7 @@ use crate::{
 
 /// For 10 minutes, a request can be approved and exchanged for a session.
 const HOLDS_SECONDS: i64 = 10 * 60;
-/// The kind of login requests in the table of tokens.
+/// The kind of login requests in the tokens table.
 const CLI_LOGIN: &str = "cli_login";
 const REQUEST_ID: Attribute = Attribute("request_id");
 const APPROVED_BY: Attribute = Attribute("approved_by");
@@ -34,7 +34,7 @@ const NOT_FOUND: Error = Error::NotFound("Login request not found: it may have e
 pub struct NewCliLogin {
     /// The request's id, which is not secret.
     pub id: CliLoginId,
-    /// The secret that gets the client its session after the approval.
+    /// The secret that the client exchanges for its session once the request is approved.
     pub secret: Token,
     /// When the request expires: after this, it can be neither approved nor exchanged.
     pub expires_at: Timestamp,
@@ -61,12 +61,12 @@ pub struct CliLogin {
 pub struct Approval {
     /// The user who approved the request. The client gets a session for this user.
     pub user: UserId,
-    /// The user's session epoch at the time of the approval. Ending all sessions also voids the approval.
+    /// The user's session epoch when they approved the request. Ending all sessions also voids the approval.
     epoch: i64,
 }
 
 impl Approval {
-    /// Whether `user` gave the approval and has not ended all sessions since.
+    /// Whether `user` gave the approval and has not ended all their sessions since.
     #[must_use]
     pub fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
@@ -97,12 +97,12 @@ impl CliLogin {
 /// Parses the secret of a request. The request may not exist.
 ///
 /// # Errors
-/// `text` does not have the form of a secret.
+/// `text` is not in the format of a secret.
 pub fn parse_secret(text: &str) -> Result<Token, Vec<Problem>> {
     Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the secret of a login request")])
 }
 
-/// The store of requests, in the table of tokens. They expire by the table's TTL.
+/// The store of login requests, in the tokens table. The table's TTL deletes expired ones.
 #[derive(Clone)]
 pub struct CliLogins {
     dynamodb: Client,
@@ -132,14 +132,14 @@ impl CliLogins {
         Ok(NewCliLogin { id, secret, expires_at })
     }
 
-    /// Finds the request `id` with this secret. Returns `None` if it has expired or was exchanged.
+    /// Finds the request with this id and secret. Returns `None` if the request has expired or was exchanged.
     pub async fn find(&self, id: CliLoginId, secret: &Token, now: Timestamp) -> Result<Option<CliLogin>> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&secret.hash()), "reading a login request").await?;
         let found = found.as_ref().map_or(Ok(None), |item| CliLogin::from_item(item, now))?;
         Ok(found.filter(|found| found.id == id))
     }
 
-    /// Approves the request `id` with this secret for the signed-in `user`. A second approval has no effect.
+    /// Approves the request with this id and secret for the signed-in `user`. A second approval has no effect.
     ///
     /// # Errors
     /// The request is unknown, expired, or approved by another user ([`Error::NotFound`]).

@@ -34,11 +34,11 @@ const ORGANIZATIONS: Attribute = Attribute("organizations");
 #[derive(Clone, Debug)]
 pub struct DeletedOrganization {
     pub id: TenantId,
-    /// The time of its deletion.
+    /// When the organization was deleted.
     pub at: Timestamp,
 }
 
-/// The tables that contain data of deleted organizations, except those in `webhooks`.
+/// The tables, other than those of `webhooks`, that contain data of deleted organizations.
 #[derive(Clone)]
 pub struct DeletedOrganizations {
     dynamodb: Client,

@@ -1,4 +1,4 @@
-//! Email addresses in canonical form, so one mailbox has one account.
+//! Email addresses in canonical form, so that each mailbox has only one account.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use crate::issue::Problem;
 const MAX_LOCAL_LENGTH: usize = 64;
 /// RFC 3696, erratum 1690.
 const MAX_LENGTH: usize = 254;
-/// In bytes. Longer text is rejected without parsing, because the cost of IDNA grows faster than the length of the
-/// text. (IDNA can also shorten the text, so this limit is far above the final one.)
+/// In bytes. Longer input is rejected without parsing, because the cost of IDNA grows faster than the length of its
+/// input. (IDNA can also shorten the input, so this limit is far above the final one.)
 const MAX_GIVEN: usize = 2000;
 
 /// A deliverable email address in canonical form: an ASCII local part without quotes (SES does not accept any other)
@@ -26,7 +26,7 @@ impl Email {
     /// Trims, validates and canonicalizes `text`.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let text = text.trim();
         if text.len() > MAX_GIVEN {
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(Email::parse(&address(61)).expect("short enough").as_str().len(), 254);
         assert_eq!(Email::parse(&address(62)).expect_err("too long")[..][0].code, IssueCode::TooBig);
         let shrinking = format!("jo@{}example.com", "\u{ad}".repeat(300));
-        assert_eq!(Email::parse(&shrinking).expect("it is kept without them").as_str(), "jo@example.com");
+        assert_eq!(Email::parse(&shrinking).expect("the address is kept without them").as_str(), "jo@example.com");
         // The ASCII form of a label with 63 of these characters exceeds 63 characters.
         assert!(Email::parse(&format!("jo@{}.com", "ü".repeat(63))).is_err());
     }

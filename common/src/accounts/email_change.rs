@@ -49,10 +49,10 @@ use crate::{
 
 /// Both links work for 24 hours.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
-/// The kinds of these tokens in the token table.
+/// The kinds of these tokens in the tokens table.
 const CHANGE: &str = "email_change";
 const UNDO: &str = "email_undo";
-/// In a change, the hash of the session that requested it.
+/// For a change, the hash of the session that requested it.
 const SESSION: Attribute = Attribute("session");
 /// The maximum number of tries while other calls change the user.
 const ATTEMPTS: usize = 5;
@@ -85,7 +85,7 @@ pub enum Purpose {
 pub struct Link {
     pub purpose: Purpose,
     pub user: User,
-    /// The address that the user gets from the link.
+    /// The user's address after the link is used.
     pub email: Email,
     hash: SecretHash,
     /// When the link was issued; for an undo, when the address was changed.
@@ -109,11 +109,11 @@ impl EmailChanges {
         })
     }
 
-    /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and the user
-    /// chose it, links to it stop working ([`Verifications::replace_email`]). Otherwise, the link works only while
-    /// `session` lasts, so ending an intruder's session also voids their requests. Links from earlier requests stop
-    /// working. Neither the outcome nor the duration reveals whether `email` has an account; its owner gets an email
-    /// instead.
+    /// Sends a link to `email` that makes it the address of `user`. If the current address is unverified and was chosen
+    /// by the user, links sent to that address stop working ([`Verifications::replace_email`]). Otherwise, the link
+    /// works only while `session` lasts, so ending an intruder's session also voids the intruder's requests. Links from
+    /// earlier requests stop working. Neither the outcome nor the duration reveals whether `email` has an account; if
+    /// it does, its owner gets an email instead.
     ///
     /// # Errors
     /// The current address was chosen by an inviter and is not verified; there were too many requests
@@ -240,7 +240,7 @@ impl EmailChanges {
                 writes = writes.update(self.sessions.keep(user, session));
             }
             let writes = match organizations.with_notifications_moved(writes, user, email).await {
-                // The user has moved, and their previous organization was deleted.
+                // The user has moved to another organization, and the previous one was deleted.
                 Err(Error::Busy) => continue,
                 moved => moved?,
             };
@@ -308,7 +308,7 @@ impl EmailChanges {
                     .delete_if(&self.users_table, pk(email_key(&user.email)), USER_ID.equals(text(user.id)));
             }
             let writes = match organizations.with_notifications_moved(writes, &user, &email).await {
-                // The user has moved, and their previous organization was deleted.
+                // The user has moved to another organization, and the previous one was deleted.
                 Err(Error::Busy) => continue,
                 moved => moved?,
             };
@@ -346,7 +346,7 @@ fn is_current(kind: &str, now: Timestamp) -> Condition {
     KIND.equals(text(kind)).and(EXPIRES_AT.is_above(number(now.as_second())))
 }
 
-/// The condition that an address is free, or reserved for `user`.
+/// The condition that an address is available, or reserved for `user`.
 fn is_free_for(user: UserId, now: Timestamp) -> Condition {
     is_free(now).or(RESERVED_FOR.equals(text(user)))
 }
@@ -366,9 +366,7 @@ fn change_mail(base: &BaseUrl, token: &Token) -> Mail {
         &[
             Part::text("Confirm this address to use it for your account."),
             Part::Button("Confirm email address", format!("{base}/verify-email?token={}", token.reveal())),
-            Part::text(
-                "The link works once and expires in 24 hours. Until then, you sign in with your current address.",
-            ),
+            Part::text("The link works once and expires in 24 hours. Until then, sign in with your current address."),
         ],
         &[Part::text(
             "You received this email because this address was entered for an account. If you did not enter it, ignore \

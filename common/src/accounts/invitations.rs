@@ -91,7 +91,7 @@ pub struct Invited {
     pub created_at: Timestamp,
 }
 
-/// The stored states. Stored items spell the last one `cancelled`, and the API spells it `canceled`.
+/// The stored states. The last one is spelled `cancelled` in stored items and `canceled` in the API.
 const PENDING: &str = "pending";
 const ACCEPTED: &str = "accepted";
 const CANCELED: &str = "cancelled";
@@ -102,13 +102,13 @@ attributes! {
     DELETE_AT = "delete_at",
     // The hash of the secret in the link.
     SECRET_HASH = "secret_hash",
-    // In a pointer, the id of the latest invitation.
+    // In a pointer item, the id of the latest invitation.
     CURRENT = "current",
-    // In a mailbox, the ids of its invitations.
+    // In a mailbox item, the ids of the address's invitations.
     IDS = "ids",
 }
 
-/// The store of invitations, with the other tables that its transactions write.
+/// The store of invitations, with the other tables that its transactions write to.
 #[derive(Clone)]
 pub struct Invitations {
     dynamodb: Client,
@@ -122,7 +122,7 @@ const NOT_FOUND: Error = Error::NotFound("Invitation not found");
 /// The index of invitations by organization. It contains only keys and is eventually consistent.
 const BY_ORGANIZATION: &str = "by-organization";
 
-/// The write that makes a transaction fail if its author is no longer an owner.
+/// The index of the write that makes a transaction fail if the caller is no longer an owner.
 const OWNER: usize = 0;
 /// The maximum number of tries to join while other calls change the organization.
 const ATTEMPTS: usize = 5;
@@ -139,8 +139,8 @@ impl Invitations {
     }
 
     /// Invites `email` to the organization of `inviter`, who must be an owner. A pending invitation for the same
-    /// address to this organization is canceled, so at most one can be accepted. Neither the outcome nor the reads
-    /// reveal whether the address has an account in another organization.
+    /// address to this organization is canceled, so at most one can be accepted. Neither the outcome nor the duration
+    /// reveals whether the address has an account in another organization.
     ///
     /// # Errors
     /// A member has the email ([`Conflict::AlreadyAMember`]), or `inviter` is no longer an owner.
@@ -276,7 +276,7 @@ impl Invitations {
     }
 
     /// Finds the invitation `id` to the organization with `slug`, and checks that it can be accepted at `now`. A wrong
-    /// slug and an unknown id give the same error, so callers cannot probe for ids.
+    /// slug and an unknown id cause the same error, so callers cannot probe for ids.
     ///
     /// # Errors
     /// The invitation does not exist, has expired or was used.
@@ -296,7 +296,7 @@ impl Invitations {
             return Err(Error::Conflict(Conflict::InvitationExpired));
         }
         // If today's rules reject the stored address, its owner could neither sign in nor get email. They need a new
-        // invitation, and its sender is then shown the reason.
+        // invitation, and the inviter is then shown why the address is rejected.
         let expired = |_problems| Error::Conflict(Conflict::InvitationExpired);
         let email = Email::parse(record.text(EMAIL)?).map_err(expired)?;
         let (role, inviter) = (record.parsed(ROLE)?, record.parsed(INVITED_BY)?);
@@ -333,8 +333,8 @@ impl Invitations {
         Err(Error::Busy)
     }
 
-    /// In one transaction, creates the invited user, their guard, session and verification token, and marks the
-    /// invitation as accepted. Only one of two concurrent calls succeeds.
+    /// In one transaction, creates the invited user with their email guard, session and verification token, and marks
+    /// the invitation as accepted. Only one of two concurrent calls succeeds.
     async fn accept(&self, invitation: &Invitation, new: &NewUser, now: Timestamp) -> Result<()> {
         let mark =
             self.change_status(invitation.id, ACCEPTED).set(USER_ID, text(new.user.id)).set(ACCEPTED_AT, text(now));
@@ -386,8 +386,8 @@ fn key(id: impl ToString) -> Item {
 }
 
 impl Invitation {
-    /// The invitation as the object of changes. It is named by its address: its id is enough to sign up with it, and a
-    /// key that reads the audit log must not be able to do that.
+    /// The invitation as an audit log target. It is identified by its address, because the id would be enough to sign
+    /// up, and a key that reads the audit log must not be able to do that.
     fn target(&self) -> Target {
         audit::target(TargetKind::Invitation, &self.email, self.email.to_string())
     }
@@ -433,7 +433,7 @@ impl Invited {
     }
 }
 
-/// An earlier invitation that the new one replaces.
+/// The earlier invitation that a new one replaces.
 struct Previous {
     id: String,
     pending: bool,

@@ -38,8 +38,8 @@ impl Inviting {
     /// `inviter` may invite. Each attempt is counted.
     ///
     /// # Errors
-    /// There were too many invitations (`Error::TooMany`), the address gets only emails that it requested, or a member
-    /// has the email.
+    /// There were too many invitations (`Error::TooMany`), the address is on the suppression list, or it belongs to a
+    /// member.
     pub async fn invite(&self, inviter: &User, email: &Email, role: Role, base: &BaseUrl) -> Result<Invited> {
         let now = Timestamp::now();
         self.attempts.count_invitation(inviter.id, email, now).await?;

@@ -23,19 +23,18 @@ use crate::{
 /// The maximum number of keys that a process remembers.
 const MOST: usize = 1000;
 
-/// The item that a key depends on. A call with the key also reads this item.
+/// The user or organization that a key depends on. A call with the key also reads its item.
 #[derive(Clone)]
 enum Second {
-    /// The user of a personal key.
+    /// The user whom a personal key acts for.
     User(UserId),
-    /// The organization of an organization key.
+    /// The organization that an organization key acts for.
     Organization(TenantId),
 }
 
-/// API keys with their users or organizations. A key never changes its user or organization, so a process remembers
-/// them by key, and can read the key's item and that of its user or organization in one call. It does not remember
-/// anything else, so a key stops working at once in every process when it is revoked or when its user or organization
-/// is deleted.
+/// API keys with their users or organizations. A key always belongs to the same user or organization, so a process
+/// caches this link, and can read both items in one call. Nothing else is cached, so a key stops working in every
+/// process as soon as the key is revoked or its user or organization is deleted.
 pub struct KeyOwners {
     keys: ApiKeys,
     users: Users,

@@ -29,7 +29,7 @@ impl Departures {
     /// account, and their items are deleted.
     ///
     /// # Errors
-    /// Those of [`Members::remove`].
+    /// Same as [`Members::remove`].
     pub async fn remove(&self, by: &User, named: &MemberIdOrEmail) -> Result<Member> {
         let member = self.members.remove(by, named, &self.keys).await?;
         metrics::upkeep("removing a member", self.keys.delete_all_of(&by.organization, member.user.id).await);
@@ -39,7 +39,7 @@ impl Departures {
     /// Deletes the account of `last`, the only member, and their organization.
     ///
     /// # Errors
-    /// Those of [`Members::delete_with_organization`].
+    /// Same as [`Members::delete_with_organization`].
     pub async fn remove_with_organization(&self, last: &User, now: Timestamp) -> Result<()> {
         self.members.delete_with_organization(last, &self.keys, now).await
     }

@@ -24,7 +24,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Longer than it takes to make two reads and a write and send an email.
+/// Long enough for two reads, a write and an email.
 const ANSWER_AFTER: Duration = Duration::from_millis(500);
 
 /// Runs `work`, which sends an email if an address has an account. Always takes at least half a second, so the duration
@@ -61,7 +61,7 @@ pub struct Mail {
 pub enum Part {
     /// A paragraph of plain text. Line breaks are kept.
     Text(String),
-    /// Names and values, each pair on a line.
+    /// Names and values, one pair per line.
     Facts(Vec<(&'static str, String)>),
     /// The label and the URL of the email's main link. An email has at most one main link.
     Button(&'static str, String),
@@ -175,7 +175,7 @@ impl Part {
         Self::Text(text.to_owned())
     }
 
-    /// Returns the part as the email shows it. Links are percent-encoded.
+    /// Returns the part with invisible characters replaced and links percent-encoded.
     fn shown(&self) -> Self {
         match self {
             Self::Text(text) => Self::Text(Untrusted::new(text).mail().into_owned()),
@@ -238,7 +238,7 @@ pub fn short(text: &str) -> String {
 }
 
 impl Mail {
-    /// Builds an email from these parts; `why` states why the recipient gets it. All arguments may contain untrusted
+    /// Builds an email from these parts; `why` explains why the recipient gets it. All arguments may contain untrusted
     /// text.
     #[must_use]
     pub fn new(subject: &str, parts: &[Part], why: &[Part]) -> Self {
@@ -297,11 +297,11 @@ mod tests {
             let link = format!("https://api.example.com/{path}?token={}", token.reveal());
             assert!(mail.text.lines().any(|line| line == link));
             assert!(mail.html.contains(&format!("<a class=\"button\" href=\"{link}\">")));
-            assert!(mail.html.contains(&format!("<a href=\"{link}\">{link}</a>")), "the reader sees where it leads");
+            assert!(mail.html.contains(&format!("<a href=\"{link}\">{link}</a>")), "readers can see the target");
         }
     }
 
-    /// The text of an HTML part, without markup.
+    /// The words of an HTML part, without markup.
     fn words(html: &str) -> Vec<String> {
         let body = html.split_once("<body>").expect("a body").1;
         let text: String =
@@ -335,7 +335,7 @@ mod tests {
         ] {
             assert!(mail.html.contains(says), "{}", mail.html);
         }
-        // HTML shows only the label of a link.
+        // The HTML part shows only a link's label.
         let text = mail.text.lines().filter(|line| ![RULE, "https://a.example/settings"].contains(line));
         let text = text.map(|line| line.strip_prefix("> ").unwrap_or(line));
         let text: Vec<_> =

@@ -35,7 +35,7 @@ mod last;
 #[derive(Clone, Debug)]
 pub struct Member {
     pub user: User,
-    /// The time of their sign-up, or of their last move.
+    /// When they signed up or, if later, moved to this organization.
     pub joined_at: Timestamp,
 }
 
@@ -70,8 +70,8 @@ pub struct Members {
     organizations: String,
 }
 
-/// The eventually consistent index of users by organization. It contains only the keys of possible members; the table
-/// is authoritative.
+/// The eventually consistent index of users by organization. The index only suggests members; the table is
+/// authoritative.
 const BY_ORGANIZATION: &str = "by-organization";
 /// The maximum number of tries while other calls change the same member.
 const ATTEMPTS: usize = 5;
@@ -105,7 +105,7 @@ impl Members {
         Ok(members.into_iter().map(|member| member.user.id).collect())
     }
 
-    /// Whether an owner of `organization` has verified their email address. It may miss an owner who has just joined.
+    /// Whether an owner of `organization` has verified their email address. An owner who has just joined may be missed.
     pub async fn has_verified_owner(&self, organization: &TenantId) -> Result<bool> {
         let keys = self.keys(organization).await?;
         for keys in keys.chunks(LOOKED_AT) {
@@ -137,7 +137,7 @@ impl Members {
     /// Changes a member's role in the organization of `by`, who must be an owner.
     ///
     /// # Errors
-    /// There is no such member, `by` is no longer an owner, or no owner would be left.
+    /// There is no such member, `by` is no longer an owner, or the organization would be left without an owner.
     pub async fn change_role(&self, by: &User, named: &MemberIdOrEmail, role: Role) -> Result<Member> {
         let mut member = self.change(by, named, Change::Role(role), None).await?;
         member.user.role = role;
@@ -147,7 +147,8 @@ impl Members {
     /// Removes a member of the organization of `by`, who must be an owner or that member. Frees the member's address.
     ///
     /// # Errors
-    /// There is no such member, `by` is neither that member nor an owner, or no owner would be left.
+    /// There is no such member, `by` is neither that member nor an owner, or the organization would be left without an
+    /// owner.
     pub async fn remove(&self, by: &User, named: &MemberIdOrEmail, keys: &ApiKeys) -> Result<Member> {
         self.change(by, named, Change::Removal, Some(keys)).await
     }
@@ -195,22 +196,22 @@ impl Members {
         Err(Error::Busy)
     }
 
-    /// Commits the `writes` that change an owner, on condition that another owner remains. Returns `false` if either
-    /// has changed in the meantime.
+    /// Commits the `writes` that change an owner, on condition that another owner remains. Returns `false` if either of
+    /// the two owners was changed in the meantime.
     async fn commit_beside_an_owner(&self, user: &User, writes: Transaction) -> Result<bool> {
         let other = self.other_owner(user).await?.ok_or(Error::Conflict(Conflict::LastOwner))?;
         self.check_owner(writes, &other).try_commit(&self.dynamodb).await
     }
 
-    /// Finds another owner in the organization of `user`. It may miss an owner who has just joined.
+    /// Finds another owner in the organization of `user`. An owner who has just joined may be missed.
     async fn other_owner(&self, user: &User) -> Result<Option<User>> {
         let members = self.read(&user.organization, self.keys(&user.organization).await?).await?;
         let mut users = members.into_iter().map(|member| member.user);
         Ok(users.find(|other| other.role == Role::Owner && other.id != user.id))
     }
 
-    /// The writes for a change to `user` by `by`, which ends the keys in `ended`. The first fails if the user's role
-    /// has changed or the user was deleted.
+    /// The writes for a change to `user` by `by`. The change ends the keys in `ended`. The first write fails if the
+    /// user's role has changed or the user was deleted.
     fn writes(&self, by: &User, user: &User, change: Change, ended: &[audit::Change]) -> Result<Transaction> {
         let action = match change {
             Change::Role(_) => Action::MemberRoleChanged,
@@ -255,7 +256,7 @@ impl Members {
         writes.check(&self.users, pk(user_key(user.id)), is_still(user, Role::Owner))
     }
 
-    /// The keys of all possible members from the index, in sign-up order.
+    /// The keys of all possible members, from the index, in sign-up order.
     async fn keys(&self, organization: &TenantId) -> Result<Vec<Item>> {
         let query = query(&self.dynamodb, &self.users, ORGANIZATION_ID.equals(text(organization)));
         let found = query_all(query.index_name(BY_ORGANIZATION), "listing members").await?;

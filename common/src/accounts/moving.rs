@@ -75,15 +75,15 @@ impl Moves {
 
     /// Accepts the invitation `id` for `user`, who leaves their organization. Their sessions continue, and their keys
     /// end. If they are the last member, the old organization is deleted, which `may_end` must permit. Accepting the
-    /// invitation again has no effect and succeeds while the user is in its organization.
+    /// invitation again succeeds without effect while the user is in the new organization.
     ///
-    /// Only one of several concurrent calls for the same user moves them. A call fails if the user is no longer in the
-    /// organization that they were in when it began, because they have not agreed to leave any other.
+    /// Only one of several concurrent calls for the same user moves them. A call fails if the user has changed
+    /// organizations since the call began, because they agreed to leave only the original one.
     ///
     /// # Errors
     /// The user cannot accept the invitation, or it was accepted, canceled or declined in the meantime; the user is
-    /// already in its organization; the old organization would have no owner, or would be deleted without permission;
-    /// or the user was deleted ([`Error::Unauthorized`]).
+    /// already in the inviting organization; the old organization would have no owner, or would be deleted without
+    /// permission; or the user was deleted ([`Error::Unauthorized`]).
     pub async fn accept(&self, user: &User, id: InvitationId, may_end: bool, now: Timestamp) -> Result<Moved> {
         let mut current = user.clone();
         for _ in 0..ATTEMPTS {

@@ -36,9 +36,9 @@ pub struct Organization {
     pub debug_notification_email: Email,
     /// Whether notifications about failed jobs are off.
     pub disable_job_failure_notifications: bool,
-    /// Whether members need a second factor. Each member's item has a copy.
+    /// Whether members need a second factor. Each member's item contains a copy.
     pub require_two_factor: bool,
-    /// The time of its founder's sign-up.
+    /// When the founder signed up.
     pub created_at: Timestamp,
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn exists() -> Condition {
     PK.exists().and(DELETED_AT.is_absent())
 }
 
-/// Records that `user` joins an organization, if it [`exists`]. The users index lags, so the deletion of an
-/// organization uses this record to rule out other members.
+/// Records that `user` joins an organization, provided that the organization [`exists`]. The users index lags, so the
+/// deletion of an organization uses this record to rule out other members.
 ///
 /// `requires_two_factor` is the setting copied to the user's item. The write fails if the setting has changed since.
 pub(crate) fn join(table: &str, organization: &TenantId, user: UserId, requires_two_factor: bool) -> Update {
@@ -96,7 +96,7 @@ fn one(user: UserId) -> AttributeValue {
 }
 
 impl Organization {
-    /// The organization as the object of changes.
+    /// The organization as an audit log target.
     pub(crate) fn target(&self) -> Target {
         audit::target(TargetKind::Organization, &self.id, self.name.as_str().to_owned())
     }
@@ -106,7 +106,7 @@ impl Organization {
     }
 
     /// Builds the item of a new organization. Like [`join`], it records the founder, whom the index may not show yet.
-    /// An absent setting has its default.
+    /// Settings with their default values are omitted.
     pub(crate) fn to_item(&self, founder: UserId) -> Item {
         item([
             (PK, text(organization_key(&self.id))),

@@ -22,22 +22,22 @@ use crate::{
 
 /// A password: 8 to 128 characters (Unicode scalar values), never trimmed.
 ///
-/// Keyboards and systems encode the same text differently: an accent as one character or two, a space as U+00A0.
-/// Passwords are therefore compared in the OpaqueString form (RFC 8265), in line with NIST SP 800-63B: spaces become
-/// U+0020, and the text is in Unicode normalization form C. No characters are forbidden.
+/// Keyboards and systems encode the same input differently: an accented letter as one character or two, a space as
+/// U+00A0. Passwords are therefore compared in the OpaqueString form (RFC 8265), in line with NIST SP 800-63B: spaces
+/// become U+0020, and the text is in Unicode normalization form C. No characters are forbidden.
 pub struct Password {
     prepared: Zeroizing<String>,
-    /// The text as typed, if it differs. Version 0.1.0 hashed passwords in this form.
+    /// The password as typed, if it differs. Version 0.1.0 hashed passwords in this form.
     typed: Option<Zeroizing<String>>,
 }
 
 impl Password {
-    /// Checks that the prepared `text` has 8 to 128 characters. Any character is allowed.
+    /// Checks that the prepared `text` is 8 to 128 characters long. All characters are allowed.
     ///
     /// # Errors
     /// `text` is too short or too long.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
-        // Preparing longer text is slow.
+        // Longer input takes too long to prepare.
         if let Some(problem) = Problem::length(text.chars().count(), 0, LONGEST_TYPED) {
             return Err(vec![problem]);
         }
@@ -71,7 +71,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Text typed as a password. Text that cannot be a password counts as a wrong one.
+/// The text that was entered as a password. If it cannot be a password, it counts as a wrong one.
 pub struct Guess(Option<Password>);
 
 impl Guess {
@@ -84,7 +84,7 @@ impl Guess {
         Self(if was_one { Some(Password::of(text)) } else { Password::parse(text).ok() })
     }
 
-    /// The text, if it can be a password.
+    /// The guess, if it can be a password.
     #[must_use]
     pub fn password(self) -> Option<Password> {
         self.0
@@ -120,14 +120,14 @@ pub enum Checked {
     Wrong,
     /// The password matches.
     Right,
-    /// The password matches, but the stored hash has outdated parameters or is a hash of the text as typed. Contains
-    /// the new hash.
+    /// The password matches, but the stored hash uses outdated parameters or was made from the password as typed.
+    /// Contains the new hash.
     Outdated(PasswordHash),
 }
 
 /// The minimum and maximum length of a prepared password, in characters.
 const LENGTH: (usize, usize) = (8, 128);
-/// The maximum length of text to prepare, in characters. Preparation joins up to four characters into one.
+/// The maximum length of an unprepared password, in characters. Preparation combines up to four characters into one.
 const LONGEST_TYPED: usize = 4 * LENGTH.1;
 
 const SALT_LENGTH: usize = 16;
@@ -158,7 +158,7 @@ impl Hasher {
     /// Hashes `password` with a new salt. Hashing takes about 20 ms of CPU, so it runs on a blocking thread.
     ///
     /// # Errors
-    /// Argon2 fails. This cannot happen with parameters that it has accepted.
+    /// Argon2 fails, which cannot happen with parameters that it has accepted.
     pub async fn hash(&self, password: Password) -> Result<PasswordHash> {
         let hasher = self.clone();
         tokio::task::spawn_blocking(move || hasher.hash_now(&password))
@@ -276,7 +276,7 @@ mod tests {
             let hash = hasher.hash_now(&Password::parse(one).expect("a password")).expect("hashed");
             assert!(matches!(check(other, &hash), Checked::Right), "{one:?} {other:?}");
         }
-        // Only encodings of the same text are equal. Similar letters, upper and lower case, and trailing spaces are
+        // Only encodings of the same password are equal. Similar letters, upper and lower case, and trailing spaces are
         // different.
         for [one, other] in [
             ["password-\u{fb01}", "password-fi"],
@@ -295,7 +295,7 @@ mod tests {
         let hasher = hasher(64, 1);
         for typed in SPELLINGS.iter().flatten().chain(&["e\u{301}e\u{301}e\u{301}e\u{301}"]) {
             let guess = || Guess::new(typed).password().expect("a password");
-            // A hash as made by version 0.1.0.
+            // A hash created by version 0.1.0.
             let salt: [u8; SALT_LENGTH] = random::bytes();
             let hash = hasher.argon2(&hasher.params, typed, &salt).expect("hashed");
             let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn a_parameter_that_argon2_rejects_stops_the_function() {
         let env = Env::new(|_| Some("1".to_owned()));
-        let error = Hasher::from_env(&env).err().expect("1 KiB is too little");
+        let error = Hasher::from_env(&env).err().expect("1 KiB is too small");
         assert!(error.to_string().contains("ARGON2_MEMORY_KIB"));
     }
 }

@@ -34,7 +34,7 @@ use crate::{
 
 /// The link in the email works for an hour.
 const HOLDS_SECONDS: i64 = 60 * 60;
-/// The kind of reset tokens in the token table.
+/// The kind of reset tokens in the tokens table.
 const PASSWORD_RESET: &str = "password_reset";
 
 /// The tables and the mailer for password resets.
@@ -65,7 +65,7 @@ impl PasswordResets {
     /// Sends a link to `email`, if it has an account. Neither the outcome nor the duration reveals whether it has one.
     ///
     /// # Errors
-    /// Too many requests ([`Error::TooMany`]).
+    /// There were too many requests ([`Error::TooMany`]).
     pub async fn request(&self, email: &Email, client: ClientAddress, base: &BaseUrl, now: Timestamp) -> Result<()> {
         self.attempts.count_reset(email, client, now).await?;
         let send = async {
@@ -78,8 +78,8 @@ impl PasswordResets {
         unhurried(send).await
     }
 
-    /// Finds the user whose password `token` resets. The token must not have expired, and the user must still have the
-    /// address that it was sent to and must not have reset the password since.
+    /// Finds the user whose password `token` resets. The token must not have expired. The user must still have the
+    /// address that the token was sent to, and must not have reset the password since then.
     ///
     /// # Errors
     /// There is no such user ([`Error::InvalidToken`]).
@@ -98,8 +98,8 @@ impl PasswordResets {
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
     /// user's sessions and keys, invalidates this token and all earlier ones, and marks the email as verified and not
     /// suppressed, because the token proves access to the mailbox. If the email was not verified before, a stranger may
-    /// have signed up with it, so their second factor is removed. Only one of several concurrent resets succeeds. The
-    /// user is notified by email.
+    /// have signed up with it, so the account's second factor is removed. Only one of several concurrent resets
+    /// succeeds. The user is notified by email.
     ///
     /// A concurrent change to the user's sessions does not stop a reset. Otherwise, a signed-in intruder could block
     /// resets by repeating such changes.

@@ -10,7 +10,7 @@ use crate::{
     issue::{Problem, parse_name},
 };
 
-/// The kind of a key and its scopes.
+/// A key's kind and scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permissions {
     kind: KeyKind,
@@ -27,7 +27,7 @@ impl Permissions {
     /// Builds the permissions for a key of this kind, with these scopes or all scopes.
     ///
     /// # Errors
-    /// Keys of this kind may not have one of the scopes.
+    /// One of the scopes is not permitted for keys of this kind.
     pub fn new(kind: KeyKind, scopes: Option<BTreeSet<Scope>>) -> Result<Self, Problem> {
         match scopes.iter().flatten().find(|scope| !may_have(kind, **scope)) {
             Some(scope) => Err(Problem::format(format!("An organization key cannot have the scope {scope}"))),
@@ -54,7 +54,7 @@ impl Permissions {
     /// Checks that the key has `scope`.
     ///
     /// # Errors
-    /// The key does not have it ([`Refusal::ScopeMissing`]).
+    /// The key lacks the scope ([`Refusal::ScopeMissing`]).
     pub fn check(&self, scope: Scope) -> Result<()> {
         if self.include(scope) { Ok(()) } else { Err(Error::Forbidden(Refusal::ScopeMissing(scope))) }
     }
@@ -75,7 +75,7 @@ impl Permissions {
     }
 }
 
-/// The scopes for people: "all", or their names.
+/// Formats the scopes for people: "all", or a list of names.
 impl fmt::Display for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scopes {
@@ -85,8 +85,8 @@ impl fmt::Display for Permissions {
     }
 }
 
-/// Whether a key of this kind may have `scope`. An organization key may not change members, because no user would be
-/// responsible for the change.
+/// Whether a key of this kind may have `scope`. An organization key may not change members, because such a change must
+/// be made by a user.
 fn may_have(kind: KeyKind, scope: Scope) -> bool {
     kind == KeyKind::Personal || scope != Scope::MembersWrite
 }

@@ -26,7 +26,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The kind of sessions in the table of tokens.
+/// The kind of sessions in the tokens table.
 const SESSION: &str = "session";
 const SESSION_ID: Attribute = Attribute("session_id");
 const SEEN_ON: Attribute = Attribute("seen_on");
@@ -36,7 +36,7 @@ pub(super) const AGENT: Attribute = Attribute("agent");
 pub const SESSION_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// The index of sessions by user. It contains only keys and is eventually consistent.
 const BY_USER: &str = "by-user";
-/// The maximum number of listed sessions. A user who signs in from a program may have many more.
+/// The maximum number of listed sessions. A user whose program signs in may have many more.
 const MOST_LISTED: usize = 100;
 /// The maximum number of keys that a list reads from the index, newest first.
 const MOST_READ: usize = 1000;
@@ -50,7 +50,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Clone, Debug)]
 pub struct Device {
     pub address: ClientAddress,
-    /// The client's description of itself (`User-Agent`), at most 200 characters. It is untrusted text.
+    /// The client's `User-Agent`, at most 200 characters. It is untrusted.
     pub agent: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl Session {
         Ok((session, token))
     }
 
-    /// The audit log entry about this new session of `user`.
+    /// The audit log entry for this new session of `user`.
     pub(super) fn created(&self, user: &User) -> Entry {
         Entry::new(Action::SessionCreated, &user.organization, target(self.id)).by(user.actor())
     }
@@ -165,7 +165,7 @@ impl Session {
 #[derive(Debug)]
 pub enum IdOrToken {
     Id(SessionId),
-    /// Its secret.
+    /// The session's secret.
     Token(Token),
 }
 
@@ -173,14 +173,14 @@ impl IdOrToken {
     /// Parses the id or the secret of a session.
     ///
     /// # Errors
-    /// The text is neither an id nor a token.
+    /// The string is neither an id nor a token.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let token = || Token::parse(text).ok_or_else(|| vec![Problem::format("Must be the token of a session")]);
         SessionId::parse(text).map(Self::Id).or_else(|_not_an_id| token().map(Self::Token))
     }
 }
 
-/// The store of sessions, in the table of tokens.
+/// The store of sessions, in the tokens table.
 #[derive(Clone)]
 pub struct Sessions {
     dynamodb: Client,
@@ -208,8 +208,8 @@ impl Sessions {
             .await
     }
 
-    /// Finds the session of `token`, unless it has expired by `now`. The caller must check with [`Session::is_of`] that
-    /// its user has not ended it.
+    /// Finds the session with this token, unless the session has expired by `now`. The caller must check with
+    /// [`Session::is_of`] that the user has not ended the session.
     pub async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Session>> {
         self.stored(&token.hash(), now).await
     }
@@ -246,7 +246,7 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Ends the session of `user` that `named` refers to. It stops working at once in every function.
+    /// Ends the user's session that `named` refers to. The session stops working at once in every function.
     ///
     /// # Errors
     /// The user has no such session.
@@ -265,7 +265,7 @@ impl Sessions {
     }
 
     /// Ends all sessions of `user` except `current`. One transaction moves the user and `current` to the next epoch.
-    /// This also ends sessions that the index does not show yet.
+    /// This also ends sessions that are not in the index yet.
     ///
     /// # Errors
     /// `current` has ended in the meantime ([`Error::Unauthorized`]), or the user was changed ([`Error::Busy`]).
@@ -287,8 +287,8 @@ impl Sessions {
             .only_if(is_session().and(EPOCH.equals(number(user.session_epoch)).or(EPOCH.is_absent())))
     }
 
-    /// Ends all sessions of `user`, including those that the index does not show yet. They stop working at once in
-    /// every function.
+    /// Ends all the user's sessions, including those that are not in the index yet. They stop working at once in every
+    /// function.
     ///
     /// # Errors
     /// The user was deleted or has joined another organization in the meantime ([`Error::Busy`]).
@@ -332,7 +332,8 @@ impl Sessions {
     }
 
     /// Builds the write that moves `user` to the next session epoch. It fails if their epoch has changed, the user was
-    /// deleted, or they have joined another organization, whose audit log would miss the change.
+    /// deleted, or they have joined another organization, because the change would then be missing from the new
+    /// organization's audit log.
     pub(super) fn next_epoch(&self, user: &User) -> Update {
         let is_current = SESSION_EPOCH.equals(number(user.session_epoch)).or(SESSION_EPOCH.is_absent());
         Update::of(&self.users, pk(user_key(user.id)))
@@ -341,7 +342,7 @@ impl Sessions {
             .only_if(user.is_in_organization())
     }
 
-    /// Ends the session of `token`, if there is one. It stops working at once in every function.
+    /// Ends the session with this token, if there is one. The session stops working at once in every function.
     pub async fn end(&self, token: &Token, now: Timestamp) -> Result<()> {
         let doing = "ending a session";
         for _ in 0..ATTEMPTS {
@@ -358,7 +359,7 @@ impl Sessions {
         Err(Error::Busy)
     }
 
-    /// Adds the check that `user` is still in the same organization, whose audit log the transaction writes.
+    /// Adds the check that `user` is still in the same organization, because the transaction writes to its audit log.
     fn check_organization(&self, user: &User, writes: Transaction) -> Transaction {
         writes.check(&self.users, pk(user_key(user.id)), user.is_in_organization()).or(Error::Busy)
     }
@@ -371,7 +372,7 @@ impl Sessions {
     }
 }
 
-/// A session as the object of a change.
+/// A session as an audit log target.
 fn target(id: SessionId) -> Target {
     audit::target(TargetKind::Session, id, None)
 }

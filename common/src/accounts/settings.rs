@@ -41,12 +41,12 @@ impl Settings {
     }
 
     /// Changes the settings of the organization `id`, and returns the changed organization. Links in the emails start
-    /// with `base`. The caller must have checked that a verified owner requests the change: changing the address sends
-    /// email, and otherwise any stranger could make the service send email to any address. `by` is that owner; `None`
-    /// for an organization key.
+    /// with `base`. The caller must have checked that a verified owner requests the change: a new address gets an
+    /// email, so without this check, any stranger could make the service send email to any address. `by` is that owner;
+    /// `None` for an organization key.
     ///
     /// # Errors
-    /// The address was changed too many times, or `by` is no longer an owner.
+    /// The address was changed too often, or `by` is no longer an owner.
     pub async fn change(
         &self,
         (id, by): (&TenantId, Option<&User>),
@@ -82,7 +82,7 @@ impl Settings {
         self.mailer.suppressed(&organization.debug_notification_email).await
     }
 
-    /// Sends emails to both addresses if the notification address has changed.
+    /// If the notification address has changed, sends emails to the old and the new address.
     async fn tell(&self, before: &Organization, after: &Organization, base: &BaseUrl) {
         let (old, new) = (&before.debug_notification_email, &after.debug_notification_email);
         if old == new {

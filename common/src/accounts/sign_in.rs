@@ -27,12 +27,12 @@ pub struct SignIns {
     users: Users,
 }
 
-/// A sign-in with the right password.
+/// A sign-in with the correct password.
 #[derive(Debug)]
 pub enum SignIn {
     /// A session of the user has started.
     Done(Box<User>, Token),
-    /// The user has a second factor, which finishes this token's sign-in.
+    /// The user must enter a second factor to finish the sign-in with this token.
     NeedsCode(Token),
 }
 
@@ -49,13 +49,13 @@ impl SignIns {
     }
 
     /// Starts a session on `device` for the user with this address and password, unless they have a second factor.
-    /// All wrong credentials, including malformed addresses, get the same response after the same work.
+    /// Wrong credentials, including malformed addresses, always get the same response after the same work.
     ///
-    /// If the user has a second factor, the attempt stays counted until they enter it: knowing the password does not
-    /// allow unlimited sign-ins.
+    /// If the user has a second factor, the attempt stays counted until they enter it, so knowing the password does not
+    /// allow unlimited attempts.
     ///
     /// # Errors
-    /// There were too many attempts ([`Error::TooMany`]), or no account has this address and password
+    /// There were too many attempts ([`Error::TooMany`]), or the address or the password is wrong
     /// ([`Error::WrongPassword`]).
     pub async fn sign_in(&self, address: &str, password: Guess, device: &Device, now: Timestamp) -> Result<SignIn> {
         let email = Email::parse(address).ok();
@@ -94,7 +94,7 @@ impl SignIns {
     /// and a new session starts on `device`.
     ///
     /// # Errors
-    /// Those of [`confirm`](Self::confirm), or the password or the sessions were changed in the meantime.
+    /// Same as [`confirm`](Self::confirm), or the password or the sessions were changed in the meantime.
     pub async fn change_password(
         &self,
         user: &User,

@@ -35,14 +35,14 @@ pub struct NewUser {
     pub session_token: Token,
     /// The secret in the verification email.
     pub verification_token: Token,
-    /// The client that the user signs up from, which gets the first session.
+    /// The client that signs the user up and gets the first session.
     pub device: Device,
 }
 
 /// A person who signs up with a new organization.
 pub struct Founder {
     pub name: Name,
-    /// The email address that they will sign in with.
+    /// The email address for signing in.
     pub email: Email,
     pub password: Password,
     /// The organization's display name.
@@ -173,9 +173,9 @@ impl Accounts {
 }
 
 impl NewUser {
-    /// Sends the user the email that verifies their address, unless it is already verified. If sending fails, they can
-    /// request another email. The number of emails to an address is limited, because repeated sign-ups and deletions
-    /// could otherwise flood a stranger's mailbox.
+    /// Sends the user the email that verifies their address, unless it is already verified. If sending fails, the user
+    /// can request another email. The number of emails to an address is limited, because repeated sign-ups and
+    /// deletions could otherwise flood a stranger's mailbox.
     pub async fn welcome(&self, attempts: &Attempts, mailer: &Mailer, base: &BaseUrl, now: Timestamp) {
         metrics::count("SignedUp");
         let User { id, email, email_verified, .. } = &self.user;
@@ -193,7 +193,7 @@ impl NewUser {
         mailer.send(email, verification_mail(base, &self.verification_token), id).await;
     }
 
-    /// Adds the writes for the user, their email guard, session, verification token and known client.
+    /// Adds the writes for the user and for their email guard, session, verification token and known client.
     pub(crate) fn writes(&self, writes: Transaction, users: &str, tokens: &str, now: Timestamp) -> Result<Transaction> {
         let session = self.session.to_item();
         let known_client = known_client_item(self.user.email.as_str(), self.device.address, now);

@@ -1,5 +1,5 @@
-//! The suppression list: addresses from which an email bounced permanently, or whose owners marked an email as spam.
-//! Such an address gets only emails that its owner requests, because SES suspends accounts that keep sending to such
+//! The suppression list: addresses to which an email bounced permanently, or whose owners marked an email as spam. Such
+//! an address gets only emails that its owner requests, because SES suspends accounts that keep sending to such
 //! addresses.
 
 use std::{fmt, time::Duration};
@@ -23,7 +23,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// The kind of these items in the table of tokens.
+/// The kind of these items in the tokens table.
 const SUPPRESSION: &str = "suppression";
 const CAUSE: Attribute = Attribute("cause");
 
@@ -42,7 +42,8 @@ impl Cause {
         known.ok_or_else(|| vec![Problem::format("Must be bounce or complaint")])
     }
 
-    /// An address stays on the list for this long. A bouncing mailbox may start working again, but a complaint is deliberate.
+    /// The time that an address stays on the list. A bouncing mailbox may start working again, but a complaint is
+    /// deliberate.
     const fn lasts(self) -> Duration {
         const DAY: u64 = 24 * 60 * 60;
         match self {
@@ -70,7 +71,7 @@ impl From<Cause> for NotificationEmailStatus {
     }
 }
 
-/// The list, in the table of tokens. Its items expire by the table's TTL.
+/// The list, in the tokens table. The table's TTL deletes expired items.
 #[derive(Clone)]
 pub struct Suppressions {
     dynamodb: Client,
@@ -82,9 +83,10 @@ impl Suppressions {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("TOKENS_TABLE")? })
     }
 
-    /// Adds `address`, which the service has sent an email to. A bounce does not shorten the effect of a complaint.
+    /// Adds an address that the service sent an email to. A bounce does not shorten a suppression caused by a
+    /// complaint.
     pub async fn add(&self, address: &str, cause: Cause, now: Timestamp) -> Result<()> {
-        // An address from an earlier version may not meet today's rules.
+        // An address stored by an earlier version may not meet today's rules.
         let address = Email::parse(address).unwrap_or_else(|_problems| Email::stored(address));
         let mut entry = key(&address);
         entry.extend([

@@ -12,7 +12,7 @@ use crate::{
 };
 
 attributes! { pub(crate)
-    // The attributes of every item in the token table.
+    // The attributes of every item in the tokens table.
     TOKEN_HASH = "token_hash",
     KIND = "kind", EXPIRES_AT = "expires_at",
 }

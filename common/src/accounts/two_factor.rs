@@ -1,8 +1,8 @@
 //! The second factor for signing in: codes from an authenticator app, and backup codes.
 //!
-//! It is stored in the user's item. A code is therefore checked and used up in one conditional write, and identifying a
-//! caller does not need another read. Password resets and address changes keep it. An app counts only once its first
-//! code has been confirmed: until then, its secret has no effect.
+//! The factor is stored in the user's item, so one conditional write checks a code and uses it up, and identifying a
+//! caller takes no additional read. Password resets and address changes do not remove the factor. An app counts only
+//! once its first code has been confirmed: until then, its secret has no effect.
 
 pub mod backup_codes;
 pub mod pending;
@@ -57,7 +57,7 @@ impl Entered<'_> {
     }
 }
 
-/// A new secret, which has no effect until a code is confirmed.
+/// A new secret, which has no effect until its first code is confirmed.
 #[derive(Debug)]
 pub struct Enrollment {
     pub secret: TotpSecret,
@@ -108,7 +108,7 @@ pub struct TwoFactor {
 }
 
 impl TwoFactor {
-    /// Builds the stores for the tables that `env` names, and the mailer.
+    /// Builds the stores for the tables named in `env`, and the mailer.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             alerts: Alerts::from_env(env, aws)?,
@@ -123,12 +123,12 @@ impl TwoFactor {
         })
     }
 
-    /// Issues a secret and backup codes to `user`, who confirms with their password. They replace those of an
-    /// unfinished enrollment. The address must be verified: otherwise, a stranger who signed up with it could lock out
-    /// its owner, who can only reset the password.
+    /// Issues a secret and backup codes to `user`, who confirms with their password. The new ones replace those from an
+    /// unfinished enrollment. The address must be verified: otherwise, a stranger could sign up with the address and
+    /// lock out its owner, who can only reset the password.
     ///
     /// # Errors
-    /// The address is not verified; those of [`SignIns::confirm`]; or a second factor is already enabled.
+    /// Same as [`SignIns::confirm`]; the address is not verified; or a second factor is already enabled.
     pub async fn enroll(
         &self,
         user: &User,
@@ -155,7 +155,7 @@ impl TwoFactor {
     /// second factor is enabled, the user is notified, because someone else could use the link.
     ///
     /// # Errors
-    /// Those of [`SignIns::confirm`], or no secret was issued.
+    /// Same as [`SignIns::confirm`], or no secret was issued.
     pub async fn link(
         &self,
         user: &User,
@@ -178,8 +178,8 @@ impl TwoFactor {
     /// then replace the backup codes from the enrollment. Returns the token of the new session.
     ///
     /// # Errors
-    /// Too many tries ([`Error::TooMany`]); the code is wrong or was used before; no secret was issued; the code is the
-    /// first one, and the address is not verified; or a call fails.
+    /// There were too many tries ([`Error::TooMany`]); the code is wrong or was used before; no secret was issued; the
+    /// code is the first one and the address is not verified; or a call fails.
     pub async fn verify(
         &self,
         user: &User,
@@ -219,7 +219,7 @@ impl TwoFactor {
     /// starts on `device`. Canceling an unfinished enrollment does not affect sessions, and returns `None`.
     ///
     /// # Errors
-    /// Those of [`SignIns::confirm`], or the sessions were changed in the meantime.
+    /// Same as [`SignIns::confirm`], or the sessions were changed in the meantime.
     pub async fn disable(
         &self,
         user: &User,
@@ -243,7 +243,7 @@ impl TwoFactor {
     /// Replaces the backup codes of `user`, who confirms with their password.
     ///
     /// # Errors
-    /// Those of [`SignIns::confirm`]; no second factor is enabled; or the codes, the sessions or the organization were
+    /// Same as [`SignIns::confirm`]; no second factor is enabled; or the codes, the sessions or the organization were
     /// changed after the call began ([`Error::Busy`]), so only one of several concurrent calls returns codes.
     pub async fn renew_codes(
         &self,
@@ -282,11 +282,12 @@ impl TwoFactor {
         Ok(self.factor(user).await?.backup_codes.len())
     }
 
-    /// Finishes the sign-in of `token` with the second factor. One transaction uses up the code and the sign-in, and
-    /// starts a session on `device`, so only one of several concurrent calls with the same code or sign-in succeeds.
+    /// Finishes the sign-in with this token by checking the second factor. One transaction uses up the code and the
+    /// sign-in, and starts a session on `device`, so only one of several concurrent calls with the same code or sign-in
+    /// succeeds.
     ///
     /// # Errors
-    /// The sign-in has expired or was finished; the user has ended their sessions since; too many tries
+    /// The sign-in has expired or was finished; the user has ended their sessions since; there were too many tries
     /// ([`Error::TooMany`]); the code is wrong or was used before; the user has joined another organization in the
     /// meantime ([`Error::Busy`]); or a call fails.
     pub async fn finish(
@@ -332,10 +333,10 @@ impl TwoFactor {
         Ok((factor.user, session_token))
     }
 
-    /// The write that uses up the entered code. Its condition fails if a concurrent call was first.
+    /// The write that uses up the entered code. Its condition fails if a concurrent call used the code first.
     ///
     /// # Errors
-    /// The code is wrong or not newer than the last one: RFC 6238 permits each code only once.
+    /// The code is wrong, or is not newer than the last one that was used: RFC 6238 permits each code only once.
     fn use_up(&self, factor: &Factor, entered: Entered<'_>, now: Timestamp) -> Result<Update> {
         let update = self.change(&factor.user).only_if(TWO_FACTOR_SINCE.exists());
         match entered {
@@ -357,8 +358,8 @@ impl TwoFactor {
         }
     }
 
-    /// Applies `change`, starts the next session epoch of `user`, and starts a session in it. Records the change and
-    /// the session.
+    /// Applies `change`, moves `user` to the next session epoch, and starts a session in that epoch. Records the change
+    /// and the session.
     async fn restart(
         &self,
         user: &User,
@@ -396,7 +397,7 @@ fn is_current(user: &User) -> Condition {
     if user.session_epoch == 0 { SESSION_EPOCH.is_absent().or(is_equal) } else { is_equal }
 }
 
-/// The entry about a change to the second factor of `user`.
+/// The audit log entry for a change to the user's second factor.
 pub(super) fn entry(action: Action, user: &User) -> Entry {
     Entry::new(action, &user.organization, user.target()).by(user.actor())
 }

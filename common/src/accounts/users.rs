@@ -29,7 +29,7 @@ pub struct User {
     pub id: UserId,
     /// The display name, chosen by the user.
     pub name: Name,
-    /// The email address that they sign in with.
+    /// The email address for signing in.
     pub email: Email,
     /// Whether they have proved access to the mailbox.
     pub email_verified: bool,
@@ -41,7 +41,7 @@ pub struct User {
     /// The hashes of the tokens that undo recent address changes, oldest first.
     pub email_undos: EmailUndos,
     pub organization: TenantId,
-    /// Their role in that organization.
+    /// The user's role in the organization.
     pub role: Role,
     /// The epoch of their sessions. Sessions that began in an earlier epoch have ended.
     pub session_epoch: i64,
@@ -58,7 +58,7 @@ pub struct User {
 /// Parses a role from a request.
 ///
 /// # Errors
-/// The text is not a role.
+/// The string is not a role.
 pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
     match text {
         // Clients written for other services offer the role `admin`, which ranks between owner and member.
@@ -70,10 +70,10 @@ pub fn parse_role(text: &str) -> Result<Role, Vec<Problem>> {
 attributes! { pub(crate)
     PK = "pk", USER_ID = "user_id", NAME = "name", EMAIL = "email", EMAIL_VERIFIED = "email_verified",
     CHOSE_EMAIL = "chose_email", PENDING_EMAIL = "pending_email", EMAIL_UNDOS = "email_undos",
-    // In the guard of a user's previous address: the user, and the end of the period for restoring it.
+    // In the guard of a user's previous address: the user, and until when the address can be restored.
     RESERVED_FOR = "reserved_for", RESERVED_UNTIL = "reserved_until",
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
-    // The time of the last move to another organization.
+    // When the user last moved to another organization.
     JOINED_AT = "joined_at",
     SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
     // The user's epoch when a session, a key or an approval began.
@@ -95,7 +95,7 @@ pub(crate) fn email_key(email: &Email) -> String {
     format!("email#{email}")
 }
 
-/// The guard item that gives the user `id` an address.
+/// The guard item that assigns an address to the user `id`.
 pub(crate) fn email_guard(email: &Email, id: UserId) -> Item {
     item([(PK, text(email_key(email))), (USER_ID, text(id))])
 }
@@ -126,7 +126,7 @@ impl User {
     /// Checks that the user has a second factor, if their organization requires one.
     ///
     /// # Errors
-    /// They have none: [`Refusal::TwoFactorRequired`].
+    /// The user lacks a required second factor ([`Refusal::TwoFactorRequired`]).
     pub fn check_two_factor(&self) -> Result<()> {
         if self.has_two_factor || !self.must_have_two_factor {
             Ok(())
@@ -165,20 +165,21 @@ impl User {
         if self.role == Role::Owner { Ok(()) } else { Err(Error::Forbidden(Refusal::OwnersOnly)) }
     }
 
-    /// The condition that the user still exists and is in the same organization. A transaction that writes to the
-    /// organization's audit log needs it: after a move, the change belongs in the log of the other organization.
+    /// The condition that the user still exists and is in the same organization. Every transaction that writes to the
+    /// organization's audit log needs this condition: after a move, the change belongs in the other organization's log.
     pub(super) fn is_in_organization(&self) -> Condition {
         ORGANIZATION_ID.equals(text(&self.organization))
     }
 
-    /// The user as the author of changes.
+    /// The user as an audit log actor.
     #[must_use]
     pub fn actor(&self) -> Actor {
         let name = Some(self.name.as_str().to_owned());
         Actor { kind: ActorKind::User.into(), id: self.id.to_string(), name, email: Some(self.email.to_string()) }
     }
 
-    /// Adds the entry about the address that the user has entered, unless they had entered it before.
+    /// Adds the audit log entry for the address that the user entered, unless the user had already entered the same
+    /// one.
     pub(super) fn request_email(&self, writes: Transaction, email: Option<&Email>) -> Result<Transaction> {
         if email == self.pending_email.as_ref() {
             return Ok(writes);
@@ -188,7 +189,7 @@ impl User {
         writes.record(entry.with([audit::change("pending_email", old, new)]))
     }
 
-    /// The user as the object of changes.
+    /// The user as an audit log target.
     pub(crate) fn target(&self) -> Target {
         audit::target(TargetKind::User, self.id, self.email.to_string())
     }
@@ -246,13 +247,13 @@ impl EmailUndos {
         Self(parsed.collect())
     }
 
-    /// The stored form.
+    /// The list in its stored form.
     pub(crate) fn text(&self) -> AttributeValue {
         let undos = self.0.iter().map(|(hash, until)| format!("{hash}@{until}"));
         text(undos.collect::<Vec<_>>().join(" "))
     }
 
-    /// Returns these changes with another one, without those that have expired by `now`.
+    /// Returns these changes and a new one, without those that have expired by `now`.
     pub(crate) fn with(&self, hash: &SecretHash, until: i64, now: Timestamp) -> Self {
         let recent = self.0.iter().filter(|(_, until)| *until > now.as_second()).cloned();
         Self(recent.chain([(hash.as_str().to_owned(), until)]).collect())
@@ -265,7 +266,7 @@ impl EmailUndos {
         Some(Self(self.0.iter().take(index).cloned().collect()))
     }
 
-    /// The condition that the stored changes are still these.
+    /// The condition that the stored list has not changed.
     pub(crate) fn are_unchanged(&self) -> Condition {
         let are_equal = EMAIL_UNDOS.equals(self.text());
         if self.0.is_empty() { EMAIL_UNDOS.is_absent().or(are_equal) } else { are_equal }
@@ -308,7 +309,7 @@ impl Users {
         writes.check(&self.table, pk(user_key(user.id)), is_member.and(ROLE.equals(text(user.role.as_str()))))
     }
 
-    /// Adds the check that `user` is still in the same organization, whose audit log the transaction writes.
+    /// Adds the check that `user` is still in the same organization, because the transaction writes to its audit log.
     pub(super) fn check_organization(&self, user: &User, writes: Transaction) -> Transaction {
         writes.check(&self.table, pk(user_key(user.id)), user.is_in_organization())
     }
@@ -343,7 +344,7 @@ impl Users {
     }
 
     /// Finds the user with this email, and their password hash. Always makes two reads, whether or not the user exists,
-    /// so the timing reveals nothing. For the same reason, it accepts `None` for text that is not an email.
+    /// so the timing reveals nothing. For the same reason, it accepts `None` for a string that is not an email.
     pub async fn credentials(&self, email: Option<&Email>) -> Result<Option<(User, PasswordHash)>> {
         let guard = self.read(email.map_or_else(|| "email#".to_owned(), email_key)).await?;
         let id = guard.as_ref().and_then(|guard| Record::new("email", guard).optional_text(USER_ID));
@@ -352,7 +353,7 @@ impl Users {
         Ok(Some((User::from_item(&item)?, password)))
     }
 
-    /// Changes the name of `user`, on condition that the entry's old name and organization are the stored ones.
+    /// Changes the name of `user`, on condition that the stored name and organization still match the audit log entry.
     ///
     /// # Errors
     /// The user was deleted ([`Error::Unauthorized`]).

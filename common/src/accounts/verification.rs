@@ -30,7 +30,7 @@ use crate::{
 
 /// The link in a verification email works for 24 hours.
 const HOLDS_SECONDS: i64 = 24 * 60 * 60;
-/// The kind of verifications in the table of tokens.
+/// The kind of verifications in the tokens table.
 const EMAIL_VERIFICATION: &str = "email_verification";
 /// The kind of a used verification. The item is kept until it expires, so its page can confirm that the address is
 /// verified.
@@ -75,9 +75,9 @@ impl Verifications {
         })
     }
 
-    /// Sends `user` another email with a link, unless they are verified. The caller must have counted the request. If
-    /// another account has the pending address, its owner is notified instead, because the user must not learn whether
-    /// such an account exists.
+    /// Sends `user` another email with a link, unless their address is verified. The caller must have counted the
+    /// request. If another account has the pending address, its owner is notified instead, because the user must not
+    /// learn whether such an account exists.
     pub async fn send_again(&self, user: &User, mailer: &Mailer, base: &BaseUrl, now: Timestamp) -> Result<()> {
         if user.email_verified {
             return Ok(());
@@ -106,8 +106,8 @@ impl Verifications {
 
     /// Replaces the address that `user` has to verify with `email`, and returns the changed user. Links sent to other
     /// addresses become invalid. The user signs in with the old address until the new one is verified, so entering
-    /// another account's address has no effect. Returns `None` if the user may not replace the address, because they
-    /// are verified or were invited.
+    /// another account's address has no effect. Returns `None` if the user may not replace the address, because their
+    /// current address is verified, or because they were invited.
     pub async fn replace_email(&self, user: &User, email: &Email) -> Result<Option<User>> {
         let pending = Some(email).filter(|email| **email != user.email);
         let update = Update::of(&self.users, pk(user_key(user.id)))
@@ -143,8 +143,8 @@ impl Verifications {
 
     /// Marks the email of the token's user as verified and invalidates the token, in one transaction, so only one of
     /// two concurrent calls succeeds. A pending address replaces the old one. The transaction then also moves the guard
-    /// and, if the old address received them, the organization's notifications. Returns the link's state before the
-    /// call.
+    /// and, if the old address received the organization's notifications, redirects them to the new one. Returns the
+    /// link's state before the call.
     ///
     /// # Errors
     /// Another account now has the pending address.
@@ -190,8 +190,8 @@ impl Verifications {
     }
 }
 
-/// The email with the link that verifies an address. It does not contain a name: otherwise, a caller could put text of
-/// their choice into an email to a stranger by signing up with the stranger's address.
+/// The email with the link that verifies an address. It does not contain a name: otherwise, anyone could send a
+/// stranger a message by signing up with the stranger's address and a name of their choice.
 #[must_use]
 pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     Mail::new(
@@ -209,8 +209,8 @@ pub fn verification_mail(base: &BaseUrl, token: &Token) -> Mail {
     .requested()
 }
 
-/// The email to an account's owner after another person entered the owner's address. It does not contain any text from
-/// that person.
+/// The email to an account's owner after another person entered the owner's address. None of its text comes from that
+/// person.
 pub(super) fn taken_mail(base: &BaseUrl) -> Mail {
     Mail::new(
         "You already have an account",

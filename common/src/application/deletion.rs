@@ -2,8 +2,8 @@
 //!
 //! The caller is first removed like any member, which fails if they are the only owner. If there are no other members,
 //! one transaction deletes the user and both guards, marks the organization as deleted, and adds it to the item
-//! `deleted`. It fails if a member has joined in the meantime. The endpoints are deleted before the response; if a
-//! crash prevents that, `accounts-purge` deletes them.
+//! `deleted`. The transaction fails if a member has joined in the meantime. The endpoints are deleted before the
+//! response; if a crash prevents that, `accounts-purge` deletes them.
 
 use crate::{
     accounts::{
@@ -41,7 +41,7 @@ impl Deletions {
     }
 
     /// Deletes the account of `user`, who confirms with their password. Deleting the last account also deletes the
-    /// organization. Data that this call leaves behind is already unreachable, and `accounts-purge` deletes it.
+    /// organization. Any data left over after this call is unreachable, and `accounts-purge` deletes it.
     ///
     /// # Errors
     /// The password is wrong, or there were too many attempts. [`Conflict::LastOwner`]: the other members would be left

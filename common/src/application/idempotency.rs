@@ -45,7 +45,7 @@ pub struct Calls {
     table: String,
 }
 
-/// A call, which takes effect only once if it has a key.
+/// A call. If it has an idempotency key, it takes effect only once.
 pub struct Once<'a> {
     calls: &'a Calls,
     tenant: &'a TenantId,
@@ -64,7 +64,7 @@ pub enum Answer<T> {
 
 /// The sort key prefix of remembered calls. It sorts before every endpoint's id.
 const ONCE: &str = "#once#";
-/// A call is remembered for this many seconds.
+/// The number of seconds that a call is remembered.
 const REMEMBERED: i64 = 24 * 60 * 60;
 attributes! { FIELDS = "fields", ANSWER = "answer", }
 
@@ -72,7 +72,7 @@ impl IdempotencyKey {
     /// Parses the key in a header. `fields` is the hash of the call's fields.
     ///
     /// # Errors
-    /// One problem for each rule that the header breaks.
+    /// One problem for each rule that the header violates.
     pub fn parse(header: &[u8], fields: Hash) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(header.len(), 1, 255));
         if !header.iter().all(u8::is_ascii_graphic) {

@@ -1,5 +1,6 @@
 //! Accepts an invitation with an existing account, for both the page and the API. If the user was the last member of
-//! their previous organization, it is deleted: the endpoints before the response, the rest by `accounts-purge`.
+//! their previous organization, that organization is deleted: its endpoints before the response, the rest by
+//! `accounts-purge`.
 
 use crate::{
     accounts::{
@@ -42,11 +43,11 @@ impl Moving {
         })
     }
 
-    /// Moves `user` to the organization of the invitation `id`, and notifies them by email. Items that this call leaves
-    /// behind have no effect.
+    /// Moves `user` to the organization of the invitation `id`, and notifies them by email. Any items left over after
+    /// this call have no effect.
     ///
     /// # Errors
-    /// Those of [`Moves::accept`].
+    /// Same as [`Moves::accept`].
     pub async fn accept(
         &self,
         user: &User,

@@ -1,10 +1,10 @@
-//! The changes that stores record.
+//! Audit log entries, as built by the stores.
 
 use api::audit::{Action, Actor, Change, Target, TargetKind};
 
 use crate::id::TenantId;
 
-/// The number of characters kept from a value.
+/// The maximum number of characters to keep from a value.
 const VALUE_LENGTH: usize = 1000;
 
 /// A change to record.
@@ -30,12 +30,12 @@ impl Entry {
         }
     }
 
-    /// Names the author, if they are not the caller known to `http`.
+    /// Names the actor, if `http` does not know the caller or the caller is not the actor.
     pub(crate) fn by(self, actor: Actor) -> Self {
         Self { actor: Some(actor), ..self }
     }
 
-    /// Omits the author's name and client: the author is not a member, so the organization need not know them.
+    /// Omits the actor's name and client: the actor is not a member, so the organization does not need them.
     pub(crate) fn of_outsider(self) -> Self {
         Self { is_from_outside: true, ..self }
     }
@@ -47,12 +47,12 @@ impl Entry {
     }
 }
 
-/// The object `id` of this kind, with the name that people know it by.
+/// The object of this kind with this id, and its human-readable name.
 pub(crate) fn target(kind: TargetKind, id: impl ToString, name: impl Into<Option<String>>) -> Target {
     Target { kind: kind.into(), id: id.to_string(), name: name.into() }
 }
 
-/// A field that had the value `old` and now has `new`.
+/// A field whose value changed from `old` to `new`.
 pub(crate) fn change(field: &'static str, old: Option<String>, new: Option<String>) -> Change {
     let cut = |value: String| match value.char_indices().nth(VALUE_LENGTH) {
         Some((end, _)) => value.get(..end).unwrap_or_default().to_owned(),

@@ -33,16 +33,16 @@ pub struct Filter {
 /// A page of entries, newest first.
 #[derive(Debug)]
 pub struct Page {
-    /// The entries. There may be none even if there is a next page.
+    /// The entries. A page can be empty even if there is a next page.
     pub entries: Vec<api::audit::Entry>,
     /// The start of the next page, if there may be one.
     pub next: Option<Position>,
 }
 
-/// The number of entries that a filtered page reads.
+/// The number of entries to read for a filtered page.
 const FILTERED: usize = 1000;
 
-/// The table of entries.
+/// The audit log table.
 #[derive(Clone)]
 pub struct AuditLog {
     dynamodb: Client,
@@ -50,7 +50,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Builds the store for the table that `env` names.
+    /// Builds the store for the table named in `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), table: env.required("AUDIT_TABLE")? })
     }

@@ -1,4 +1,4 @@
-//! Adds entries to transactions, with the author of the task's changes and their client.
+//! Adds entries to transactions, with the actor and the client of the current task.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ tokio::task_local! {
     static CURRENT: Option<Recorder>;
 }
 
-/// The table of entries, and the origin of the changes that a task makes.
+/// The audit log table, and the origin of a task's changes.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     table: Arc<str>,
@@ -31,14 +31,14 @@ pub struct Recorder {
     declared: Option<&'static [Action]>,
 }
 
-/// The author of a change and their client.
+/// The actor of a change, and the actor's client.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// The author, if they are known before the change.
+    /// The actor, if known before the change.
     pub actor: Option<Actor>,
-    /// Their client's address.
+    /// The address of the actor's client.
     pub ip: Option<String>,
-    /// The client's description of itself. It is untrusted text.
+    /// The client's `User-Agent`, which is untrusted.
     pub user_agent: Option<String>,
 }
 
@@ -53,12 +53,12 @@ impl Recorder {
         Ok(Self { table: env.required("AUDIT_TABLE")?.into(), origin: Origin::default(), declared: None })
     }
 
-    /// The same recorder for changes with this origin.
+    /// Returns this recorder with another origin of changes.
     pub(crate) fn with(&self, origin: Origin) -> Self {
         Self { origin, ..self.clone() }
     }
 
-    /// Runs `future`, whose changes are recorded. It must not spawn tasks that make changes.
+    /// Runs `future` and records its changes. `future` must not spawn tasks that make changes.
     pub async fn within<F: Future>(self, future: F) -> F::Output {
         within(Some(self), future).await
     }
@@ -88,7 +88,7 @@ impl Transaction {
         if is_from_outside {
             actor.name = None;
         }
-        // The caller's client must not appear as the service's client.
+        // A change by the service must not be attributed to the caller's client.
         let has_client = !is_from_outside && actor.kind != ActorKind::System;
         let (ip, user_agent) = if has_client { (origin.ip, origin.user_agent) } else { (None, None) };
         let now = Timestamp::now();

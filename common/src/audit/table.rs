@@ -1,10 +1,10 @@
-//! The table of entries: their attributes, and their order.
+//! The audit table: the attributes of entries, and their order.
 
 use std::{fmt, str::FromStr};
 
 use crate::{aws::dynamo::attributes, id::NotAnId, issue::Problem, random, timestamp::Timestamp};
 
-/// Entries are kept for a year. The time is checked on read: the table's TTL only cleans up.
+/// Entries are kept for a year. Reads check the age of each entry; the table's TTL only cleans up.
 pub(super) const KEPT_SECONDS: i64 = 365 * 24 * 60 * 60;
 /// The last Unix time in milliseconds that has 13 digits, in the year 2286.
 const LAST: u64 = 9_999_999_999_999;
@@ -14,7 +14,7 @@ attributes! { pub(super)
     // The time and a random number, so two entries in the same millisecond have different keys.
     ENTRY = "entry",
     ACTION = "action", ACTOR_ID = "actor_id",
-    // The entry, in the form that the API returns.
+    // The entry in the API's format.
     DETAILS = "details",
     EXPIRES_AT = "expires_at",
 }
@@ -30,12 +30,12 @@ impl Position {
     /// The position after all entries.
     pub(super) const LAST: Self = Self { millisecond: LAST, random: 0 };
 
-    /// A unique position for an entry with this time.
+    /// A unique position for an entry at this time.
     pub(super) fn new(at: Timestamp) -> Self {
         Self { random: u128::from_le_bytes(random::bytes()), ..Self::start_of(at) }
     }
 
-    /// The position before all entries with this time.
+    /// The position before all entries at this time.
     pub(super) fn start_of(at: Timestamp) -> Self {
         Self { millisecond: at.as_millisecond().try_into().unwrap_or(0), random: 0 }
     }

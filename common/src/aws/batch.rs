@@ -1,7 +1,7 @@
 //! Batched reads and writes of a table.
 //!
-//! DynamoDB leaves items in throttled partitions unprocessed. This module resends them with growing delays, and returns
-//! those that still fail, with the reason.
+//! If a partition is throttled, DynamoDB leaves its items unprocessed. This module retries these items with growing
+//! delays, and returns those that still fail, with the reason.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -26,11 +26,11 @@ pub(crate) const CONCURRENCY: usize = 16;
 /// The maximum number of tries per batch while DynamoDB leaves items unprocessed.
 pub(crate) const ROUNDS: u32 = 4;
 
-/// The part of a batch that was not written or read.
+/// The items of a batch that were not written or read.
 pub(crate) struct Left<T> {
     /// The labels of writes, or the keys of reads.
     pub(crate) items: Vec<T>,
-    /// The call's failure; `None` if DynamoDB left these items out in every round.
+    /// The error of the call; `None` if DynamoDB left these items unprocessed in every round.
     pub(crate) error: Option<Error>,
 }
 
@@ -69,8 +69,8 @@ pub(crate) async fn batch_write(
     written.map_err(|left| left.into_error(doing)).try_collect().await
 }
 
-/// Like [`batch_write`], with a label for each write. Returns the result of each batch. `is_of` reports whether a label
-/// belongs to a write that DynamoDB left unprocessed.
+/// Like [`batch_write`], but with a label for each write, and returns the result of each batch. `is_of` checks whether
+/// a label belongs to a write that DynamoDB left unprocessed.
 pub(crate) fn write_all<L>(
     dynamodb: &Client,
     table: &str,
@@ -97,7 +97,7 @@ pub(crate) fn write_all<L>(
     stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY)
 }
 
-/// Reads the items that have these keys, strongly consistently, in any order.
+/// Reads the items with these keys, with strong consistency and in any order.
 pub(crate) async fn batch_get(
     dynamodb: &Client,
     table: &str,
@@ -111,7 +111,7 @@ pub(crate) async fn batch_get(
     found.try_concat().await
 }
 
-/// Reads the items that have these keys. Returns the results of each batch: the items, and the keys that were not read.
+/// Reads the items with these keys. Returns the result of each batch: the items, and the keys that were not read.
 pub(crate) fn read_all(
     dynamodb: &Client,
     table: &str,
@@ -140,7 +140,7 @@ pub(crate) fn read_all(
     stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(CONCURRENCY)
 }
 
-/// Reads two items of one or two tables, strongly consistently, in one call.
+/// Reads two items from one or two tables in one call, with strong consistency.
 pub(crate) async fn get_both(
     dynamodb: &Client,
     wanted: [(&String, Item); 2],
@@ -152,7 +152,7 @@ pub(crate) async fn get_both(
     }
     let keys = keys.into_iter().map(|(table, keys)| (table, keys_and_attributes(keys, true))).collect();
     let answer = dynamodb.batch_get_item().set_request_items(Some(keys)).send().await.map_err(failure(doing))?;
-    // DynamoDB leaves two items this small unprocessed only if the table is throttled.
+    // DynamoDB leaves items this small unprocessed only if the table is throttled.
     if answer.unprocessed_keys().is_some_and(|keys| !keys.is_empty()) {
         return Err(Error::Busy);
     }
@@ -171,7 +171,8 @@ fn keys_and_attributes(keys: Vec<Item>, is_consistent: bool) -> KeysAndAttribute
     KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(is_consistent).build().expect("complete keys")
 }
 
-/// Waits for a throttled partition: on average 50 ms in the first round, and twice as long in each later round.
+/// Waits before retrying a throttled partition: 50 ms on average in the first round, and twice as long in each later
+/// round.
 async fn pause(round: u32) {
     tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }

@@ -39,10 +39,10 @@ macro_rules! config {
             .credentials_provider($aws.credentials.clone())
             .timeout_config(timeouts())
             .retry_config(retries())
-            // Each client has its own retry budget, with the SDK's default costs. Otherwise, all functions in one
-            // process, as in the local runner, would share a budget.
+            // Each client has its own retry budget, with the SDK's default costs. By default, all functions in one
+            // process, such as the local runner, would share one budget.
             .retry_partition($sdk::config::retry::RetryPartition::custom("function").build())
-            // The attempt timeout, which is shorter, also covers reading the response body.
+            // The attempt timeout is shorter, and also covers reading the response body.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client($aws.http_client(endpoint.as_deref()))
             $(.$own($value))?;
@@ -105,7 +105,7 @@ impl<'env> Aws<'env> {
     }
 }
 
-/// An HTTP client for services without TLS, such as the embedded ones of the local runner.
+/// An HTTP client for services without TLS, such as those embedded in the local runner.
 #[must_use]
 pub fn plain_http() -> SharedHttpClient {
     SharedHttpClient::new(Https::plain())
@@ -129,7 +129,7 @@ impl ClassifyRetry for MetTransaction {
     }
 
     fn name(&self) -> &'static str {
-        "a write that met a transaction"
+        "a write that conflicted with a transaction"
     }
 }
 
@@ -142,7 +142,7 @@ fn retries() -> RetryConfig {
     RetryConfig::standard().with_initial_backoff(Duration::from_millis(50))
 }
 
-/// Ends a hanging attempt early enough for another attempt.
+/// Aborts a hanging attempt early enough to leave time for another one.
 fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(1))
@@ -174,7 +174,7 @@ mod tests {
         format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
-    /// A client whose calls get these responses, each on a separate connection.
+    /// A client whose calls get these responses, each over a separate connection.
     async fn client_of(answers: [String; 2]) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -195,7 +195,7 @@ mod tests {
         Aws::new(&env).expect("settings").dynamodb()
     }
 
-    /// Whether a request has arrived with its whole JSON body.
+    /// Whether a request has arrived with its complete JSON body.
     fn is_whole(request: &[u8]) -> bool {
         let body = str::from_utf8(request).ok().and_then(|text| text.split_once("\r\n\r\n"));
         body.is_some_and(|(_, body)| serde_json::from_str::<IgnoredAny>(body).is_ok())

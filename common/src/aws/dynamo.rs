@@ -11,7 +11,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// An item, as the SDK represents it.
+/// An item in the SDK's representation.
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
 /// The name of an attribute. Stores declare attributes with [`attributes!`] and use them in items, reads and
@@ -95,7 +95,7 @@ impl<'a> Record<'a> {
         self.item.get(name.0)?.as_n().ok()?.parse().ok()
     }
 
-    /// A time, stored as Unix time in milliseconds.
+    /// A time, stored in Unix milliseconds.
     pub(crate) fn time(&self, name: Attribute) -> Result<Timestamp> {
         self.number(name).map(Timestamp::from_millisecond)
     }
@@ -143,13 +143,13 @@ impl<'a> Record<'a> {
         texts.collect::<Option<_>>().map(Some).ok_or_else(|| self.broken(name, "not a map of strings"))
     }
 
-    /// An error about the attribute `name`. The message omits the value, which may be a secret.
+    /// Builds an error about the attribute `name`. The message omits the value, which may be a secret.
     pub(crate) fn broken(&self, name: Attribute, problem: impl fmt::Display) -> Error {
         Error::Internal(format!("the stored {}'s {}: {problem}", self.kind, name.0))
     }
 }
 
-/// Reads the item with this key, strongly consistently.
+/// Reads the item with this key, with strong consistency.
 pub(crate) async fn get(dynamodb: &Client, table: &str, key: Item, doing: &'static str) -> Result<Option<Item>> {
     let get = dynamodb.get_item().table_name(table).set_key(Some(key)).consistent_read(true);
     Ok(Box::pin(get.send()).await.map_err(failure(doing))?.item)

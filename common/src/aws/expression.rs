@@ -1,7 +1,7 @@
 //! DynamoDB expressions, composed of attributes and values: conditions, updates and projections.
 //!
-//! Attributes and values have different types, and placeholders are inserted last. An expression therefore contains
-//! neither reserved words nor values, and an undeclared attribute does not compile.
+//! Attributes and values have different types, and placeholders are inserted last. An expression therefore never
+//! contains a reserved word or a value, and using an undeclared attribute is a compile-time error.
 
 use std::{collections::HashMap, error::Error as StdError, fmt, mem};
 
@@ -37,7 +37,7 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// A part of a call, with a `?` for each value.
+/// A part of an expression, with a `?` for each value.
 #[derive(Clone, Default)]
 pub(crate) struct Expression {
     text: String,
@@ -90,12 +90,12 @@ impl Attribute {
         Expression::new(format!("begins_with({self}, ?)"), [prefix])
     }
 
-    /// True for sets with this element, and false for a missing attribute.
+    /// True if the attribute is a set with this element.
     pub(crate) fn contains(self, element: AttributeValue) -> Condition {
         Expression::new(format!("contains({self}, ?)"), [element])
     }
 
-    /// True for values of more than `size` bytes, and false for a missing attribute.
+    /// True if the attribute is larger than `size` bytes.
     pub(crate) fn is_larger_than(self, size: AttributeValue) -> Condition {
         Expression::new(format!("size({self}) > ?"), [size])
     }
@@ -114,8 +114,8 @@ impl Expression {
         Self { is_choice: true, ..self.joined("", " OR ", other) }
     }
 
-    /// Returns the condition as an operand of AND, which binds more tightly than OR. DynamoDB rejects redundant
-    /// parentheses.
+    /// Returns the condition as an operand of AND, in parentheses if it contains an OR, which binds less tightly.
+    /// DynamoDB rejects redundant parentheses.
     fn operand(self) -> Self {
         if self.is_choice { Self { text: format!("({})", self.text), is_choice: false, ..self } } else { self }
     }
@@ -137,7 +137,7 @@ pub(crate) struct Placeholders {
 }
 
 impl Placeholders {
-    /// Returns the final text of an expression, with numbered values, and records its names and values. Returns `None`
+    /// Returns the expression in its final form, with numbered values, and records its names and values. Returns `None`
     /// if the expression is empty.
     pub(crate) fn place(&mut self, Expression { text: template, values, .. }: Expression) -> Option<String> {
         let mut parts = template.split('?');
@@ -191,7 +191,7 @@ pub(crate) fn projection(attributes: &[Attribute]) -> (Option<String>, Option<Ha
     (placeholders.place(Expression::new(text, [])), placeholders.names())
 }
 
-/// An update of one item, performed only if its condition is met.
+/// An update of one item. It has no effect if its condition is not met.
 pub(crate) struct Update {
     table: String,
     key: Item,
@@ -203,7 +203,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// An update of the item with this key that does not change anything yet.
+    /// Starts an empty update of the item with this key.
     pub(crate) fn of(table: &str, key: Item) -> Self {
         let [set, remove, add, delete, condition] = Default::default();
         Self { table: table.to_owned(), key, set, remove, add, delete, condition }
@@ -253,7 +253,7 @@ impl Update {
         Self { remove: removed.fold(self.remove, |all, removed| all.joined("REMOVE ", ", ", removed)), ..self }
     }
 
-    /// Adds a number to a number, or elements to a set, either of which may be missing.
+    /// Adds a number to a numeric attribute, or elements to a set. The attribute may be missing.
     pub(crate) fn add(self, attribute: Attribute, value: AttributeValue) -> Self {
         Self { add: self.add.joined("ADD ", ", ", Expression::new(format!("{attribute} ?"), [value])), ..self }
     }
@@ -266,7 +266,7 @@ impl Update {
         }
     }
 
-    /// Adds a condition to all earlier ones.
+    /// Adds a condition, which must be met in addition to all earlier ones.
     pub(crate) fn only_if(self, condition: Condition) -> Self {
         Self { condition: self.condition.joined("", " AND ", condition.operand()), ..self }
     }
@@ -383,7 +383,7 @@ mod tests {
 
     attributes! { A = "an_a", B = "a_b", STATUS = "status", LAST_CODE = "last.status_code", }
 
-    /// The text, the names and the values in the order of their numbers.
+    /// The final expression, with its names and its values in numeric order.
     fn placed(expression: Expression) -> (String, Vec<String>, Vec<AttributeValue>) {
         let mut placeholders = Placeholders::default();
         let text = placeholders.place(expression).unwrap_or_default();

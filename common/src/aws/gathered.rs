@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::error::{Error, Result};
 
-/// A process's reads. Only one read is in progress at a time; the next reads all keys requested in the meantime.
+/// The reads of a process. Only one is in progress at a time; the next one reads all keys requested in the meantime.
 pub struct Gathered<K, V> {
     asked: Mutex<Vec<Asked<K, V>>>,
     turn: sync::Mutex<()>,
@@ -46,7 +46,7 @@ impl<K, V> Default for Found<K, V> {
 }
 
 impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
-    /// Reads values by their keys, in a call of `read` that begins after this call. `read` gets each key once.
+    /// Reads values by their keys, in a call to `read` that begins after this call. `read` gets each key only once.
     ///
     /// # Errors
     /// [`Error::Busy`]: a key of this caller could not be read.
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads the double of each number, and records the requested keys.
+    /// Returns twice the value of each key, and records the requested keys.
     async fn read(calls: &RefCell<Vec<Vec<u8>>>, keys: Vec<u8>) -> Found<u8, u8> {
         calls.borrow_mut().push(keys.clone());
         yield_now().await;

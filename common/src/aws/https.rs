@@ -41,7 +41,7 @@ impl Https {
 }
 
 impl HttpClient for Https {
-    /// Uses the settings of the first call for all clients, which have the same settings (see `clients`).
+    /// Uses the first caller's settings for all clients. All of them have the same settings (see `clients`).
     fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         let connector = self.connector.get_or_init(|| {
             let pool = Pool::new(settings, self.has_tls).map_err(|error| error.to_string())?;
@@ -54,7 +54,7 @@ impl HttpClient for Https {
     }
 }
 
-/// Fails every call with the error from reading the certificates.
+/// A connector whose calls all fail, because the certificates could not be read.
 #[derive(Debug)]
 struct NoCertificates(String);
 
@@ -136,7 +136,7 @@ fn connector_error(error: ClientError) -> ConnectorError {
     }
 }
 
-/// The first cause of this type.
+/// The first error of this type in the chain of causes.
 fn source<E: Error + 'static>(error: &ClientError) -> Option<&E> {
     std::iter::successors(error.source(), |&cause| cause.source()).find_map(|cause| cause.downcast_ref())
 }

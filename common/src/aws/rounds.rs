@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 const STARTS: u32 = 10;
 
 /// Runs `round`, which reads and then writes conditionally, until it breaks. The first round gets `state`, and each
-/// later round the state that the previous one returned. (An async closure could keep its own state, but its future is
-/// not known to be `Send`.)
+/// later round the state that the previous one returned. (An async closure could keep the state itself, but the
+/// compiler cannot prove that its future is `Send`.)
 ///
 /// # Errors
 /// A round failed, or other writes came first in every round ([`Error::Busy`]).

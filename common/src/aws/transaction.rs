@@ -26,16 +26,16 @@ pub struct Marker {
     pub(crate) is_new: Condition,
 }
 
-/// Writes that all succeed or all fail. Each can name the error to return if its condition fails.
+/// Writes that all succeed or all fail. Each write can specify the error to return if its condition fails.
 pub(crate) struct Transaction {
     doing: &'static str,
     writes: Vec<TransactWriteItem>,
-    /// One for each write; `None` if the write has no condition that can fail.
+    /// The error for each write; `None` if the write has no condition that can fail.
     refusals: Vec<Option<Error>>,
 }
 
 impl Transaction {
-    /// Starts an empty transaction. `doing` names its purpose ("creating an account").
+    /// Starts an empty transaction. `doing` describes its purpose ("creating an account").
     pub(crate) fn new(doing: &'static str) -> Self {
         Self { doing, writes: Vec::new(), refusals: Vec::new() }
     }
@@ -93,7 +93,7 @@ impl Transaction {
         self
     }
 
-    /// Names the error to return if the condition of the last write fails.
+    /// Sets the error to return if the condition of the latest write fails.
     pub(crate) fn or(mut self, refusal: Error) -> Self {
         if let Some(last) = self.refusals.last_mut() {
             *last = Some(refusal);
@@ -124,7 +124,7 @@ impl Transaction {
     }
 }
 
-/// The number of tries under contention. With the delays below, 24 clients that write one counter all succeed.
+/// The number of tries under contention. With the delays below, 24 clients can all write the same counter at once.
 const ATTEMPTS: u32 = 10;
 
 /// Retries while there is contention. Returns the indexes of the writes whose conditions failed, if any.

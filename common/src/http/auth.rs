@@ -35,7 +35,7 @@ pub trait Access<W>: Send + 'static {
     /// The organization whose data the call uses, for the log.
     fn tenant(caller: &Self::Caller) -> Option<&TenantId>;
 
-    /// The author of the call's changes, for the audit log, if the caller is known.
+    /// The actor for the audit log, if the caller is known.
     fn actor(caller: &Self::Caller) -> Option<Actor>;
 }
 
@@ -73,7 +73,7 @@ impl AsRef<Self> for People {
 }
 
 impl People {
-    /// Finds the session in a call's cookie. Returns `None` if there is none or it has ended.
+    /// Finds the session for a call's cookie. Returns `None` if there is no cookie or the session has ended.
     async fn session(&self, call: &Call<()>) -> Result<Option<Stored>> {
         match call.session() {
             Some(token) => self.sessions.find(&token, Timestamp::now()).await,
@@ -81,10 +81,10 @@ impl People {
         }
     }
 
-    /// Finds the user of the session in a call's cookie, and records that the session was used on this day.
+    /// Finds the user whose session the call's cookie contains, and records that the session was used today.
     ///
     /// # Errors
-    /// Their organization requires a second factor that they do not have, and the route does not set it up
+    /// Their organization requires a second factor, they have none, and the route is not for setting one up
     /// ([`Refusal::TwoFactorRequired`]); or a call fails. Keys are not affected: programs have no second factor, and
     /// deleting keys is a separate decision.
     async fn signed_in(&self, call: &Call<()>) -> Result<Option<SignedIn>> {
@@ -177,10 +177,10 @@ impl<W: Sync> Access<W> for Public {
 }
 
 /// An organization key, or a user with a verified email who calls with a key or a session. Missing, malformed, unknown
-/// and ended credentials, and those of deleted users, all get the same response.
+/// and ended credentials, and those of deleted users, all cause the same response.
 ///
-/// A key takes precedence over a session: browsers add cookies automatically, but a key is sent on purpose and
-/// determines the organization. Within its scopes, a key may do everything that a session may on these routes.
+/// A key takes precedence over a session: browsers add cookies automatically, but clients send a key on purpose, and
+/// the key determines the organization. Within its scopes, a key may do everything that a session may on these routes.
 pub struct Verified;
 
 impl Access<Callers> for Verified {
@@ -221,7 +221,7 @@ impl Access<Callers> for Tenant {
         Some(tenant)
     }
 
-    /// The organization alone does not show the author: routes that record changes use [`Verified`].
+    /// The organization does not identify the actor, so routes that record changes use [`Verified`] instead.
     fn actor(_: &TenantId) -> Option<Actor> {
         None
     }
@@ -271,7 +271,7 @@ impl Caller {
     /// The user that the call acts for.
     ///
     /// # Errors
-    /// The call has an organization key ([`Refusal::NotAUser`]).
+    /// The call was made with an organization key ([`Refusal::NotAUser`]).
     pub fn user(&self) -> Result<&User> {
         self.any_user().ok_or(Error::Forbidden(Refusal::NotAUser))
     }
@@ -285,12 +285,12 @@ impl Caller {
     /// Checks that a call with this credential may use `scope`.
     ///
     /// # Errors
-    /// The call has a key without this scope ([`Refusal::ScopeMissing`]).
+    /// The call was made with a key that lacks this scope ([`Refusal::ScopeMissing`]).
     pub fn check_scope(&self, scope: Scope) -> Result<()> {
         self.key().map_or(Ok(()), |key| key.permissions.check(scope))
     }
 
-    /// Checks that the caller is an owner, or an organization key, which only owners issue.
+    /// Checks that the caller is an owner, or uses an organization key, which only owners can issue.
     ///
     /// # Errors
     /// The caller is a member ([`Refusal::OwnersOnly`]).
@@ -298,7 +298,7 @@ impl Caller {
         self.any_user().map_or(Ok(()), User::check_owner)
     }
 
-    /// The caller as the author of changes: the call's key, or else the user.
+    /// The caller as an audit log actor: the call's key or, without a key, the user.
     #[must_use]
     pub fn actor(&self) -> Actor {
         match &self.by {
@@ -317,8 +317,8 @@ impl Caller {
 
 /// A user with a session or a key, or an anonymous caller.
 ///
-/// A session takes precedence over a key. It may do more on these routes, and a client with a key in its environment
-/// sends that key with every call, even after its user has signed in.
+/// A session takes precedence over a key. On these routes, a session has more permissions, and a client with a key in
+/// its environment sends that key with every call, even after its user has signed in.
 pub struct AnyCaller;
 
 impl Access<Callers> for AnyCaller {
@@ -391,8 +391,8 @@ impl Access<Callers> for Session {
     }
 }
 
-/// A visitor of a page for signed-in users. A browser without a session is redirected to the sign-in page, and returns
-/// after the sign-in. Keys are ignored.
+/// A visitor to a page for signed-in users. A browser without a session is redirected to the sign-in page, and sent
+/// back after the sign-in. Keys are ignored.
 pub struct Person;
 
 impl<W: AsRef<People> + Sync> Access<W> for Person {

@@ -30,7 +30,7 @@ pub struct Call<C> {
     pub client: ClientAddress,
     pub(super) request: Request,
     origins: Arc<Origins>,
-    /// The scope that a key needs for the route.
+    /// The scope that the route requires of a key.
     pub(super) needed: Needed,
     /// Whether the route can be called before setting up a second factor that the organization requires.
     pub(super) before_two_factor: bool,
@@ -83,9 +83,9 @@ impl Call<()> {
 
     /// Rejects calls from pages of other origins, which could act with the browser's cookies (cross-site request
     /// forgery) or sign the browser in to another user's account (login CSRF). Browsers send the origin with every
-    /// `POST`, so a call with a cookie but no origin is rejected, too. Public enveloped routes, such as sign-ups, do
-    /// not act on a cookie, so they accept cookies without an origin. The other enveloped routes do not sign users in,
-    /// so they check the origin only if the call acts with its session rather than with a key that takes precedence.
+    /// `POST`, so a call with a cookie but no origin is rejected, too. Public enveloped routes, such as sign-ups,
+    /// ignore cookies, so they accept a cookie without an origin. The other enveloped routes cannot sign users in, so
+    /// they check the origin only of a call that uses its session, not of one whose key takes precedence.
     pub(super) fn check_origin(&self, wire: Wire, credentials: &[Credential]) -> Result<()> {
         let is_public = wire == Wire::Envelope && credentials == [Credential::None];
         let by_key = credentials.first() == Some(&Credential::Key) && self.header(API_KEY).is_some();
@@ -120,7 +120,7 @@ impl<C> Call<C> {
         token_in_cookies(&self.base, name, self.request.cookies.iter().map(String::as_str))
     }
 
-    /// The client's address and its `User-Agent`.
+    /// The client's address and `User-Agent`.
     #[must_use]
     pub fn device(&self) -> Device {
         Device::new(self.client, self.request.lossy_header(header::USER_AGENT.as_str()).as_deref())

@@ -5,8 +5,8 @@ use crate::{
     base_url::BaseUrl,
 };
 
-/// The name of a cookie, with and without the prefix that https deployments use. The prefix makes browsers accept it
-/// only over https and only from this exact host, not from others in its domain (RFC 6265bis, 4.1.3.2).
+/// The name of a cookie, with and without the prefix that https deployments use. With the prefix, browsers accept the
+/// cookie only over https and only from this exact host, not from others in its domain (RFC 6265bis, 4.1.3.2).
 #[derive(Clone, Copy)]
 pub struct CookieName {
     prefixed: &'static str,
@@ -15,7 +15,7 @@ pub struct CookieName {
 
 /// The session cookie.
 pub const SESSION: CookieName = CookieName { prefixed: "__Host-session_token", plain: "session_token" };
-/// The cookie of a sign-in that is waiting for the second factor.
+/// The cookie for a sign-in that is waiting for the second factor.
 pub const PENDING_SIGN_IN: CookieName = CookieName { prefixed: "__Host-two_factor", plain: "two_factor" };
 
 impl CookieName {
@@ -24,20 +24,20 @@ impl CookieName {
     }
 }
 
-/// The `Set-Cookie` value that signs in.
+/// The `Set-Cookie` value that signs the browser in.
 #[must_use]
 pub fn session_cookie(base: &BaseUrl, token: &Token) -> String {
     set_cookie(base, SESSION, token.reveal(), SESSION_SECONDS)
 }
 
-/// The `Set-Cookie` values of a sign-in that is waiting for the second factor, which is not a session. The browser's
-/// earlier session is no longer used.
+/// The `Set-Cookie` values for a sign-in that is waiting for the second factor. It is not a session yet, and replaces
+/// the browser's previous session.
 #[must_use]
 pub fn pending_cookies(base: &BaseUrl, token: &Token) -> Vec<String> {
     vec![set_cookie(base, PENDING_SIGN_IN, token.reveal(), SIGN_IN_SECONDS), cleared_cookie(base)]
 }
 
-/// The `Set-Cookie` values of a session that started with the second factor.
+/// The `Set-Cookie` values for a session that started with the second factor.
 #[must_use]
 pub fn finished_cookies(base: &BaseUrl, token: &Token) -> Vec<String> {
     vec![session_cookie(base, token), set_cookie(base, PENDING_SIGN_IN, "", 0)]
@@ -48,7 +48,7 @@ fn set_cookie(base: &BaseUrl, name: CookieName, value: &str, max_age: i64) -> St
     format!("{}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age}{secure}", name.at(base))
 }
 
-/// The `Cookie` header for clients other than browsers that use the session of `token`.
+/// The `Cookie` header with which a client other than a browser uses the session with this token.
 #[must_use]
 pub fn cookie_header(base: &BaseUrl, token: &Token) -> String {
     format!("{}={}", SESSION.at(base), token.reveal())
@@ -68,7 +68,7 @@ pub fn token_in_cookies<'a>(
     values.find_map(Token::parse)
 }
 
-/// The `Set-Cookie` value that signs out.
+/// The `Set-Cookie` value that signs the browser out.
 #[must_use]
 pub fn cleared_cookie(base: &BaseUrl) -> String {
     set_cookie(base, SESSION, "", 0)
@@ -96,8 +96,8 @@ mod tests {
         );
     }
 
-    /// Another host in the domain could have set these cookies, because browsers do not see the prefix `__Host-` in
-    /// their names.
+    /// Another host in the domain could have set these cookies, because browsers do not recognize the prefix `__Host-`
+    /// in their names.
     #[test]
     fn a_name_after_other_white_space_is_another_name() {
         let (base, token) = (base("https://api.example.com"), Token::generate());

@@ -19,7 +19,7 @@ use url::Url;
 use super::status::HttpError;
 use crate::base_url::BaseUrl;
 
-/// The maximum body size in bytes. A larger body is rejected before anything is parsed.
+/// The maximum body size in bytes. A larger body is rejected before it is parsed.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 pub(super) type Response = http::Response<String>;
@@ -86,7 +86,7 @@ impl Event {
 }
 
 impl Request {
-    /// Checks the body's size, before it is parsed and the caller is looked up.
+    /// Checks the size of the body, before the body is parsed and the caller is looked up.
     pub(super) fn check_size(&self) -> Result<(), HttpError> {
         if self.body.len() > MAX_BODY_BYTES { Err(HttpError::TooLarge) } else { Ok(()) }
     }
@@ -122,7 +122,8 @@ impl Request {
 }
 
 /// Normalizes a request's path: removes trailing slashes, and repeated slashes, which result from joining `/v1/...` to
-/// a base URL that ends in `/`. Only this path selects the route, so the route's checks apply to every spelling.
+/// a base URL that ends in `/`. The normalized path alone selects the route, so the route's checks apply to every
+/// spelling of its path.
 #[must_use]
 pub fn canonical(path: &str) -> String {
     let mut canonical = String::with_capacity(path.len());
@@ -138,8 +139,8 @@ pub fn canonical(path: &str) -> String {
 }
 
 /// Collects the cookies of a request. API Gateway moves them from the headers to the list `listed`; other sources of
-/// such events may leave them in the headers. The first session counts, so listed cookies precede those in headers.
-/// Invalid UTF-8 in a header does not invalidate its session cookie, which is ASCII.
+/// such events may leave them in the headers. The first session cookie counts, so the listed cookies come before those
+/// in headers. Session cookies are ASCII, so invalid UTF-8 elsewhere in a header does not affect them.
 fn cookies(listed: Vec<String>, headers: &HeaderMap) -> Vec<String> {
     let in_headers = headers.get_all(header::COOKIE).iter();
     let in_headers = in_headers.map(|cookies| String::from_utf8_lossy(cookies.as_bytes()).into_owned());

@@ -1,5 +1,5 @@
-//! Reads an input's fields. All fields are read before the input is rejected, so the caller gets all issues at once. If
-//! the same code runs without values, it [describes](describe) the fields.
+//! Reads an input's fields. All fields are read before the input is rejected, so the caller gets all issues at once.
+//! Run without values, the same code [describes](describe) the fields.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -23,7 +23,7 @@ pub(super) mod typed;
 /// The header with a call's idempotency key.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Values of `is_required`.
+/// The values for `is_required`.
 const REQUIRED: bool = true;
 const OPTIONAL: bool = false;
 
@@ -37,11 +37,11 @@ pub struct Fields {
     description: Option<FieldDescriptions>,
 }
 
-/// A field with an issue, which is recorded in the [`Fields`].
+/// A field was rejected. The issue is recorded in the [`Fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
-/// The problem with a string that has an unpaired surrogate.
+/// The message for a string with an unpaired surrogate.
 const NOT_UNICODE: &str = "Must be valid Unicode, without unpaired surrogates";
 
 impl Fields {
@@ -181,8 +181,8 @@ impl Fields {
         if self.issues.len() == before { Ok(Patch::Set(list)) } else { Err(Rejected) }
     }
 
-    /// Reads an object that may be absent (keep the current value) or `null` (remove the value). `parse` gets the names
-    /// of the members, each with its value if that is a string.
+    /// Reads an object that may be absent (keep the current value) or `null` (remove the value). `parse` gets each
+    /// member's name and, if it is a string, its value.
     ///
     /// # Errors
     /// The field is neither `null` nor an object, or `parse` rejects it.
@@ -343,7 +343,7 @@ impl Fields {
         Err(self.reject(name, Problem { code, message }))
     }
 
-    /// Rejects fields that similar APIs have but this one does not support, because ignoring them would give a wrong
+    /// Rejects fields that similar APIs support but this one does not, because ignoring them would lead to a wrong
     /// response.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The domain's values in the API: their text forms and schemas, and the responses that contain them.
+//! Domain values in the API: their formats and schemas, and the responses that contain them.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Converts domain values to their forms in responses. Input fields of these types have the same schemas.
+/// Converts domain values to their API formats. Input fields of these types have the same schemas.
 macro_rules! forms {
     ($($type:ident $(: $text:ident)?,)*) => {$(
         $(impl From<$type> for api::$type {

@@ -40,7 +40,7 @@ pub struct Function {
     pub(super) wire: Wire,
     origins: Arc<Origins>,
     pub(super) routes: Arc<[BoundRoute]>,
-    /// The name at the top of its pages; `None` for functions without pages.
+    /// The name shown at the top of pages; `None` for functions without pages.
     service: Option<ServiceName>,
 }
 
@@ -80,7 +80,7 @@ impl Function {
         // Responses other than public pages may contain tokens and keys.
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         if self.wire == Wire::Page && self.origins.is_https() {
-            // Makes browsers use only https for this host, for a year.
+            // Makes browsers use only https for this host for a year.
             response
                 .headers_mut()
                 .insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
@@ -147,8 +147,8 @@ impl Function {
         }
     }
 
-    /// The routes at a request's path. A single route matches every path, because API Gateway calls the function only
-    /// for that route, and the stage may prefix the path.
+    /// The routes at a request's path. A function's only route matches every path, because API Gateway calls the
+    /// function only for that route, and the stage may prefix the path.
     fn at_path(&self, request: &Request) -> impl Iterator<Item = &BoundRoute> {
         let single = self.routes.len() == 1;
         self.routes.iter().filter(move |route| single || variable(route.info.path, &request.path).is_some())
@@ -171,14 +171,14 @@ impl Function {
 /// encoded twice.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// The fields with secrets, which pages never show again.
+/// The fields that contain secrets, which pages never show again.
 const SECRETS: [&str; 3] = ["headers", "own", "secret"];
 /// The name of the field that names a secret to enter again.
 pub const AGAIN: &str = "again";
-/// The value of `did` on the sign-in page after a form was lost.
+/// The value of `did` on the sign-in page after a form's input was lost.
 pub const LOST: &str = "lost";
 
-/// The part of a request that is lost if its sender has to sign in first.
+/// The input that is lost if the sender of a request has to sign in first.
 enum Sent {
     Nothing,
     /// A form whose fields cannot be restored.
@@ -197,9 +197,9 @@ impl Sent {
     }
 }
 
-/// Returns the fields of a form, to restore them after the sender has signed in again. Returns `None` for a form with a
-/// password, because pages never show a password again. Other secrets are omitted, and named in [`AGAIN`] if a person
-/// entered them.
+/// Returns a form's fields, so that they can be restored after the sender has signed in again. Returns `None` for a
+/// form with a password, because pages never show a password again. Other secrets are omitted; those that the person
+/// entered are listed in [`AGAIN`].
 fn kept(request: &Request) -> Option<String> {
     if request.method != Method::POST || request.body.is_empty() || request.body.len() > MOST_KEPT {
         return None;
@@ -220,9 +220,10 @@ fn kept(request: &Request) -> Option<String> {
     Some(kept.finish())
 }
 
-/// The reply to a browser for an error. Without a session, it redirects to the sign-in page and then to `back`, or
-/// shows a sign-in form that restores the `kept` fields. Without a verified address, it redirects to the page that
-/// names the link's recipient. Without a required second factor, it redirects to the page that sets one up.
+/// Returns the reply to a browser after an error. A visitor without a session is redirected to the sign-in page and
+/// then to `back`, or is shown a sign-in form that restores the `kept` fields. A visitor without a verified address is
+/// redirected to the page that shows where the link was sent. A visitor who lacks a required second factor is
+/// redirected to the page for setting one up.
 fn answer_of(error: HttpError, back: &str, sent: Sent) -> Reply {
     match error {
         HttpError::Domain(Error::Unauthorized) => {

@@ -9,7 +9,7 @@ use crate::error::FactorProblem;
 /// input, and the required fields.
 pub(super) type Case = (&'static str, &'static str, &'static [&'static str]);
 
-/// The header of an API key.
+/// The header that carries an API key.
 pub(super) const API_KEY: &str = "x-api-key";
 
 /// The properties of a route.
@@ -21,7 +21,7 @@ pub struct RouteInfo {
     pub path: &'static str,
     /// The accepted credentials, in order of precedence.
     pub credentials: &'static [Credential],
-    /// The scope that a key needs for the route.
+    /// The scope that the route requires of a key.
     pub scope: Needed,
     /// The route's purpose in one sentence, for the OpenAPI description. A route without a summary is not part of the
     /// API.
@@ -32,9 +32,9 @@ pub struct RouteInfo {
     pub faults: &'static [Fault],
     /// Whether a success may be a redirect.
     pub redirects: bool,
-    /// Whether it is open to sessions that still lack a second factor that their organization requires.
+    /// Whether a user who lacks a required second factor may call the route.
     pub before_two_factor: bool,
-    /// Its changes that the audit log records.
+    /// The changes by the route that the audit log records.
     pub records: &'static [Action],
 }
 
@@ -62,11 +62,11 @@ pub enum Credential {
     Key,
     /// The session cookie.
     Session,
-    /// None: the route can be called without a credential.
+    /// No credential is required.
     None,
 }
 
-/// The scope that a key needs for a route.
+/// The scope that a route requires of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
     /// The route declares no scope, so only keys with all scopes may call it. A test finds such routes.
@@ -75,7 +75,8 @@ pub enum Needed {
     Nothing,
     /// This scope.
     Always(Scope),
-    /// The first scope for every call, and the second as well for the described calls, which the handler recognizes.
+    /// The first scope for every call, and the second one in addition for the described calls. The handler recognizes
+    /// those calls.
     Also(Option<Scope>, Scope, &'static str),
 }
 

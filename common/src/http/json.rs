@@ -25,8 +25,8 @@ pub(super) enum Json {
     /// An array. Its objects are read, and nested arrays are [`Json::Other`]. At most [`MAX_ELEMENTS`] + 1 elements are
     /// kept, enough to detect an array that is too long.
     List(Vec<Json>),
-    /// The members of an object, with duplicates, sorted by name. Arrays and objects in it are [`Json::Other`]. At most
-    /// [`MAX_ELEMENTS`] + 1 members are kept, enough to detect an object that is too large.
+    /// The members of an object, with duplicates, sorted by name. Nested arrays and objects are [`Json::Other`]. At
+    /// most [`MAX_ELEMENTS`] + 1 members are kept, enough to detect an object that is too large.
     Members(Vec<(String, Json)>),
     /// A fraction, or an array or object that is nested too deeply to be read.
     Other,
@@ -35,7 +35,7 @@ pub(super) enum Json {
 /// The members of an object.
 pub(super) type Object = HashMap<String, Json>;
 
-/// A JSON document, which should be an object.
+/// A request body, which should be a JSON object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Document {
     Null,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(object(&many)["b"], Json::Bool(true));
     }
 
-    /// As in JSON Schema.
+    /// The same rule as in JSON Schema.
     #[test]
     fn a_whole_number_may_be_written_as_a_fraction() {
         for (text, number) in
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(object(r#"{"a":["\ud800","b"]}"#)["a"], Json::List(vec![Json::Garbled, Json::Text("b".to_owned())]));
     }
 
-    /// Parsing this as a `Value` overflows the stack: at serde_json's marker, the string is parsed as JSON again, each
-    /// time with a new nesting limit.
+    /// Parsing this as a `Value` overflows the stack: each string after serde_json's marker is parsed as JSON again,
+    /// with a new nesting limit.
     #[test]
     fn a_bomb_of_nested_strings_is_only_a_string() {
         let mut bomb = "0".to_owned();

@@ -1,5 +1,5 @@
 //! The OpenAPI 3.1 description of the API (<https://spec.openapis.org/oas/v3.1.1.html>), generated from the routes.
-//! Only the local runner and the tests build this module; no deployed function contains it.
+//! This module is compiled only for the local runner and the tests, not for deployed functions.
 
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ const DESCRIPTION: &str = "Routes under `/v1` accept their fields in `{\"json\":
     Every response has an `x-request-id`. Unknown paths get 404, and calls beyond a route's \
     rate 429, both as `{\"message\": \"...\"}`.";
 
-/// Describes a route. Adds the responses that routes share to `refusals`, by name.
+/// Describes a route. Adds the error responses that routes share to `refusals`, by name.
 fn operation(route: &BoundRoute, wire: Wire, generators: &mut Generators, refusals: &mut Map<String, Value>) -> Value {
     let info = &route.info;
     let mut shapes = (route.describe)(generators);
@@ -251,7 +251,7 @@ fn responses(info: &RouteInfo, wire: Wire, shapes: &Shapes, refusals: &mut Map<S
     responses.into()
 }
 
-/// Describes the member that distinguishes alternatives as a constant of each alternative.
+/// In each alternative, describes the distinguishing member as a constant.
 fn with_tags_described(mut schema: Schema) -> Schema {
     for variant in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let description = variant["description"].clone();

@@ -7,7 +7,7 @@ use crate::{
     config::{ConfigError, Env},
 };
 
-/// The API's address, and other trusted origins, such as a separate frontend's.
+/// The API's address and other trusted origins, such as that of a separate frontend.
 pub struct Origins {
     pub(super) base: Option<BaseUrl>,
     trusted: Vec<BaseUrl>,

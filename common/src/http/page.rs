@@ -32,7 +32,7 @@ pub struct Page {
     redirects_to: Option<String>,
     is_live: bool,
     is_public: bool,
-    /// The rest of the header, after the service's name.
+    /// The part of the header that follows the service's name.
     frame: Option<Markup>,
     /// Links and buttons next to the heading.
     actions: Option<Markup>,
@@ -54,7 +54,7 @@ const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
 /// The time between two loads of a live page.
 pub const LIVE_SECONDS: u32 = 5;
 
-/// A public page may be cached for this long. It is short, so deployments are soon visible.
+/// A public page may be cached for this long. The time is short, so deployments become visible soon.
 pub const PUBLIC_SECONDS: u32 = 300;
 
 /// The style of all pages: readable on a phone, in light and dark mode, with a text contrast of at least 4.5 to 1.
@@ -89,20 +89,20 @@ impl Page {
         }
     }
 
-    /// Marks the page as a success, even if its status is an error, because an earlier request succeeded.
+    /// Marks the page as a success even if its status is an error, because an earlier request succeeded.
     #[must_use]
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }
     }
 
-    /// Gives the page the status of `error`, if any. The content must explain the error.
+    /// Sets the page's status to that of `error`, if any. The content must explain the error.
     #[must_use]
     pub fn refused(self, error: Option<Error>) -> Self {
         Self { refused: error.map(HttpError::Domain), ..self }
     }
 
-    /// Allows the page's form to redirect to `origin`. This is necessary because browsers apply the policy to
-    /// redirects.
+    /// Allows the page's form to redirect to `origin`. This is necessary because browsers apply the content security
+    /// policy to redirects, too.
     #[must_use]
     pub fn redirects_to(self, origin: Option<String>) -> Self {
         Self { redirects_to: origin, ..self }
@@ -120,7 +120,7 @@ impl Page {
         Self { is_public: true, ..self }
     }
 
-    /// Builds the page for a form that was submitted without a session. It signs the visitor in again and keeps their
+    /// Builds the page for a form that was submitted without a session. The visitor can sign in without losing their
     /// input: `kept` contains the form's fields, and `back` is the form's page.
     pub(super) fn of_lost_session(back: &str, kept: &str) -> Self {
         let sign_in = Form {
@@ -137,7 +137,7 @@ impl Page {
         Self { refused: Some(Error::Unauthorized.into()), ..Self::new("Your session has ended", content) }
     }
 
-    /// Adds the frame of a site: `frame` follows the service's name in the header, and the content may be wide.
+    /// Adds the site's frame: `frame` follows the service's name in the header, and the content may be wide.
     #[must_use]
     pub fn within(self, frame: impl Render) -> Self {
         Self { frame: Some(frame.render()), ..self }
@@ -156,7 +156,7 @@ impl Page {
                 ("Something went wrong on our side", "Try again in a moment.".to_owned())
             }
             HttpError::Domain(Error::NotFound(_)) => ("Not found", sentence(&error.message())),
-            _ => ("Request refused", sentence(&error.message())),
+            _ => ("Request rejected", sentence(&error.message())),
         };
         let content = html! {
             p { (text) }
@@ -227,7 +227,7 @@ impl Page {
         }
     }
 
-    /// The heading, with this kind of mark.
+    /// The heading, with this mark.
     fn heading(&self, mark: Option<(&str, &str)>) -> Markup {
         html! {
             h1 {
@@ -251,7 +251,7 @@ pub fn alert(error: &Error) -> Markup {
     html! { div .notice.bad role="alert" { p { (sentence(&error_message(error))) } } }
 }
 
-/// Returns untrusted text in the form that pages show.
+/// Returns untrusted text in the form shown on pages.
 #[must_use]
 pub fn visible(words: &str) -> Cow<'_, str> {
     Untrusted::new(words).page()

@@ -1,4 +1,4 @@
-//! Reads the requested part of a list from query parameters, named as in Better Auth's clients.
+//! Reads the requested part of a list from the query parameters that Better Auth's clients send.
 
 use schemars::JsonSchema;
 

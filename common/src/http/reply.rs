@@ -17,7 +17,7 @@ use crate::{
     name::ServiceName,
 };
 
-/// A response, before the headers that every response has.
+/// A response, without the headers that are common to all responses.
 pub enum Reply {
     /// 200 and JSON, with these `Set-Cookie` values.
     Json {
@@ -35,7 +35,7 @@ pub enum Reply {
     },
     /// 200 and an SVG image.
     Svg(&'static str),
-    /// 204 to a CORS preflight request. API Gateway adds the required headers.
+    /// 204, in response to a CORS preflight request. API Gateway adds the required headers.
     Preflight,
 }
 
@@ -134,7 +134,8 @@ fn json<T: Serialize>(body: &T, wire: Wire) -> Result<String> {
 }
 
 impl Reply {
-    /// Returns the response, and the error that a page reports, if any. `service` is the name above pages.
+    /// Returns the response, and the error that a page reports, if any. `service` is the service's name, shown at the
+    /// top of pages.
     pub(super) fn response(self, service: Option<&ServiceName>) -> (Response, Option<HttpError>) {
         match self {
             Self::Json { body, cookies } => (with(json_response(StatusCode::OK, body), &cookies), None),

@@ -37,7 +37,7 @@ type Answer<A, W> = Box<dyn Fn(Arc<A>, Arc<W>, Call<()>, Wire) -> BoxFuture<'sta
 #[cfg(feature = "openapi")]
 type Describe<A> = Box<dyn Fn(&A, &mut Generators) -> Shapes + Send + Sync>;
 
-/// A call that has been handled.
+/// A handled call.
 pub(super) struct Handled {
     pub(super) reply: Result<Reply, HttpError>,
     /// The organization whose data the call used.
@@ -129,14 +129,14 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Lets keys call the route without any scope.
+    /// Lets keys without any scope call the route.
     #[must_use]
     pub fn any_scope(mut self) -> Self {
         self.info.scope = Needed::Nothing;
         self
     }
 
-    /// Adds another scope that a key needs for some calls, which `calls` describes. The handler checks it.
+    /// Adds another scope, which the handler requires for some calls. `calls` describes these calls.
     #[must_use]
     pub fn also_scope(mut self, scope: Scope, calls: &'static str) -> Self {
         self.info.scope = Needed::Also(self.info.scope.always(), scope, calls);
@@ -171,21 +171,21 @@ impl<A: Send + Sync + 'static, W: CallerStores> Route<A, W> {
         self
     }
 
-    /// Opens the route to sessions that still lack a second factor that their organization requires.
+    /// Opens the route to users who lack a required second factor.
     #[must_use]
     pub fn before_two_factor(mut self) -> Self {
         self.info.before_two_factor = true;
         self
     }
 
-    /// Declares the route's changes that the audit log records.
+    /// Declares which of the route's changes the audit log records.
     #[must_use]
     pub fn records(mut self, actions: &'static [Action]) -> Self {
         self.info.records = actions;
         self
     }
 
-    /// Binds the route to its app. The settings in `env` name the table of its records.
+    /// Binds the route to its app. `env` names the audit log table.
     pub(super) fn bind(self, app: &Arc<A>, callers: &Arc<W>, wire: Wire, env: &Env) -> Result<BoundRoute, ConfigError> {
         let Self { info, answer, .. } = self;
         let (for_answer, callers) = (Arc::clone(app), Arc::clone(callers));

@@ -17,7 +17,7 @@ pub enum HttpError {
     Domain(Error),
     /// A request that is not valid HTTP.
     Unreadable,
-    /// No route at this path has this method.
+    /// No route at this path supports this method.
     Method,
     /// The body is too large.
     TooLarge,
@@ -158,7 +158,7 @@ pub(super) fn error_message(error: &Error) -> String {
     }
 }
 
-/// Better Auth's statuses: an invalid code is a missing credential.
+/// Better Auth's statuses: an invalid code counts as a missing credential.
 fn factor_status(problem: FactorProblem) -> StatusCode {
     match problem {
         FactorProblem::WrongCode | FactorProblem::WrongBackupCode | FactorProblem::NoSignIn => StatusCode::UNAUTHORIZED,

@@ -27,7 +27,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Reads the fields in a body, which is a form for pages and otherwise JSON. An empty body has no fields, and
+    /// Reads the fields in a body, which is a form for pages and otherwise JSON. An empty body contains no fields, and
     /// neither does a JSON `null`, which many clients send for an empty input.
     pub(super) fn fields(self, body: &[u8]) -> Result<Object> {
         if body.is_empty() {

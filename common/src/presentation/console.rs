@@ -10,7 +10,7 @@ use crate::{
 /// The console of an organization. Each of its pages shows the organization's name and links to the other pages.
 pub struct Console {
     pub organization: Name,
-    /// The path of the navigation link that the page belongs to.
+    /// The path of the navigation link to highlight.
     pub here: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The address of the documentation, which the pages link to.
+//! The address of the documentation, for links on pages.
 
 use std::str::FromStr;
 

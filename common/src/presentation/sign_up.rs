@@ -21,14 +21,13 @@ use crate::{
 /// # Errors
 /// A field has an issue.
 pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
-    let name =
-        fields.about("Your name, as shown to members of the organization and in emails.").text("name", Name::parse);
+    let name = fields.about("Your name, shown to members of the organization and in emails.").text("name", Name::parse);
     let email = fields
-        .about("The email address that you sign in with. The service sends a verification email to it.")
+        .about("The email address for signing in. The service sends a verification email to this address.")
         .text("email", Email::parse);
-    let password = fields.about("The password that you sign in with.").text("password", Password::parse);
+    let password = fields.about("The password for signing in.").text("password", Password::parse);
     let organization_name = fields
-        .about("The name of the organization, as shown to its members and in emails.")
+        .about("The name of the organization, shown to its members and in emails.")
         .example("Analytical Engines")
         .text("organizationName", Name::parse);
     let organization_slug = fields
@@ -36,8 +35,7 @@ pub fn founder(fields: &mut Fields) -> Result<Founder, Rejected> {
         .text("organizationSlug", Slug::parse);
     let debug_notification_email = fields
         .about(
-            "The address that receives the emails about failing endpoints and failed jobs. You can change it with \
-             `tenant/settings`.",
+            "The address for emails about failing endpoints and failed jobs. You can change it with `tenant/settings`.",
         )
         .text("debugNotificationEmail", Email::parse);
     Ok(Founder {
@@ -61,9 +59,8 @@ pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
     let slug = fields
         .about("The slug of the organization that invited you, from the same link.")
         .text("tenantSlug", Slug::parse);
-    let name =
-        fields.about("Your name, as shown to members of the organization and in emails.").text("name", Name::parse);
-    let password = fields.about("The password that you sign in with.").text("password", Password::parse);
+    let name = fields.about("Your name, shown to members of the organization and in emails.").text("name", Name::parse);
+    let password = fields.about("The password for signing in.").text("password", Password::parse);
     let token = fields
         .about(
             "The token from the same link, which verifies your email address. Without a valid token, you get a \
@@ -81,19 +78,19 @@ pub fn invitee(fields: &mut Fields) -> Result<Invitee, Rejected> {
 pub struct SignedUp {
     /// The id of the new user.
     user_id: UserId,
-    /// The address that the user signs in with.
+    /// The user's email address.
     email: Email,
     /// The id of the organization. Producers put it into job events as `tenant_id`.
     organization_id: TenantId,
     /// The slug of the organization.
     organization_slug: Slug,
-    /// The secret of the session that the sign-up started.
+    /// The secret token of the new session.
     #[schemars(extend("examples" = ["_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs"]))]
     session_token: String,
     /// The `Set-Cookie` values of the session, which are also sent as response headers.
     #[schemars(extend("examples" = [["__Host-session_token=_TeF3Q54Jj440YaMYyjwXd4DHAlG444melsIL85Gkhs; Path=/; HttpOnly; SameSite=Lax; Max-Age=2592000; Secure"]]))]
     set_cookie: Vec<String>,
-    /// Whether the email address is verified. It is verified after a sign-up with an invitation's `token`.
+    /// Whether the email address is verified, which it is after a sign-up with an invitation's `token`.
     email_verified: bool,
 }
 

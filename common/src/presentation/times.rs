@@ -1,4 +1,4 @@
-//! Human-readable times: relative to now, and in UTC.
+//! Human-readable times, relative to now and in UTC.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub fn ago(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.readable()) { (distance(at, now)) } }
 }
 
-/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". The time left until `at` is rounded, so
+/// `9 min (since 2026-01-31 12:00:05 UTC)`. `word` is "since" or "until". The remaining time until `at` is rounded, so
 /// almost seven days are not shown as six.
 #[must_use]
 pub fn lasting(word: &str, at: Timestamp, now: Timestamp) -> Markup {
@@ -35,13 +35,13 @@ pub fn date(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.readable()) } }
 }
 
-/// `9 min ago`, with the time in UTC on a line of its own, for tables whose readers compare times.
+/// `9 min ago`, with the UTC time on a separate line, for tables in which people compare times.
 #[must_use]
 pub fn stacked(at: Timestamp, now: Timestamp) -> Markup {
     html! { (ago(at, now)) div .soft { (at.readable()) } }
 }
 
-/// `Today`, `Yesterday` or `3 days ago`, with the date on hover: for times of which only the day is known.
+/// `Today`, `Yesterday` or `3 days ago`, with the date on hover, for when only the day is known.
 #[must_use]
 pub fn day(at: Timestamp, now: Timestamp) -> Markup {
     let words = match now.day().since(at.day()).as_secs() / 86_400 {
@@ -66,10 +66,10 @@ pub fn local(at: Timestamp) -> String {
     at.to_string().get(..16).unwrap_or_default().to_owned()
 }
 
-/// Parses a time from a form or a link. Without a time zone, it is in UTC.
+/// Parses a time from a form or a link. Without a time zone, the time is interpreted as UTC.
 ///
 /// # Errors
-/// The text is not a time.
+/// The string is not a time.
 pub fn moment(text: &str) -> Result<Timestamp, Vec<Problem>> {
     let zoned = match text.len() {
         16 => format!("{text}:00Z"),
@@ -88,7 +88,7 @@ fn distance(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Formats a duration in its largest unit: `9 min`. Up to two minutes, the unit is seconds.
+/// Formats a duration in its largest unit: `9 min`. Up to two minutes are shown in seconds.
 #[must_use]
 pub fn length(time: Duration) -> String {
     let seconds = time.as_secs();

@@ -1,6 +1,6 @@
-//! The service's log lines. A line has a stable dotted name and fields, because operators' filters, queries and alarms
-//! refer to names. [`log!`](crate::log) writes a line, and accepts only names in this list. The table in
-//! docs/operating.md is generated from it: `UPDATE_DOCS=1 cargo test --test service -- docs::operating`.
+//! The service's log lines. Each has fields and a stable dotted name, because operators' filters, queries and alarms
+//! refer to the names. [`log!`](crate::log) writes a line, and accepts only names from this list. The table in
+//! docs/operating.md is generated from the list: `UPDATE_DOCS=1 cargo test --test service -- docs::operating`.
 
 use tracing::Level;
 
@@ -11,9 +11,9 @@ pub struct Line {
     pub name: &'static str,
     /// The level of all lines with this name.
     pub level: Level,
-    /// The names of its fields. A line omits fields without a value.
+    /// The names of the line's fields. Fields without a value are omitted.
     pub fields: &'static [&'static str],
-    /// An explanation for operators, with the remedy if there is one, in Markdown for docs/operating.md.
+    /// An explanation for operators, with a remedy if there is one, as Markdown for docs/operating.md.
     pub about: &'static str,
 }
 
@@ -25,7 +25,7 @@ const fn line(name: &'static str, level: Level, fields: &'static [&'static str],
     Line { name, level, fields, about }
 }
 
-/// Every line that the service writes, by subject.
+/// All lines that the service writes, by subject.
 pub const LINES: &[Line] = &[
     line(
         "request.completed",
@@ -79,7 +79,7 @@ pub const LINES: &[Line] = &[
         INFO,
         &["tenant", "delivery_id", "event", "attempt", "outcome", "status", "detail", "duration_ms", "traceparent"],
         "An attempt ended. `outcome` is `delivered` or the reason for the failure. `detail` is the cause, such as an \
-         expired certificate; it is absent if the receiver sent a status. `traceparent` comes from the job's event. \
+         expired certificate, and is absent if the receiver sent a status. `traceparent` comes from the job's event. \
          Attempts by clients of pull endpoints are not logged.",
     ),
     line(
@@ -112,7 +112,7 @@ pub const LINES: &[Line] = &[
         "usage.recorded",
         INFO,
         &["tenant", "events", "deliveries", "attempts"],
-        "A batch of messages was handled. The counts are those of one organization; see [usage](#usage).",
+        "A batch of messages was handled. The counts are for one organization; see [usage](#usage).",
     ),
     line(
         "delivery.failed",
@@ -161,8 +161,8 @@ pub const LINES: &[Line] = &[
         "deliveries.unread",
         WARN,
         &["error", "unread"],
-        "The sweep could not read deliveries because a partition is throttled. It reads them again. `unread` is the \
-         number of deliveries.",
+        "The sweep could not read deliveries because a partition was throttled. It will read them again. `unread` is \
+         the number of deliveries.",
     ),
     line(
         "deliveries.wake_failed",
@@ -182,8 +182,8 @@ pub const LINES: &[Line] = &[
         "payload.missing",
         ERROR,
         &["tenant", "delivery_id"],
-        "The payload of a pull endpoint's delivery is missing, so the delivery cannot be received. The delivery fails \
-         three days after its event.",
+        "A pull endpoint's delivery lacks its payload and cannot be received. The delivery fails three days after its \
+         event.",
     ),
     line(
         "receive.incomplete",
@@ -201,7 +201,7 @@ pub const LINES: &[Line] = &[
         "message.malformed",
         ERROR,
         &["message_id", "problem"],
-        "A message is not a valid job event and becomes a [dead letter](#dead-letters). `problem` gives the kind and \
+        "A message is not a valid job event and becomes a [dead letter](#dead-letters). `problem` gives the type and \
          position of the problem, never the content. Notify the producer.",
     ),
     line(
@@ -227,7 +227,7 @@ pub const LINES: &[Line] = &[
         "record.postponed",
         WARN,
         &["message_id", "error"],
-        "A record could not be processed because a table is throttled or busy. SQS redelivers it, as after \
+        "A record could not be processed because a table was throttled or busy. SQS redelivers it, as after \
          `record.failed`.",
     ),
     line(
@@ -348,8 +348,7 @@ pub const LINES: &[Line] = &[
         "email.withheld",
         WARN,
         &["user"],
-        "A user was not emailed about their sign-up or about a change to their account, because their address had \
-         reached the limit.",
+        "An email about a sign-up or an account change was not sent, because its address had reached the limit.",
     ),
     line(
         "email.suppressed",
@@ -369,8 +368,7 @@ pub const LINES: &[Line] = &[
         "email.uncounted",
         ERROR,
         &["user", "error"],
-        "An email about a sign-up or about a change to an account was sent without being counted toward the limit for \
-         its address.",
+        "An email about a sign-up or an account change was sent without being counted toward its address's limit.",
     ),
     line(
         "notice.email_failed",
@@ -420,7 +418,7 @@ pub const LINES: &[Line] = &[
         "job_failures.quota_reached",
         WARN,
         &["tenant"],
-        "An organization was sent its last email about failed jobs until midnight UTC.",
+        "An organization got its last email about failed jobs before midnight UTC.",
     ),
     line(
         "job_failures.email_failed",
@@ -443,8 +441,8 @@ pub const LINES: &[Line] = &[
     ),
 ];
 
-/// Returns the level of the lines with this name. [`log!`](crate::log) evaluates this function at compile time, so a
-/// name that is not in the list does not compile.
+/// Returns the level of lines with this name. [`log!`](crate::log) evaluates this function at compile time, so a name
+/// that is not in the list is a compile-time error.
 #[must_use]
 #[expect(clippy::indexing_slicing, clippy::panic, reason = "it is evaluated at compile time")]
 pub const fn level(name: &str) -> Level {
@@ -458,7 +456,7 @@ pub const fn level(name: &str) -> Level {
     panic!("common::telemetry::line::LINES has no line with this name")
 }
 
-/// `==`, which is not `const`.
+/// Compares byte strings, because `==` is not `const`.
 const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
     while let ([first, left @ ..], [second, rest @ ..]) = (one, other) {
         if *first != *second {
@@ -469,7 +467,7 @@ const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
     one.is_empty() && other.is_empty()
 }
 
-/// Writes a line of the [list](crate::telemetry::line::LINES), with its fields in the syntax of `tracing`:
+/// Writes a line from the [list](crate::telemetry::line::LINES), with its fields in `tracing` syntax:
 /// `log!("endpoint.failing", %tenant, %endpoint)`.
 #[macro_export]
 macro_rules! log {

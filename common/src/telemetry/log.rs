@@ -27,8 +27,8 @@ pub fn init(env: &Env) {
     panic::set_hook(Box::new(|panic| crate::log!("function.panicked", %panic)));
 }
 
-/// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: the service does not write
-/// lines below that level, and libraries' lines contain entire requests with their secrets.
+/// A subscriber that writes the log to `writer`. A `level` below `INFO` counts as `INFO`: the service writes no lines
+/// below that level, and libraries log entire requests there, including secrets.
 pub fn subscriber<W>(level: LevelFilter, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -42,8 +42,8 @@ fn is_event(metadata: &Metadata<'_>) -> bool {
     metadata.is_event()
 }
 
-/// Writes an event as one JSON object, serialized in one step. The subscriber's own format, which writes piece by
-/// piece, takes twice as long.
+/// Writes each event as one JSON object, serialized in one step. The subscriber's own JSON format writes piece by piece
+/// and takes twice as long.
 struct Lines;
 
 #[derive(Serialize)]
@@ -63,7 +63,7 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let metadata = event.metadata();
         if metadata.target() == metrics::TARGET {
-            // CloudWatch recognizes a metric only if its JSON is the entire line.
+            // CloudWatch recognizes a metric only if the line consists of nothing but its JSON.
             let mut message = Message(String::new());
             event.record(&mut message);
             return writeln!(writer, "{}", message.0);
@@ -109,12 +109,12 @@ mod tests {
         }
     }
 
-    /// The lines that `log` writes at this level.
+    /// Returns the lines that `log` writes at this level.
     fn written(level: LevelFilter, log: impl FnOnce()) -> Vec<Value> {
         let written = Written::default();
         let writer = written.clone();
-        // With a second subscriber, `tracing` does not disable a line just because the first thread to reach it has
-        // none.
+        // With a second subscriber, `tracing` does not disable a line when the first thread that reaches it has no
+        // subscriber.
         let _other = tracing::Dispatch::new(subscriber(LevelFilter::OFF, io::sink));
         tracing::subscriber::with_default(subscriber(level, move || writer.clone()), log);
         let bytes = written.0.lock().expect("no panic");

@@ -11,16 +11,16 @@ pub const NAMESPACE: &str = "Webhooks";
 /// The target of events that carry a metric. [`crate::telemetry::log`] writes their message verbatim.
 pub const TARGET: &str = "emf";
 
-/// The maximum number of values of one metric in a document.
+/// The maximum number of values for one metric in a document.
 const MAX_VALUES: usize = 100;
 
 /// The values of one metric.
 #[derive(Clone, Debug)]
 pub struct Metric {
     pub name: &'static str,
-    /// Its unit, as CloudWatch names it: `Count`, `Milliseconds`.
+    /// CloudWatch's name for the unit: `Count`, `Milliseconds`.
     pub unit: &'static str,
-    /// Its values. A metric without values is omitted.
+    /// The values. A metric without values is omitted.
     pub values: Vec<f64>,
 }
 
@@ -29,7 +29,7 @@ pub fn count(name: &'static str) {
     emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
 }
 
-/// Logs and counts the failure of a secondary write. The call that made the write, named by `with`, succeeds anyway.
+/// Logs and counts the failure of a secondary write. The call itself, which is named in `with`, succeeds anyway.
 pub fn upkeep(with: &'static str, outcome: Result<()>) {
     if let Err(error) = outcome {
         crate::log!("upkeep.failed", with, ?error);
@@ -37,7 +37,7 @@ pub fn upkeep(with: &'static str, outcome: Result<()>) {
     }
 }
 
-/// Emits `metrics` as totals and, if `dimensions` are given, also by dimension.
+/// Emits `metrics` as totals and, if `dimensions` are given, by dimension as well.
 pub fn emit(metrics: &[Metric], dimensions: &[(&'static str, &str)]) {
     let now = Timestamp::now().as_millisecond();
     for line in documents(metrics, dimensions, now) {

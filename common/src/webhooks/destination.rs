@@ -1,4 +1,4 @@
-//! Where deliveries may be sent, their signatures, and custom headers.
+//! Permitted destinations, signatures and custom headers of deliveries.
 
 mod destination_policy;
 mod endpoint_url;
@@ -18,8 +18,8 @@ pub use self::{
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     pub url: &'a EndpointUrl,
-    /// The keys that sign the attempt.
+    /// The keys for signing the attempt.
     pub keys: SigningKeys<'a>,
-    /// The endpoint's custom headers. A job's callback does not have any.
+    /// The endpoint's custom headers. A job's callback has no custom headers.
     pub headers: Option<&'a Headers>,
 }

@@ -1,7 +1,7 @@
 //! Webhook endpoints, stored per tenant.
 //!
 //! [`Endpoints`] is their table. An endpoint's item also contains the [`Health`] of its receiver, and a
-//! [`Notice`](notice::Notice) while an email to its tenant is pending.
+//! [`Notice`](notice::Notice) while an email to the tenant is pending.
 
 pub mod announce;
 mod audited;

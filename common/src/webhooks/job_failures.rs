@@ -2,11 +2,11 @@
 //!
 //! A failing workflow has an item in the endpoints table, under its tenant. The process that handles a `job.failed`
 //! event writes the item without reading it. This creates a pending notice. The sweep finds the notice in a sparse
-//! index and sends the email. [`Failing`] is the item as the sweep reads it, and determines when the email is sent.
+//! index and sends the email. The sweep reads the item as a [`Failing`], which determines when the email is sent.
 //!
-//! The item stores the id of each failure, so duplicates of an event count once. After an email, the ids of the
-//! reported failures are kept until the next email. After [`FULL`] failures since the last email, further failures are
-//! only counted: each process counts separately, and writes its count once a minute ([`storm`]).
+//! The item stores the id of each failure, so duplicate events count only once. After an email, the ids of the reported
+//! failures are kept until the next email. After [`FULL`] failures since the last email, further failures are only
+//! counted: each process counts separately, and writes its count once a minute ([`storm`]).
 //!
 //! A process may stop at any step. If it stops before it has recorded a failure, the SQS record is redelivered. If the
 //! sweep stops before it has counted its try, the next sweep sends the notice. If it stops between the count and the

@@ -1,11 +1,11 @@
 //! Makes delivery attempts. Each attempt is a signed POST to an untrusted receiver.
 //!
-//! The `Dialer` connects only to permitted addresses, a `Connection` limits the bytes that are read, and the `Pool`
-//! keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
+//! The `Dialer` connects only to permitted addresses, a `Connection` limits the bytes read from the receiver, and the
+//! `Pool` keeps connections for reuse. One deadline covers everything from the DNS lookup to the end of the response.
 //!
-//! The project has a custom pool, because the pool of `hyper-util`'s client limits idle connections per host but not in
-//! total. Many receivers could exhaust the process's file descriptors. That pool also does not detect data that a
-//! receiver sends before a response.
+//! The pool is custom, because the one in `hyper-util`'s client limits idle connections per host but not in total: a
+//! large number of receivers could exhaust the process's file descriptors. That pool also does not detect data that a
+//! receiver sends before a request.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -66,7 +66,7 @@ pub struct Client {
     timeout: Duration,
 }
 
-/// The process has run out of file descriptors. This is not the receiver's fault and does not count as an attempt.
+/// The process has run out of file descriptors. This is not the receiver's fault, so it does not count as an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoDescriptor;
 
@@ -77,7 +77,7 @@ pub struct Post<'a> {
     pub tenant: &'a TenantId,
     /// The attempt's URL, keys and headers.
     pub target: Target<'a>,
-    /// The id of the delivery for its receiver.
+    /// The delivery's `webhook-id`.
     pub id: WebhookId,
     pub event: EventName,
     /// When the event entered its queue.
@@ -91,11 +91,11 @@ pub struct Post<'a> {
 /// An attempt's content, independent of its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// The keys that sign the attempt.
+    /// The keys for signing the attempt.
     pub keys: SigningKeys<'a>,
     /// The endpoint's custom headers, if any.
     pub headers: Option<&'a Headers>,
-    /// The id of the delivery for its receiver.
+    /// The delivery's `webhook-id`.
     pub id: WebhookId,
     pub event: EventName,
     /// When the event entered its queue.
@@ -118,7 +118,7 @@ impl NoResponse {
     }
 }
 
-/// Waits for a phase of an attempt. At the deadline, it fails with `cause`.
+/// Waits for a phase of an attempt. At the deadline, the phase fails with `cause`.
 async fn within<T>(deadline: Instant, cause: &'static str, phase: impl Future<Output = T>) -> Result<T, NoResponse> {
     timeout_at(deadline, phase).await.map_err(|_elapsed| NoResponse::because(Failure::Timeout, cause))
 }
@@ -158,7 +158,7 @@ impl Client {
                 Ok(Posted { outcome: Outcome::Failed(failure), response: None, detail })
             }
             Err(NoResponse::NoDescriptor) => {
-                // Closes idle connections, because other calls, such as those to AWS, need their descriptors.
+                // Closes idle connections to free descriptors for other calls, such as those to AWS.
                 self.pool.clear();
                 Err(NoDescriptor)
             }
@@ -181,7 +181,7 @@ impl Client {
                 }
             }
         }
-        // Boxed, because the future takes thousands of bytes, and most attempts find an open connection.
+        // The future is boxed, because it takes thousands of bytes, and most attempts find an open connection.
         let mut connection = Box::pin(self.open(post.tenant, url, deadline)).await?;
         let sent = connection.send(request(post, now)?, async |response| read.posted(response).await);
         let posted = within(deadline, SILENT, sent).await?.map_err(|error| broken(&error, &connection))?;
@@ -250,7 +250,7 @@ fn no_connection(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-/// Finds out why a TLS handshake failed, possibly because the connection did.
+/// Determines why a TLS handshake failed; the connection itself may have failed.
 fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
     if let Some(error) = cause_of::<rustls::Error>(error) {
         return NoResponse::Failed(Failure::Tls, Some(tls::explained(error, asked)));
@@ -268,10 +268,10 @@ fn no_handshake(error: &io::Error, asked: bool) -> NoResponse {
     NoResponse::because(Failure::Connect, text)
 }
 
-/// Finds out why an exchange on `connection` failed.
+/// Determines why an exchange on `connection` failed.
 fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     if let Some(error) = cause_of::<rustls::Error>(error) {
-        // With TLS 1.3, the client has finished its handshake before the receiver rejects it.
+        // In TLS 1.3, the client finishes its handshake before the receiver can reject the client.
         return NoResponse::Failed(Failure::Tls, Some(tls::explained(error, true)));
     }
     let text = if connection.is_http2() {
@@ -279,7 +279,7 @@ fn broken(error: &hyper::Error, connection: &Connection) -> NoResponse {
     } else if connection.is_spent() {
         "The response headers exceed 64 KiB"
     } else if error.is_parse() {
-        // Without its server code, `hyper` does not distinguish the two.
+        // `hyper` distinguishes the two only with its server feature.
         "The response is not valid HTTP/1.1, or has more than 1,024 header lines"
     } else if connection.is_unanswered() {
         "The receiver closed the connection without a response"

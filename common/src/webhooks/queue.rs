@@ -27,7 +27,7 @@ const CONCURRENCY: usize = 16;
 /// The variable with the URL of the `deliveries` queue.
 const SHARED_URL: &str = "DELIVERIES_QUEUE_URL";
 
-/// A message of these queues. It does not contain a body, a URL or a secret: these are in the log.
+/// A message in these queues. The body, the URL and the secret are in the log, not in the message.
 #[derive(Serialize, Deserialize)]
 struct Message<'a> {
     tenant_id: Cow<'a, str>,
@@ -35,7 +35,7 @@ struct Message<'a> {
     attempt: u32,
 }
 
-/// Sends messages to the deliveries queues. Cloning is cheap.
+/// Sends messages to the delivery queues. Cloning is cheap.
 #[derive(Clone)]
 pub struct Queues {
     sqs: Client,
@@ -62,7 +62,7 @@ pub fn parse_message(text: &str) -> Result<DueAttempt, Malformed> {
     Ok(DueAttempt { tenant, id, attempt })
 }
 
-/// Writes the message for an attempt.
+/// Serializes the message for an attempt.
 fn written(DueAttempt { tenant, id, attempt }: &DueAttempt) -> Result<String> {
     let message = Message { tenant_id: tenant.as_str().into(), delivery_id: id.to_string().into(), attempt: *attempt };
     serde_json::to_string(&message).map_err(Error::internal("writing a message"))

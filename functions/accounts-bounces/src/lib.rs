@@ -1,6 +1,6 @@
 //! Stores bounces and complaints that SES reports through EventBridge. These addresses then get only requested emails.
 //!
-//! Storing an event twice has no further effect, so Lambda may repeat an invocation. The format of the events:
+//! Storing an event twice has no additional effect, so Lambda can safely retry an invocation. Event format:
 //! <https://docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html>.
 
 use common::{
@@ -14,7 +14,7 @@ use common::{
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 
-/// The function, ready to be called. Cloning is cheap.
+/// The function, ready to handle events. Cloning is cheap.
 #[derive(Clone)]
 pub struct Bounces {
     suppressions: Suppressions,
@@ -62,7 +62,7 @@ impl Bounces {
     /// Stores the addresses of a permanent bounce or a complaint.
     ///
     /// # Errors
-    /// A write fails. Lambda repeats the invocation.
+    /// A write fails. Lambda retries the invocation.
     pub async fn handle(&self, event: LambdaEvent<Event>) -> Result<(), lambda_runtime::Error> {
         let (cause, metric, recipients) = match event.payload.detail {
             Detail::Bounce { bounce } if bounce.bounce_type != "Permanent" => return Ok(()),

@@ -25,15 +25,15 @@ use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// For this long after an organization is deleted, calls and attempts may still store data for it. A call with one of
-/// its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and may start at any time before the
-/// first pass, which runs up to a minute after the organization is deleted.
+/// The time after an organization's deletion in which calls and attempts may still store data for it. A call with one
+/// of its credentials takes at most 29 seconds. An attempt takes at most 30 seconds, and can start at any time before
+/// the first pass, which runs up to a minute after the deletion.
 const SETTLED: Duration = Duration::from_secs(2 * 60);
 /// The number of organizations that are purged concurrently, so a long log does not delay the others.
 const ORGANIZATIONS: usize = 4;
 /// The number of an organization's log shards that are purged concurrently.
 const SHARDS: usize = 4;
-/// The time kept free at the end of an invocation for calls in progress.
+/// The time reserved for calls in progress at the end of an invocation.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
 /// The function, ready to handle events. Clones share their state.
@@ -49,7 +49,7 @@ struct App {
     retention: Retention,
 }
 
-/// The event from a schedule, as EventBridge sends it.
+/// A scheduled event, as sent by EventBridge.
 #[derive(Debug, Deserialize)]
 pub struct Tick {
     /// The scheduled time, in RFC 3339.
@@ -76,7 +76,7 @@ impl Purge {
     pub async fn handle(&self, event: LambdaEvent<Tick>) -> Result<(), lambda_runtime::Error> {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
-        // Events may be late, but not early: only tests send a time in the future.
+        // Events may be late, but not early. Only tests send a time in the future.
         let now = Timestamp::now().max(event.payload.time.parse()?);
         self.app.purge(now, end).await.map_err(Into::into)
     }
@@ -86,7 +86,7 @@ impl App {
     /// Purges all deleted organizations. A failure does not stop the others.
     async fn purge(&self, now: Timestamp, end: Instant) -> Result<()> {
         let mut deleted = self.organizations.list().await?;
-        // In random order, so no organization is always last if there are very many.
+        // Purged in random order, so that no organization is always last if there are very many.
         deleted.sort_by_cached_key(|_| random::bytes::<4>());
         let passes = deleted.iter().map(async |organization| {
             match self.pass_over(organization, now, end).await {
@@ -114,7 +114,7 @@ impl App {
         let had_endpoints = self.endpoints.delete_all(tenant, self.retention.end(now)).await?;
         self.organizations.delete_invitations_and_keys(tenant).await?;
         let is_empty = self.empty_log(tenant, end).await?;
-        // If this pass deleted an endpoint, an attempt at it may still be in progress.
+        // If this pass deleted an endpoint, an attempt to deliver to it may still be in progress.
         if is_empty && !had_endpoints && now.since(deleted.at) >= SETTLED {
             // The endpoints' items list the log's shards, so they are deleted last.
             self.endpoints.forget(tenant).await?;
@@ -124,7 +124,7 @@ impl App {
         Ok(())
     }
 
-    /// Deletes the delivery log of `tenant` until the time runs out. Returns whether the log is empty.
+    /// Deletes the tenant's delivery log until the time runs out. Returns whether the log is empty.
     async fn empty_log(&self, tenant: &TenantId, end: Instant) -> Result<bool> {
         self.log.forget_recoveries(tenant).await?;
         let emptied = self.endpoints.shards_left(tenant).await?.into_iter().map(async |shard| {

@@ -30,10 +30,9 @@ fn route() -> Route<AuditLog> {
         .summary("Lists the changes in the last year, newest first (owners only).")
         .description(
             "The list contains every change to endpoints, API keys, members, invitations, settings, names, addresses, \
-             passwords and sessions, with the author and the author's client. Changes to deliveries, and \
-             changes by the service's operators, are not listed. \
-             Owners, their API keys and organization keys can read it. To read all pages, repeat the call with each \
-             `next_cursor` until a response contains none.",
+             passwords and sessions, with the actor and the actor's client. Changes to deliveries, and changes by the \
+             service's operators, are not listed. Owners, their API keys and organization keys can read the list. To \
+             read all pages, repeat the call with each `next_cursor` until a response contains none.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly])
 }
@@ -48,17 +47,24 @@ pub struct Input {
 impl Input {
     fn read(_: &AuditLog, fields: &mut Fields) -> Result<Self, Rejected> {
         let since = fields
-            .about("Only changes at this time or later. By default, those of the last year.")
+            .about("Only changes at this time or later. By default, all changes in the last year.")
             .optional_text(List::NAMES.since, Timestamp::parse);
         let until = fields
             .about("Only changes before this time. By default, there is no upper limit.")
             .optional_text(List::NAMES.until, Timestamp::parse);
         let actor = fields
-            .about("Only changes by the user or the key with this id, or by `system`, the service itself. By default, all.")
+            .about(
+                "Only changes by the user or key with this id, or by `system`, the service itself. By default, \
+                    changes by all actors.",
+            )
             .example("01a1fd8f-0d9d-7467-9431-944eedd69c67")
             .optional_text(List::NAMES.actor, |text| Ok(text.to_owned()));
-        let action =
-            fields.about("Only changes of this kind. By default, all.").optional_text(List::NAMES.action, parse_name);
+        let action = fields
+            .about(
+                "Only changes of this type. By default, changes of all \
+                          types.",
+            )
+            .optional_text(List::NAMES.action, parse_name);
         let limit = fields
             .about("The maximum number of entries to return. The default is 20.")
             .optional_number(List::NAMES.limit, 1..=100);

@@ -31,7 +31,7 @@ fn route() -> Route<CliLogins> {
             "The page `/signin` calls this route; your own page can, too. Approving a request again as the same user \
              returns the same response. Other users get a 404, and so do all callers once the request has expired or \
              its session has been fetched. If the response is `pending_verification`, offer to send another \
-             verification email: this route sends none, and the link in the earlier one may have expired.",
+             verification email: this route does not send one, and the link in the previous email may have expired.",
         )
         .faults(&[Fault::NotFound])
 }

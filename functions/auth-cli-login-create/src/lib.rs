@@ -1,4 +1,4 @@
-//! Requests a browser login: the first call by a client without a session.
+//! Requests a browser login, the first call by a client without a session.
 
 use std::sync::Arc;
 
@@ -35,10 +35,10 @@ fn route() -> Route<App, NoCallers> {
     Route::post(CliLoginCreate::PATH, Public, |_, _| Ok(()), handle)
         .summary("Requests a browser login. The request has no effect until a signed-in user approves it.")
         .description(
-            "Open `/signin?cliLoginId=...&cliLoginSecret=...` with the id and the secret in a browser, and call \
-             `cliLoginPoll` until the user has approved the request. The page shows a code. A client can show the same \
-             code for comparison: the last eight hexadecimal digits of `requestId`, each replaced by the letter at \
-             that index of `BCDFGHJKMNPQRTVW`, with a hyphen after the fourth.",
+            "Open `/signin?cliLoginId=...&cliLoginSecret=...` in a browser, with the id and the secret filled in, and \
+             call `cliLoginPoll` until the user has approved the request. The page shows a code. A client can show the \
+             same code for comparison: the last eight hexadecimal digits of `requestId`, each replaced by the letter at \
+             that index of `BCDFGHJKMNPQRTVW`, with a hyphen after the fourth letter.",
         )
         .faults(&[Fault::TooMany])
 }

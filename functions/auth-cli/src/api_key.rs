@@ -36,11 +36,10 @@ pub(crate) fn create() -> Route<App> {
         .description(
             "A personal key acts for the user who issued it, and stops working when their account is deleted or they \
              reset their password. Owners can also issue organization keys, which act for the organization and work \
-             until they expire or are deleted, or the organization is deleted. No key can sign out, see or end \
-             sessions, issue keys, delete the account, make a member an owner or see invitations for owners. \
-             Organization keys cannot change members, either. An organization can have at most 100 keys, including \
-             expired ones. Requests with other Better Auth fields, such as `permissions` or `remaining`, are rejected \
-             with a 400.",
+             until they expire, are deleted, or the organization is deleted. No key can sign out, see or end sessions, \
+             issue keys, delete the account, make a member an owner or see invitations for owners. Organization keys \
+             cannot change members, either. An organization can have at most 100 keys, including expired ones. Requests \
+             with other Better Auth fields, such as `permissions` or `remaining`, are rejected with a 400.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::KeyLimit)])
 }
@@ -50,7 +49,7 @@ pub(crate) fn list() -> Route<App> {
         .scope(Scope::MembersRead)
         .summary("Lists the keys that the caller manages, oldest first. A new key may take a moment to appear.")
         .description(
-            "Owners and organization keys see all the organization's keys; members see only their personal ones. \
+            "Owners and organization keys see all of the organization's keys; members see only their personal keys. \
              Expired keys are listed until they are deleted. Requests with `configId` are rejected with a 400.",
         )
         .faults(&[Fault::NotFound])
@@ -65,8 +64,8 @@ pub(crate) fn delete() -> Route<App> {
         .faults(&[Fault::NotFound])
 }
 
-/// Better Auth's fields that restrict a key or change its owner. A key issued without the restriction would have more
-/// rights than its issuer intended, so these fields are rejected.
+/// Better Auth's fields that restrict a key or change its owner. They are rejected, because a key issued without the
+/// restriction would have more permissions than its issuer intended.
 const UNSUPPORTED: [&str; 11] = [
     "configId",
     "metadata",
@@ -92,7 +91,7 @@ struct New {
 impl New {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let name = fields
-            .about("A name that distinguishes the key from your other keys.")
+            .about("A name to tell the key apart from your other keys.")
             .example("Build server")
             .text(CreateKey::NAMES.name, Name::parse);
         let expires_in = fields

@@ -1,10 +1,10 @@
-//! Confirmations for routes without other results.
+//! Responses of routes that return nothing else.
 
 pub(crate) use api::account::Success;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The confirmation of routes whose clients expect the field `status` instead of `success`.
+/// The response of routes whose clients expect the field `status` instead of `success`.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 pub(crate) struct Status {

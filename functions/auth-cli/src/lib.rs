@@ -1,5 +1,5 @@
-//! The command-line authentication flow: a client's calls after sign-up, from verifying the email to issuing keys.
-//! Requests and responses are plain JSON, with a session cookie.
+//! The command-line authentication flow: a client's calls after sign-up, from verifying the email address to issuing
+//! keys. Requests and responses are plain JSON, with a session cookie.
 
 use crate::app::App;
 use common::{

@@ -33,8 +33,8 @@ pub(crate) fn request_reset() -> Route<App> {
              an account.",
         )
         .description(
-            "The link works for an hour, until a password is reset or the user joins another organization. It leads to \
-             `/reset-password`, regardless of `redirectTo`.",
+            "The link works for an hour, or until the password is reset or the user joins another organization. It \
+             leads to `/reset-password`, regardless of `redirectTo`.",
         )
         .faults(&[Fault::TooMany])
 }
@@ -47,8 +47,8 @@ pub(crate) fn reset() -> Route<App> {
              and their personal keys stop working.",
         )
         .description(
-            "This also verifies the user's email. If it was not verified before, a second factor is removed. The user \
-             has to sign in afterward.",
+            "This also verifies the user's email. If the email was not verified before, the account's second factor is \
+             removed. The user has to sign in afterward.",
         )
         .faults(&[Fault::InvalidToken])
 }

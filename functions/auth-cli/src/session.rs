@@ -50,13 +50,13 @@ pub(crate) fn get() -> Route<App> {
              is `null`.",
         )
         .description(
-            "With a key, `session.id` is the id of the key. An organization key has no user, so the response is \
-             `null`. Every call reads the session from the table, and none extends it, so `disableCookieCache` and \
-             `disableRefresh` have no effect.",
+            "With a key, `session.id` is the id of the key. An organization key has no user, so the response is `null`. \
+             Every call reads the session from the table, and calls do not extend the session, so `disableCookieCache` \
+             and `disableRefresh` have no effect.",
         )
 }
 
-/// Ignores the caller's API key: a key cannot be signed out.
+/// Ignores the caller's API key, because a key cannot sign out.
 pub(crate) fn sign_out() -> Route<App> {
     Route::post(SignOut::PATH, Public, |_, _| Ok(()), end)
         .records(&[Action::SessionEnded])
@@ -126,7 +126,7 @@ enum SignedInOrNot {
     NeedsCode(NeedsCode),
 }
 
-/// The password is right, and the second factor is needed.
+/// The password is correct, and a second factor is required.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
@@ -138,7 +138,7 @@ struct NeedsCode {
     two_factor_methods: [&'static str; 1],
 }
 
-/// The session has started.
+/// A session has started.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Started {
@@ -175,7 +175,7 @@ struct SessionView {
 pub(crate) struct UserView {
     /// The id of the user.
     id: UserId,
-    /// The address that the user signs in with.
+    /// The email address for signing in.
     email: Email,
     /// The name of the user.
     name: Name,
@@ -185,7 +185,7 @@ pub(crate) struct UserView {
     two_factor_enabled: bool,
 }
 
-/// A session in the list. Callers end it by its id, because its secret is not stored.
+/// A session in the list. Callers end a session by its id, because its secret is not stored.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, rename = "ListedSession")]

@@ -1,4 +1,4 @@
-//! The second factor: setting it up, and entering it to finish a sign-in.
+//! The second factor: setting one up, and entering a code to finish a sign-in.
 
 use std::sync::Arc;
 
@@ -66,11 +66,13 @@ pub(crate) fn verify_backup_code() -> Route<App> {
     Route::post("/api/auth/two-factor/verify-backup-code", Visitor, Code::read, enter_backup_code)
         .before_two_factor()
         .records(&[Action::SessionCreated])
-        .summary("Finishes a sign-in with a backup code, which works once. If the caller is already signed in, checks \
-                  a code instead and uses it up.")
+        .summary(
+            "Finishes a sign-in with a backup code, which works once. If the caller is already signed in, checks \
+                  a code instead and uses it up.",
+        )
         .description(
-            "The limits are those of `two-factor/verify-totp`. The user is notified by email. Requests with `trustDevice` \
-             or `disableSession` are rejected with a 400.",
+            "The limits are the same as for `two-factor/verify-totp`. The user is notified by email. Requests with \
+             `trustDevice` or `disableSession` are rejected with a 400.",
         )
         .faults(&[
             Fault::TwoFactor(FactorProblem::WrongBackupCode),
@@ -102,8 +104,8 @@ pub(crate) fn disable() -> Route<App> {
         .records(&[Action::TwoFactorDisabled, Action::SessionCreated])
         .summary("Disables the second factor. All sessions end, and the caller gets a new one.")
         .description(
-            "If the organization requires a second factor, the new session can only set one up. Without a second \
-             factor, the call cancels an unfinished setup.",
+            "If the organization requires a second factor, the new session can only set one up. If no second factor is \
+             enabled, the call cancels an unfinished setup.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TooMany])
 }
@@ -149,7 +151,7 @@ impl Code {
     }
 }
 
-/// The link for an authenticator app, and the codes that replace the app if it is lost.
+/// The link for an authenticator app, and backup codes to use if the app is lost.
 #[derive(JsonSchema, Serialize)]
 #[schemars(deny_unknown_fields, inline)]
 struct Enrolled {
@@ -180,7 +182,7 @@ struct Link {
 struct Renewed {
     /// Always `true`; failures are returned as errors.
     status: bool,
-    /// Ten codes. The earlier ones no longer work.
+    /// Ten codes. Earlier codes no longer work.
     #[serde(rename = "backupCodes")]
     #[schemars(extend("examples" = [["k3vd-8m2q-xw7t-hn5c"]]))]
     backup_codes: Vec<String>,
@@ -215,8 +217,8 @@ async fn enter_backup_code(
     enter(&app, &call, Entered::BackupCode(&code)).await
 }
 
-/// Checks the code of the signed-in user. Without a session, the code finishes the sign-in that is waiting for it: a
-/// sign-in clears the cookie of an earlier session, so in a browser with both cookies, the session is newer.
+/// Checks the code of the signed-in user. Without a session, the code finishes the sign-in that is waiting for it:
+/// starting a sign-in clears the session cookie, so if a browser has both cookies, the session is newer.
 async fn enter(app: &App, call: &Call<Option<SignedIn>>, entered: Entered<'_>) -> Result<WithCookies<Verified>> {
     let (device, now) = (call.device(), Timestamp::now());
     let (Some(SignedIn { user, .. }), Some(current)) = (&call.caller, call.session()) else {

@@ -33,12 +33,12 @@ fn route() -> Route<Deletions> {
              member, their organization and all its data are deleted, too.",
         )
         .description(
-            "The deletion cannot be undone. The endpoints of a deleted organization no longer get events, the email \
-             address and the slug can be used again immediately, and the other data is deleted within minutes. If \
-             other members remain, the only owner must first make one of them an owner. Stop an organization's jobs \
-             before you delete it: their events no longer reach endpoints, but are still sent to the jobs' own \
-             callbacks. `callbackURL` and `token` are ignored. A client that does not get a response can retry: a 401 \
-             then means that the account was deleted.",
+            "The deletion cannot be undone. A deleted organization's endpoints no longer get events, the email address \
+             and the slug can be used again immediately, and all other data is deleted within minutes. If other members \
+             remain, the only owner must first make one of them an owner. Stop an organization's jobs before you delete \
+             it: their events no longer reach endpoints, but are still sent to the jobs' own callbacks. `callbackURL` \
+             and `token` are ignored. A client that does not get a response can retry: a 401 then means that the \
+             account was deleted.",
         )
         .faults(&[Fault::InvalidPassword, Fault::TooMany, Fault::Conflict(Reason::LastOwner)])
 }

@@ -35,9 +35,9 @@ pub(crate) fn invite() -> Route<App> {
              session.",
         )
         .description(
-            "A new invitation cancels an earlier one to the same address. An invitation works even if its sender is no \
-             longer an owner or has left; cancel it if it should not. The response does not reveal whether the address \
-             has an account in another organization.",
+            "A new invitation cancels an earlier one to the same address. An invitation stays valid even if its sender \
+             is no longer an owner or has left the organization; cancel it to prevent that. The response does not \
+             reveal whether the address has an account in another organization.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -49,7 +49,7 @@ pub(crate) fn invite() -> Route<App> {
         ])
 }
 
-/// Requires an owner, or a key that may invite, because an invitation's id is enough to sign up with it.
+/// Requires an owner, or a key that may invite, because an invitation's id is enough to sign up.
 pub(crate) fn list() -> Route<App> {
     Route::get(Invitations::PATH, KeyOrSession, Listing::read, invitations)
         .scope(Scope::MembersWrite)
@@ -79,8 +79,8 @@ impl New {
             .text(Invite::NAMES.email, Email::parse);
         let role = fields
             .about(
-                "The role that the new member gets. Inviting an `owner` requires a session: API keys cannot do it. A \
-                 list with one role is also accepted.",
+                "The role of the new member. Inviting an `owner` requires a session; API keys cannot do this. A list \
+                 with one role is also accepted.",
             )
             .text_or_list_of_one(Invite::NAMES.role, parse_role);
         let organization = fields
@@ -139,8 +139,8 @@ async fn withdraw(app: Arc<App>, call: Call<Caller>, input: Which) -> Result<Inv
     Ok(shown(app.invitations.cancel(owner, input.invitation).await?))
 }
 
-/// Returns the invitations that a caller may see. An invitation's id is enough to sign up with it, so a key sees only
-/// those that it could send.
+/// Returns the invitations that a caller may see. An invitation's id is enough to sign up, so a key sees only the
+/// invitations that it could have sent.
 pub(crate) fn shown_to(caller: &Caller, invited: Vec<Invited>) -> Vec<Invitation> {
     let may_see = |invited: &Invited| caller.is_session() || invited.invitation.role == Role::Member;
     invited.into_iter().filter(may_see).map(shown).collect()

@@ -1,4 +1,4 @@
-//! The members of the caller's organization. Every member sees them, and owners manage them.
+//! The members of the caller's organization. Every member can see the members, and owners manage them.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) fn active() -> Route<App> {
     Route::get(ActiveMember::PATH, KeyOrSession, |_, _| Ok(()), own)
         .any_scope()
         .summary("Returns the caller as a member of their organization.")
-        .description("An organization key is not a member: it gets a 404.")
+        .description("An organization key is not a member and gets a 404.")
         .faults(&[Fault::NotFound])
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn remove() -> Route<App> {
         .scope(Scope::MembersWrite)
         .summary("Removes a member, deletes their account and immediately ends its sessions and keys. Owners only.")
         .description(
-            "The address can later be invited or used to sign up again. The endpoints that the member created remain. \
-             The last owner cannot be removed.",
+            "The address can be invited or used to sign up again. The endpoints that the member created remain. The \
+             last owner cannot be removed.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::OwnersOnly, Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
@@ -86,8 +86,8 @@ pub(crate) fn leave() -> Route<App> {
         )
         .description(
             "A user belongs to exactly one organization, so leaving it deletes the account. To move the account to \
-             another organization instead, accept an invitation with `accept-invitation`. The address can later be \
-             invited or used to sign up again. The endpoints that the user created remain.",
+             another organization instead, accept an invitation with `accept-invitation`. The address can be invited or \
+             used to sign up again. The endpoints that the user created remain.",
         )
         .faults(&[Fault::NotFound, Fault::Conflict(Reason::LastOwner)])
 }
@@ -182,7 +182,7 @@ struct ActiveRole {
     role: Role,
 }
 
-/// The error for an organization key on routes about the caller as a member.
+/// The error when an organization key calls a route about the caller's own membership.
 const NOT_A_MEMBER: Error = Error::NotFound("An organization key is not a member");
 
 async fn members(app: Arc<App>, call: Call<Caller>, input: Listing) -> Result<Listed> {

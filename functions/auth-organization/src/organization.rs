@@ -29,7 +29,7 @@ use crate::{
 pub(crate) fn list() -> Route<App> {
     Route::get(Organizations::PATH, KeyOrSession, |_, _| Ok(()), own)
         .any_scope()
-        .summary("Lists the caller's organization. Every user and key belongs to exactly one.")
+        .summary("Lists the caller's organization. Every user and key belongs to exactly one organization.")
 }
 
 pub(crate) fn full() -> Route<App> {

@@ -51,14 +51,14 @@ pub(crate) fn accept() -> Route<App> {
         .records(&[Action::MemberJoined, Action::MemberLeft, Action::OrganizationDeleted])
         .summary(
             "Accepts an invitation to the caller's address, which moves their account to the inviting organization. \
-             Sessions continue, and API keys end.",
+             Sessions stay valid, but API keys stop working.",
         )
         .description(
-            "A user belongs to exactly one organization, so accepting means leaving the current one. Its endpoints \
-             remain, and its only owner must first make another member an owner. If the caller is its last member, the \
-             current organization is deleted with all its data; this requires `deleteOrganization`. Accepting an \
-             invitation again succeeds and has no further effect. People without an account accept with \
-             `/v1/auth/acceptInviteAndSignup`.",
+            "A user belongs to exactly one organization, so accepting means leaving the current one. The current \
+             organization keeps its endpoints, and its only owner must first make another member an owner. If the \
+             caller is its last member, the organization is deleted with all its data, which requires \
+             `deleteOrganization`. Accepting the same invitation again succeeds without further effect. People without \
+             an account accept with `/v1/auth/acceptInviteAndSignup`.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -115,15 +115,15 @@ impl Acceptance {
         let which = Which::read(fields, AcceptInvitation::NAMES.invitation_id);
         let may_end = fields
             .about(
-                "Whether to delete the caller's organization if they are its last member, with its endpoints, \
-                 deliveries, API keys and invitations. With `false`, the default, the call is rejected in that case.",
+                "Whether to delete the caller's organization, with its endpoints, deliveries, API keys and invitations, \
+                 if the caller is its last member. With `false`, the default, the call is then rejected.",
             )
             .optional_bool(AcceptInvitation::NAMES.delete_organization);
         Ok(Self { invitation: which?.invitation, may_end: may_end?.unwrap_or_default() })
     }
 }
 
-/// An invitation to the caller's address, with its organization and inviter.
+/// An invitation sent to the caller's address, with its organization and inviter.
 #[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields, inline)]
@@ -132,7 +132,7 @@ struct Details {
     id: InvitationId,
     /// The invited email address, which is the caller's.
     email: Email,
-    /// The role that the caller gets.
+    /// The caller's role after accepting.
     role: Role,
     /// The id of the organization.
     organization_id: TenantId,
@@ -200,7 +200,7 @@ async fn received(app: Arc<App>, call: Call<SignedIn>, (): ()) -> Result<Vec<Rec
     let user = &call.caller.user;
     user.check_verified()?;
     let mut received = app.invitations.received_at(&user.email, &app.organizations, Timestamp::now()).await?;
-    // A member who was invited twice joined with the other invitation.
+    // The user may have been invited twice, and have joined with the other invitation.
     received.retain(|(_, organization)| organization.id != user.organization);
     Ok(received.into_iter().map(|(invited, organization)| shown_to_recipient(invited, organization)).collect())
 }

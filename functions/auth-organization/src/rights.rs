@@ -30,7 +30,8 @@ impl Named {
         Ok(Self { id: id?, slug: slug? })
     }
 
-    /// Checks that the organization is the caller's `own`, if the request names one. Reads the table only for a slug.
+    /// Checks that the organization is the caller's `own`, if the request names one. Reads the table only if the
+    /// request contains a slug.
     pub(crate) async fn check(&self, app: &App, own: &TenantId) -> Result<()> {
         check(own, self.id.as_ref())?;
         if self.slug.is_some() && !self.is(&app.organizations.get(own).await?) {

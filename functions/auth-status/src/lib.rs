@@ -31,7 +31,7 @@ fn route() -> Route<()> {
 pub struct Output {
     /// The id of the user.
     user_id: UserId,
-    /// The address that the user signs in with.
+    /// The email address for signing in.
     email: Email,
     /// Whether the user has verified their email address.
     email_verified: bool,

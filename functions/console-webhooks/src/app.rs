@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) struct App {
     pub(crate) calls: Calls,
     pub(crate) destinations: DestinationPolicy,
-    /// A failing endpoint is disabled after this long; zero means never.
+    /// The time after which a failing endpoint is disabled. Zero means never.
     pub(crate) disable_after: Duration,
     pub(crate) endpoints: Endpoints,
     pub(crate) hold_for: HoldFor,
@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) rotation_overlap: Duration,
 }
 
-/// A page waits this long for an attempt before showing it as in progress.
+/// The time that a page waits for an attempt before showing it as in progress.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The time between two reads of the log.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -59,14 +59,14 @@ impl App {
         })
     }
 
-    /// Reads the contents of a page's header.
+    /// Reads the data for a page's header.
     pub(crate) async fn console(&self, tenant: &TenantId, here: &'static str) -> Result<Console> {
         let organization = self.organizations.get(tenant).await?.name;
         Ok(Console { organization, here })
     }
 
-    /// Waits up to [`PATIENCE`] for the next attempt of a pending delivery that has had `attempts`. Returns immediately
-    /// for a delivery to a pull endpoint, which is held until a client receives it.
+    /// Waits up to [`PATIENCE`] for the next attempt of a pending delivery that has already had `attempts`. Returns
+    /// immediately for a delivery to a pull endpoint, which is held until a client receives it.
     pub(crate) async fn wait_for_attempt(&self, tenant: &TenantId, id: &DeliveryId, attempts: u32) -> Result<()> {
         self.wait_for_attempts(tenant, &[(*id, attempts)]).await
     }
@@ -76,7 +76,7 @@ impl App {
         let end = Instant::now() + PATIENCE;
         let mut waiting = sent.to_vec();
         loop {
-            // Does not read payloads, which may be large, because this read is repeated.
+            // This read is repeated, so it does not include payloads, which may be large.
             let ids: Vec<_> = waiting.iter().map(|(id, _)| *id).collect();
             let known = self.log.known(tenant, &ids).await?;
             waiting.retain(|(id, attempts)| {

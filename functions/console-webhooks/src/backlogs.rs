@@ -1,4 +1,4 @@
-//! Undelivered deliveries in words, and the labels of the buttons that send them.
+//! Descriptions of undelivered deliveries, and the labels of the buttons that send them.
 
 use common::{
     presentation::times,
@@ -61,10 +61,10 @@ pub(crate) fn kept(app: &App, endpoint: &EndpointView, now: Timestamp) -> Markup
     html! {
         @match inactive_since.map(|at| app.hold_for.end(at)) {
             Some(Some(end)) if end > now => {
-                " Events are kept for another " (times::lasting("until", end, now)) "; later ones are lost."
+                " Events are kept for another " (times::lasting("until", end, now)) "; later events are lost."
             }
             Some(Some(end)) => { " Events since " (times::date(end)) " are lost." }
-            Some(None) => " Events are lost until you enable it.",
+            Some(None) => " Events are lost until you enable the endpoint.",
             None => "",
         }
     }

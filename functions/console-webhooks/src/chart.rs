@@ -1,4 +1,4 @@
-//! The deliveries of the last 24 hours by hour: as a bar chart, and as a table.
+//! Deliveries in the last 24 hours by hour, as a bar chart and as a table.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use common::{
 };
 use maud::{Markup, html};
 
-/// The number of hours: a day and the current hour.
+/// The number of bars: 24 hours and the current hour.
 const HOURS: u32 = 25;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The size of the drawing, in its own units. Each hour has a bar and a gap.
@@ -19,8 +19,8 @@ const STEP: u32 = 8;
 const BAR: u32 = 6;
 /// The number of hours between two labels.
 const LABELED: usize = 6;
-/// The parts of a bar from the bottom up: the color's name, and the legend's text. Most pending deliveries are waiting
-/// because an attempt has failed.
+/// The parts of a bar from the bottom up, each with its color and its name in the legend. Most pending deliveries are
+/// waiting because an attempt failed.
 const PARTS: [(&str, &str); 5] = [
     ("failed", "Failed"),
     ("pending", "Pending or retrying"),
@@ -66,7 +66,7 @@ fn columns(counted: &Statistics, now: Timestamp) -> Vec<Column> {
     columns.collect()
 }
 
-/// Draws a small chart without a scale, with its totals as text. `name` is the name of the endpoint, for screen
+/// Draws a small chart without a scale, with the totals as text. `name` is the name of the endpoint, for screen
 /// readers.
 pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) -> Markup {
     let columns = columns(counted, now);
@@ -91,8 +91,7 @@ pub(crate) fn day(counted: &Statistics, name: &str, held: &str, now: Timestamp) 
     }
 }
 
-/// Draws a chart with a scale, hours and a legend. Each bar links to the deliveries of its hour, as each table row
-/// does.
+/// Draws a chart with a scale, hours and a legend. Each bar links to its hour's deliveries, like the rows of the table.
 pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now: Timestamp) -> Markup {
     if is_empty(counted) {
         return html! { p { "No deliveries in the last 24 hours. " span .soft { "Tests are not counted." } } };
@@ -108,7 +107,7 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now:
     html! {
         div .plot aria-hidden="true" {
             div .scale { span { (highest) } span { "0" } }
-            // All elements are closed: unlike in HTML, an open element in SVG would contain the ones after it.
+            // All elements are closed: unlike in HTML, an unclosed element in SVG would contain the elements after it.
             svg .chart viewBox={ "0 0 " (HOURS * STEP) " " (HEIGHT + 1) } preserveAspectRatio="none" {
                 (unread(counted, &columns))
                 path .base d={ "M0 0h" (HOURS * STEP) "v.3H0zM0 20h" (HOURS * STEP) "v.3H0zM0 " (HEIGHT) "h" (HOURS * STEP) "v1H0z" } {}
@@ -153,8 +152,8 @@ fn is_empty(counted: &Statistics) -> bool {
     counted.total == Counts::default() && counted.complete_since.is_none()
 }
 
-/// Formats numbers: `37+ delivered, 2 failed`. The plus sign means that there are older deliveries that were not read.
-/// `held` is the word for held deliveries.
+/// Formats numbers: `37+ delivered, 2 failed`. The plus sign means that older deliveries were not read. `held` is the
+/// word for held deliveries.
 pub(crate) fn numbers(counted: &Statistics, held: &str) -> String {
     let Counts { pending, delivered, failed, held: waiting, ended } = counted.total;
     let (is_part, is_open_part) = (counted.complete_since.is_some(), counted.open_since.is_some());
@@ -170,7 +169,7 @@ pub(crate) fn numbers(counted: &Statistics, held: &str) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// A table of the hours that have deliveries. Each hour links to its deliveries.
+/// A table of the hours with deliveries. Each hour links to its deliveries.
 pub(crate) fn by_hour(counted: &Statistics, endpoint: EndpointId) -> Markup {
     if counted.hours.is_empty() {
         return html! {};
@@ -219,7 +218,7 @@ fn hour_link(endpoint: EndpointId, hour: Timestamp) -> String {
     format!("/console/deliveries?endpoint={endpoint}&since={since}&until={until}")
 }
 
-/// The frame around hours with unread successes.
+/// The frame around hours whose successes were not all read.
 fn unread(counted: &Statistics, columns: &[Column]) -> Markup {
     let unread = columns.iter().filter(|column| !is_read(counted.complete_since, column.hour)).count();
     let unread = STEP * u32::try_from(unread).unwrap_or(HOURS);
@@ -257,8 +256,8 @@ fn highest(columns: &[Column]) -> u32 {
     columns.iter().map(Column::sum).max().unwrap_or(0).max(1)
 }
 
-/// Returns the parts of a bar from the bottom up, each with its index in [`PARTS`], its upper edge and its height,
-/// which is never too small to be visible.
+/// Returns the parts of a bar from the bottom up, each with its index in [`PARTS`], its upper edge, and its height,
+/// which is always large enough to be visible.
 fn stack(parts: [u32; 5], highest: u32) -> Vec<(usize, u32, u32)> {
     let mut top = HEIGHT;
     let mut stack = Vec::new();

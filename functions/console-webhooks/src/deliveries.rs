@@ -47,7 +47,7 @@ pub(crate) fn submit() -> Route<App, People> {
 
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Reply> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
-    // Links in emails, and links from version 0.1.0, carry the job in a separate field.
+    // Links in emails and links from version 0.1.0 carry the job in a separate field.
     let link = link.or("q", "job_id");
     if !link.get(IDS).is_empty() {
         return Ok(resend::chosen(&app, tenant, &link, now).await?.into());
@@ -71,8 +71,8 @@ async fn list(app: &App, tenant: &TenantId, link: &Typed, now: Timestamp) -> Res
         Some(Wanted { endpoint, filter, cursor }) => {
             let shards = app.endpoints.shards(tenant, *endpoint).await?;
             let open = async {
-                // The index can count deliveries only by status and time. Other filters would have to read the
-                // deliveries.
+                // The index can count deliveries only by status and time. For other filters, the deliveries would have
+                // to be read.
                 if filter.is_beyond_the_index() {
                     return Ok(None);
                 }
@@ -133,8 +133,8 @@ fn deliveries(link: &Typed, found: &Found, endpoints: &[EndpointView], now: Time
     }
 }
 
-/// Explains why failed jobs have no deliveries, if no endpoint gets their event. Emails about failed jobs link to the
-/// list, and are sent even then.
+/// If no endpoint gets the event `job.failed`, explains why failed jobs have no deliveries. Emails about failed jobs
+/// are sent even then, and link to this list.
 fn unsubscribed(endpoints: &[EndpointView]) -> Markup {
     let gets_failures =
         |endpoint: &EndpointView| endpoint.events.as_ref().is_none_or(|filter| filter.wants(EventName::Failed));

@@ -28,7 +28,7 @@ const FIELDS: [(&str, &str); 8] = [
     LIVE,
     (
         "confirm",
-        "`recover` shows a page that counts the deliveries of a recovery and confirms it. `activate` asks for \
+        "`recover` shows a page that counts the deliveries of a recovery and asks for confirmation. `activate` asks for \
          confirmation before enabling an endpoint whose receiver asked to stop deliveries.",
     ),
     ("since", "`confirm`: the start of the recovery's period."),

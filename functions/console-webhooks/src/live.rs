@@ -12,8 +12,8 @@ pub(crate) fn is_wanted(link: &Typed) -> bool {
     link.get(LIVE.0) == "1"
 }
 
-/// The link that enables or disables live updates, as long as something on the page `is_changing`. `on` and `off` are
-/// the addresses of the page with and without them.
+/// The link that enables or disables live updates, shown while something on the page `is_changing`. `on` and `off` are
+/// the addresses of the page with and without live updates.
 pub(crate) fn switch(is_wanted: bool, is_changing: bool, on: &str, off: &str) -> Markup {
     html! {
         @match (is_wanted, is_changing) {

@@ -50,7 +50,7 @@ pub(crate) fn submit() -> Route<App, People> {
         .faults(&[Fault::EmailNotVerified, Fault::Conflict(Reason::EndpointLimit)])
 }
 
-/// The form's fields. `once` identifies the form, so submitting it twice creates one endpoint.
+/// The fields of the form. `once` identifies the form, so submitting it twice creates only one endpoint.
 const KIND: (&str, &str) = (
     "kind",
     "The kind of the endpoint: `push` (the default), or `pull` for an endpoint \
@@ -71,7 +71,7 @@ const FIELDS: [(&str, &str); 11] = [
     ("headers", "Headers that are sent with each attempt, one `name: value` per line."),
 ];
 
-/// The stored response, which is repeated for a resubmitted form.
+/// The stored response, which is returned again if the form is resubmitted.
 #[derive(Deserialize, JsonSchema, Serialize)]
 struct Created {
     id: String,
@@ -128,7 +128,7 @@ async fn store(app: &App, tenant: &TenantId, form: &Typed) -> Result<Created> {
         workflows,
         created_at: Timestamp::now(),
     };
-    // Submitting the same form twice, by a double click or a reload, creates only one endpoint.
+    // Submitting the same form twice, with a double click or a reload, creates only one endpoint.
     let content = Hash::of(FIELDS.map(|(name, _)| form.get(name)).join("\0").as_bytes());
     let key = IdempotencyKey::parse(content.to_string().as_bytes(), content).ok();
     let once = app.calls.once(tenant, PATH, key, endpoint.created_at);
@@ -158,8 +158,8 @@ async fn form(app: &App, tenant: &TenantId, shown: &Shown<'_>, once: &str, error
             @if shown.url.is_none() {
                 input type="hidden" name="kind" value="pull";
                 p {
-                    "A pull endpoint has no URL. Your program fetches its deliveries from the API. The command-line client \
-                     fanfare listen does so, and forwards them to a program on your computer."
+                    "A pull endpoint has no URL. Your program fetches its deliveries from the API. The command-line \
+                     client fanfare listen fetches deliveries and forwards them to a program on your computer."
                 }
             }
             (shown.fields("new", error.as_ref()))
@@ -179,8 +179,7 @@ async fn page(app: &App, call: &Call<User>, created: &Created) -> Result<Page> {
     let console = app.console(&call.caller.organization, "/console").await?;
     let link = format!("/console/endpoints/{}", visible(&created.id));
     let secret = SigningSecret::parse(&created.secret);
-    let secret =
-        secret.map_err(|_problems| Error::Internal("the secret of a form's endpoint does not parse".to_owned()))?;
+    let secret = secret.map_err(|_problems| Error::Internal("the endpoint's secret does not parse".to_owned()))?;
     let content = html! {
         (verify::copied(&secret))
         @if created.is_pull && let Ok(id) = EndpointId::parse(&created.id) {

@@ -1,4 +1,4 @@
-//! The endpoints' numbers, which are the same on the first page and on an endpoint's page.
+//! The numbers for endpoints, shared by the first page and the endpoint page.
 
 use std::{fmt, ops::Range};
 
@@ -30,7 +30,7 @@ pub(crate) struct Known {
     pub(crate) oldest_failed: Option<Delivery>,
     /// The deliveries of the last 24 hours that were read.
     pub(crate) counted: Statistics,
-    /// Whether a delivery is known to have succeeded since [`in_doubt_since`], or nothing is in doubt.
+    /// Whether a delivery is known to have succeeded since [`in_doubt_since`], or there was no doubt.
     pub(crate) is_proven: bool,
 }
 
@@ -55,7 +55,7 @@ impl Known {
         Ok(known.into_iter().zip(counted).map(|(known, counted)| Self { counted, ..known }).collect())
     }
 
-    /// Combines endpoints with their undelivered deliveries in `open`, and reads the deliveries that decide their
+    /// Combines endpoints with their undelivered deliveries in `open`, and reads the deliveries that determine their
     /// states.
     pub(crate) async fn uncounted(
         app: &App,
@@ -114,13 +114,13 @@ pub(crate) fn in_doubt_since(endpoint: &EndpointView, oldest_pending: Option<&De
         return None;
     }
     let failing = failures(endpoint, oldest_pending).first().map(|first| first.at);
-    // The item contains the time of a success only if the receiver had been known to fail.
+    // The item contains the time of a success only if the receiver was known to be failing.
     let is_healed = |since: Timestamp| endpoint.enabled_at.is_none() && endpoint.healthy_at >= Some(since);
     failing.or(endpoint.enabled_at).filter(|since| !is_healed(*since))
 }
 
-/// Returns a delivery's failed attempts since the endpoint was enabled, oldest first. Only those in its state are
-/// known.
+/// Returns a delivery's failed attempts since the endpoint was enabled, oldest first. Only attempts stored in the
+/// delivery's state are included.
 pub(crate) fn failures<'a>(endpoint: &EndpointView, delivery: Option<&'a Delivery>) -> Vec<&'a Attempt> {
     let attempts =
         delivery.into_iter().filter(|delivery| delivery.event.is_of_a_job()).flat_map(Delivery::attempts_so_far);
@@ -133,7 +133,7 @@ pub(crate) fn held(endpoint: &EndpointView, open: &Open) -> Backlog {
     if is_fetched(endpoint) { Backlog::default() } else { open.held.clone() }
 }
 
-/// Whether a program fetches the endpoint's held deliveries, so they are not missed.
+/// Whether a program fetches the endpoint's held deliveries, so that they do not count as missed.
 pub(crate) fn is_fetched(endpoint: &EndpointView) -> bool {
     endpoint.active && endpoint.kind == Kind::Pull
 }

@@ -32,11 +32,11 @@ const FIELDS: [(&str, &str); 3] = [
     ("deleted", "The id of a deleted endpoint, to confirm its deletion."),
 ];
 
-/// The number of endpoints on a page. A request reads the log of each.
+/// The number of endpoints on a page. Each request reads the logs of these endpoints.
 const SHOWN: usize = 10;
-/// The maximum number of banners, so the table stays in sight.
+/// The maximum number of banners, so that the table stays visible.
 const BANNERS: usize = 3;
-/// The maximum number of newest deliveries that are read, for all endpoints of a page together.
+/// The maximum number of newest deliveries to read for all endpoints on a page together.
 const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
@@ -48,7 +48,7 @@ pub(crate) fn show() -> Route<App, People> {
 async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     let (tenant, now) = (&call.caller.organization, Timestamp::now());
     let (mut endpoints, console) = tokio::try_join!(app.endpoints.list(tenant), app.console(tenant, "/console"))?;
-    // If no problem is recorded in their items, endpoints with recent errors come first, because all their attempts may
+    // Of the endpoints without a recorded problem, those with recent errors come first, because all their attempts may
     // be failing.
     endpoints.sort_by_key(|endpoint| (urgency(endpoint), Reverse(erred_at(endpoint, now))));
     let pages = endpoints.len().div_ceil(SHOWN).max(1);
@@ -97,7 +97,7 @@ async fn open(app: Arc<App>, call: Call<User>, link: Typed) -> Result<Page> {
     Ok(Page::new("Endpoints", content).actions(actions).live(is_live && is_changing).within(console))
 }
 
-/// The numbers of endpoints with problems, on all pages.
+/// The numbers of endpoints with problems, across all pages.
 #[derive(Default)]
 struct Troubles {
     failing: usize,
@@ -153,7 +153,7 @@ async fn recovering(app: &App, tenant: &TenantId, rows: &[Known]) -> Result<BTre
     Ok(recoveries.into_iter().filter(|recovery| !recovery.done).map(|recovery| recovery.webhook_endpoint_id).collect())
 }
 
-/// Whether the endpoint in the link was deleted. The link alone is no proof, because anyone can make one.
+/// Whether the endpoint in the link was deleted. The link alone does not prove this, because anyone can create one.
 async fn is_deleted(app: &App, tenant: &TenantId, id: &str) -> Result<bool> {
     let Ok(id) = EndpointId::parse(id) else { return Ok(false) };
     let (existing, logged) = tokio::join!(app.endpoints.require(tenant, id), app.endpoints.shards(tenant, Some(id)));

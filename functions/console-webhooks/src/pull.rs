@@ -15,7 +15,8 @@ pub(crate) fn usage(id: EndpointId, base: &BaseUrl, is_open: bool) -> Markup {
                 "curl " (base) "/v1/deliveries/receive -H \"x-api-key: $KEY\" \\\n"
                 "  -d '{\"json\": {\"webhook_endpoint_id\": \"" (id) "\"}}'"
             }
-            p { "Each delivery in the response has a lease of 60 seconds. Report the result before it ends:" }
+            p { "Each delivery in the response is leased to you for 60 seconds. Report the result before the lease \
+                 ends:" }
             pre {
                 "curl " (base) "/v1/deliveries/settle -H \"x-api-key: $KEY\" \\\n"
                 "  -d '{\"json\": {\"settlements\": [{\"delivery_id\": \"…\", \"lease\": \"…\", \"status_code\": 204}]}}'"

@@ -63,8 +63,8 @@ impl Settings {
     }
 }
 
-/// Reads the event filter. It is `None` if exactly the events about jobs are selected, so the endpoint also gets job
-/// events that later versions add.
+/// Reads the event filter. Returns `None` if exactly the job events are selected, so the endpoint also gets job events
+/// that later versions add.
 fn chosen(form: &Typed, fields: &mut Fields) -> Result<Option<EventFilter>, Rejected> {
     let chosen: Vec<_> = EVENTS.iter().filter(|(name, _)| form.get(name) == TICKED).map(|(_, event)| *event).collect();
     match chosen.as_slice() {
@@ -132,7 +132,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) workflows: &'a str,
     /// For each of the events, whether it is selected.
     pub(crate) events: [bool; 5],
-    /// Whether nothing was filled in yet. The form then hides the fields that few endpoints need.
+    /// Whether the form is still empty. If so, it hides the fields that few endpoints need.
     pub(crate) is_new: bool,
     /// The hint for the headers.
     pub(crate) headers_hint: &'static str,

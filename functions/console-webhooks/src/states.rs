@@ -93,8 +93,8 @@ impl State {
     pub(crate) fn meaning(self) -> Option<&'static str> {
         match self {
             Self::Disabled(DisabledReason::Gone) => Some(
-                "We disabled this endpoint: its receiver responded with 410 Gone, which means it wants no more \
-                 deliveries.",
+                "We disabled this endpoint because its receiver responded with 410 Gone, which means that it wants no \
+                 more deliveries.",
             ),
             Self::Disabled(DisabledReason::Failing) => {
                 Some("We disabled this endpoint because its deliveries failed for too long.")

@@ -1,4 +1,4 @@
-//! Code that verifies a delivery, by language. `docs/receiving.md` contains these examples and more.
+//! Code for verifying a delivery, by language. `docs/receiving.md` contains these examples and more.
 
 use common::{presentation::docs::RECEIVING, webhooks::destination::SigningSecret};
 use maud::{Markup, html};
@@ -28,7 +28,7 @@ pub(crate) fn secret(secret: &SigningSecret) -> Markup {
 }
 
 /// A secret that is shown only once. The libraries decode secrets from base64 and reject other strings, so the page
-/// also shows the secret in that form, unless all libraries accept it unchanged.
+/// also shows the secret in base64, unless all libraries accept it unchanged.
 pub(crate) fn copied(secret: &SigningSecret) -> Markup {
     let for_libraries = secret.for_libraries();
     html! {
@@ -36,14 +36,14 @@ pub(crate) fn copied(secret: &SigningSecret) -> Markup {
             p { strong { "Copy the signing secret now. It is not shown again." } }
             pre #secret { (secret.reveal()) }
             @if *for_libraries != *secret.reveal() {
-                p { "The libraries below decode secrets from base64. Give them this form:" }
+                p { "The libraries below decode secrets from base64. Give them the secret in this form:" }
                 pre #library-secret { (*for_libraries) }
             }
         }
     }
 }
 
-/// The code that verifies deliveries with the secret.
+/// Code for verifying deliveries with the secret.
 pub(crate) fn code() -> Markup {
     html! {
         p { "Store the secret as " code { "WEBHOOK_SECRET" } " on your server, and verify each request over the raw bytes of its body:" }

@@ -1,4 +1,4 @@
-//! The page for the signed-in user's account: email address, sessions, password, and deletion.
+//! The page for the signed-in user's account: email address, sessions, password and deletion.
 
 use std::sync::Arc;
 
@@ -332,9 +332,9 @@ fn email_form(user: &User, sent: &Sent) -> Markup {
             p { "We sent a link to " strong { (pending) } ". Open it within 24 hours to use that address." }
         }
         p {
-            "We email a link to the new address. Open it while you are signed in here, and your address changes. All other \
-             sessions then end, and for 24 hours a link that we email to the old address can undo the change. Your API keys \
-             keep working."
+            "We email a link to the new address. Open it while you are signed in here to change your address. All other \
+             sessions then end. For 24 hours, you can undo the change with a link that we email to the old address. \
+             Your API keys keep working."
         }
         (form)
     }

@@ -99,8 +99,7 @@ impl App {
     /// shared with emails requested through the API.
     ///
     /// # Errors
-    /// [`Error::TooMany`](common::error::Error::TooMany) if too many emails were requested; or a call to AWS
-    /// fails.
+    /// [`Error::TooMany`](common::error::Error::TooMany) if too many emails were requested, or a call to AWS fails.
     pub(crate) async fn send_confirmation(&self, user: &User, base: &BaseUrl) -> Result<()> {
         let now = Timestamp::now();
         self.attempts.count(VERIFICATION_MAIL, user.email_to_verify().as_str(), now).await?;

@@ -28,16 +28,16 @@ const HERE: &str = "/console/audit";
 const TEAM: &str = "/console/team";
 /// The number of entries on a page.
 const LIMIT: usize = 20;
-/// The number of newer pages that an address remembers.
+/// The maximum number of newer pages in an address.
 const REMEMBERED: usize = 8;
-/// The cursor of the first page, in the list of newer pages.
+/// The cursor for the first page, in the list of newer pages.
 const FIRST: &str = "-";
 
 const FIELDS: [(&str, &str); 4] = [
-    ("action", "Only changes of this kind, such as `member.removed`."),
-    ("actor", "Only changes by the user or the key with this id, or by `system`."),
-    ("cursor", "The cursor of the page to show, from the link on the previous page."),
-    ("newer", "The cursors of the newer pages, for the link to them."),
+    ("action", "Only changes of this type, such as `member.removed`."),
+    ("actor", "Only changes by the user or key with this id, or by `system`."),
+    ("cursor", "The cursor for this page, from the link on the previous page."),
+    ("newer", "The cursors for the newer pages, for the link to them."),
 ];
 
 pub(crate) fn show() -> Route<App> {
@@ -111,7 +111,7 @@ fn table(entries: &[api::audit::Entry], link: &Typed) -> Markup {
     }
 }
 
-/// The author, with a link to the rest of their changes.
+/// The actor, with a link to their other changes.
 fn author(actor: &Actor, link: &Typed) -> Markup {
     let name = match &actor.kind {
         kind if *kind == ActorKind::System => "The service",
@@ -138,7 +138,8 @@ fn client(entry: &api::audit::Entry) -> Markup {
 fn object(entry: &api::audit::Entry) -> Markup {
     let target = &entry.target;
     if target.kind == TargetKind::Session {
-        // The entry's client is the one that signed in. Otherwise, it ended the session, which may be another client's.
+        // For a sign-in, the entry's client is the session's client. Otherwise, the client ended the session, which may
+        // belong to another client.
         let agent = entry.user_agent.as_deref().filter(|_| entry.action == Action::SessionCreated);
         return html! { (agent.map_or("A session".into(), |text| visible(&agent::name(text)).into_owned())) };
     }
@@ -153,7 +154,7 @@ fn object(entry: &api::audit::Entry) -> Markup {
     }
 }
 
-/// Whether the entry says the same elsewhere, or only in an id, which people cannot read.
+/// Whether the entry already shows this information, or the value is only an id, which means nothing to people.
 fn is_obvious(change: &Change, entry: &api::audit::Entry) -> bool {
     let is_created = entry.action == Action::WebhookCreated;
     match &*change.field {
@@ -184,7 +185,7 @@ fn field(change: &Change) -> Markup {
     }
 }
 
-/// The names of fields on pages. Fields that are added later have the API's names.
+/// The names of fields on pages. Fields that are added later keep the API's names.
 const LABELS: [(&str, &str); 22] = [
     ("backup_codes", "Backup codes"),
     ("debug_notification_email", "Email for notifications"),
@@ -214,7 +215,7 @@ fn label(field: &str) -> Cow<'_, str> {
     LABELS.iter().find(|(name, _)| *name == field).map_or_else(|| visible(field), |(_, label)| (*label).into())
 }
 
-/// A value as people read it.
+/// A value in words.
 fn in_words(field: &str, value: &str) -> String {
     let words = match (field, value) {
         ("disable_job_failure_notifications", "true") => "off",

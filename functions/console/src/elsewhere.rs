@@ -13,7 +13,7 @@ use maud::html;
 
 use crate::app::App;
 
-/// The icon, in a color that is visible on light and dark tabs.
+/// The favicon, in a color that is visible on light and dark tabs.
 static ICON: LazyLock<String> = LazyLock::new(|| {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\" fill=\"none\" stroke=\"#4a86f7\" stroke-width=\"2\" \
@@ -25,10 +25,10 @@ static ICON: LazyLock<String> = LazyLock::new(|| {
 const MEANT: [(&str, &str); 3] =
     [("/signup", "/signin?mode=signup"), ("/login", "/signin"), ("/console/endpoints", "/console")];
 
-/// The message for a `GET` of a path that looks like an API call.
+/// The message for a `GET` request to a path that looks like an API call.
 const OF_API: &str = "Not found. Calls under /v1 use POST";
 
-/// Handles every `GET` that matches no other route. Programs get JSON like API Gateway's, with a code.
+/// Handles every `GET` that does not match another route. Programs get the same JSON as from API Gateway, with a code.
 pub(crate) fn show() -> Route<App> {
     Route::get("/{proxy+}", Public, |_, _| Ok(()), open)
 }

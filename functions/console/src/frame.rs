@@ -18,7 +18,7 @@ use maud::{Markup, Render, html};
 
 use crate::app::App;
 
-/// The request that a page responds to: a link or a rejected form.
+/// The request that led to a page: a link or a rejected form.
 pub(crate) struct Sent {
     values: Typed,
     /// Why the form was rejected.
@@ -30,7 +30,7 @@ impl Sent {
         Self { values, refused: None }
     }
 
-    /// Wraps a form that was rejected with an error that its own page can show.
+    /// Wraps a form that was rejected with an error that the form's page can show.
     ///
     /// # Errors
     /// Returns `error` if it is a failure of the service or has its own page: not found, or not signed in.
@@ -57,8 +57,8 @@ impl Sent {
         self.values.get("part").parse().map_or(0, |part: u16| part.into())
     }
 
-    /// A notice: the message in `done` for the finished action, or why a row's form was rejected. The forms listed in
-    /// `forms` show their own errors.
+    /// The notice to show: the message in `done` for the finished action, or the reason why a row's form was rejected.
+    /// The forms listed in `forms` show their own errors.
     pub(crate) fn news(&self, done: &[(&str, &str)], forms: &[&str]) -> Markup {
         let did = done.iter().find(|(word, _)| *word == self.values.get("did"));
         match (&self.refused, did) {
@@ -113,15 +113,15 @@ pub(crate) fn invited(received: &[(Invited, Organization)]) -> Markup {
     }
 }
 
-/// A button in a table row, collapsed to prevent accidental clicks.
+/// A button in a table row, initially hidden to prevent accidental clicks.
 pub(crate) struct RowForm<'a> {
     pub(crate) fold: &'static str,
     /// The subject of the row, for the buttons' accessible names.
     pub(crate) about: &'a str,
-    /// The effect of the button, in a sentence.
+    /// The effect of the button, as a sentence.
     pub(crate) says: &'static str,
     pub(crate) button: &'static str,
-    /// Whether the button destroys something.
+    /// Whether the button's action is destructive.
     pub(crate) is_danger: bool,
     pub(crate) hidden: &'a [(&'static str, &'a str)],
 }

@@ -16,7 +16,7 @@ pub(crate) fn show() -> Route<App> {
         .summary("Tells monitors that the service is up. It does not read a table or need a credential.")
         .description(
             "The response proves that API Gateway reaches a function, and that the function starts with its settings. \
-             It does not prove that the tables, the queues or the emails work.",
+             It does not prove that the tables, queues and emails work.",
         )
 }
 

@@ -57,7 +57,7 @@ const FIELDS: [(&str, &str); 10] = [
     ("sure", "`join`: `yes` from the checkbox that confirms the move."),
 ];
 
-/// The checkbox that permits deleting the organization that the user leaves.
+/// The checkbox that permits deleting the organization that the user is leaving.
 const DELETES: &str = "deleteOrganization";
 
 /// Opens the link in the email. Command-line clients print the same link with `accept=1`, which has no effect.
@@ -104,7 +104,7 @@ async fn act(app: Arc<App>, call: Call<Option<SignedIn>>, form: Typed) -> Result
     let done = match (form.get("action"), &call.caller) {
         ("join", Some(visitor)) => join(&app, &call, &visitor.user, &form).await,
         ("decline", Some(visitor)) => decline(&app, &visitor.user, &form).await,
-        // The session has ended since the page was opened.
+        // The session ended after the page was opened.
         ("join" | "decline", None) => Ok(page(&app, None, &form, None).await?.into()),
         _ => sign_up(&app, &call, &form).await,
     };
@@ -127,7 +127,7 @@ async fn sign_up(app: &App, call: &Call<Option<SignedIn>>, form: &Typed) -> Resu
 async fn join(app: &App, call: &Call<Option<SignedIn>>, user: &User, form: &Typed) -> Result<Reply> {
     let from = app.organizations.get(&user.organization).await?;
     if from.slug.as_str() == form.get("tenantSlug") {
-        // The form was sent twice, and the first one moved the account.
+        // The form was submitted twice, and the first submission moved the account.
         return Ok(go_on("/console/team", "joined"));
     }
     if from.id.as_str() != form.get("leaves") {
@@ -178,8 +178,8 @@ async fn find(app: &App, link: &Typed) -> Result<Option<(Pending, Organization)>
     Ok(organization.map(|organization| (pending, organization)))
 }
 
-/// The page with the forms, if the invitation can be accepted. It reveals no more than the email and the API: only a
-/// visitor with the link's token learns whether the address has an account.
+/// The page with the forms, if the invitation can be accepted. The page reveals no more than the email and the API do:
+/// only a visitor with the link's token learns whether the address has an account.
 async fn page(app: &App, visitor: Option<&SignedIn>, link: &Typed, error: Option<Error>) -> Result<Page> {
     let Some((pending, organization)) = find(app, link).await? else { return Ok(no_invitation()) };
     let invitation = &pending.invitation;
@@ -262,9 +262,10 @@ fn another_account(user: &User, slug: &Slug, id: InvitationId) -> Markup {
     html! {
         (warning(html! {
             p {
-                "In this browser, " strong { (user.email) } " is signed in. The invitation is for another address. If \
-                 that address has an account, sign out and sign in with it. Otherwise, create it below: this also signs \
-                 you in with it."
+                "In this browser, " strong { (user.email) } " is signed in, but the invitation is for another address. \
+                                                             If that address has an account, sign out and sign in to \
+                                                             that account. Otherwise, create one below, which also \
+                                                             signs you in to it."
             }
         }))
         (sign_out)
@@ -360,8 +361,8 @@ fn join_form(
     html! { (form) }
 }
 
-/// The page that asks for confirmation before deleting the organization of `user`, its last member. It lists how much
-/// data would be lost.
+/// The page that asks for confirmation before deleting the organization of `user`, its last member. The page shows how
+/// much data would be lost.
 async fn confirm(app: &App, user: &User, form: &Typed, error: Option<Error>) -> Result<Page> {
     let Some((pending, to)) = find(app, form).await? else { return Ok(no_invitation()) };
     let (from, endpoints, keys) = tokio::try_join!(

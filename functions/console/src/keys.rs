@@ -67,17 +67,17 @@ const DONE: [(&str, &str); 2] = [
     ),
 ];
 
-/// The selectable kinds of a key.
+/// The selectable kinds of keys.
 const KINDS: [(&str, &str); 2] = [
     ("personal", "Me: the key ends with my account"),
     ("organization", "The organization: the key works after I leave"),
 ];
 
-/// The choice between all scopes and some. It is required: otherwise, a form whose scopes are not understood would
-/// create a key with all of them.
+/// The choice between all scopes and some. It is required: otherwise, a form with unknown scopes would create a key
+/// with all scopes.
 const ACCESS: [(&str, &str); 2] = [("all", "Everything"), ("chosen", "Only the scopes checked below")];
 
-/// The lifetimes to choose from for a key: a number of days, or no expiry.
+/// The selectable lifetimes of a key: a number of days, or no expiry.
 const EXPIRES: [(&str, &str); 4] =
     [("never", "Never"), ("30", "In 30 days"), ("90", "In 90 days"), ("365", "In a year")];
 
@@ -277,8 +277,8 @@ fn scopes(sent: &Sent) -> Markup {
         fieldset {
             legend { "Scopes" }
             p .hint {
-                "To limit the key, choose “Only the scopes checked below”. A read scope lets the key list and show, and a write scope \
-                 lets it change or send."
+                "To limit the key, choose “Only the scopes checked below”. A read scope lets the key list and read \
+                 data; a write scope lets it change or send data."
             }
             @for scope in Scope::ALL {
                 @let (name, is_ticked) = (scope.as_str(), sent.typed("issue", scope.as_str()) == TICKED);

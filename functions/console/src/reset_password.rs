@@ -146,8 +146,8 @@ fn bad_link(error: Error) -> Result<Page> {
     let Error::InvalidToken = error else { return Err(error) };
     let content = html! {
         p {
-            "It may be incomplete, older than 1 hour, or already used, or you have since reset your password with \
-             another link."
+            "The link may be incomplete, more than 1 hour old, or already used, or you may have reset your password \
+             with another link."
         }
         p { a href="/reset-password" { "Request a new link" } }
     };

@@ -221,8 +221,8 @@ fn require_form(user: &User, organization: &Organization, sent: &Sent) -> Markup
     };
     html! {
         p {
-            "If it is required, members without a second factor must set one up after signing in before they can do \
-             anything else. API keys are not affected."
+            "If required, members without a second factor must set one up after signing in, before they can do anything \
+             else. API keys are not affected."
         }
         @if user.has_two_factor { (require) } @else {
             p { a href="/console/two-factor" { "Set up your own second factor first" } }

@@ -1,8 +1,8 @@
 //! The page for signing in, signing up and approving browser logins by command-line clients.
 //!
-//! The id and the secret of a request are kept in the address and in hidden fields, so they survive the sign-in. All
-//! forms post to this path, with their name in `action`, so a form with an error is shown at an address that a `GET`
-//! can open.
+//! The id and the secret of a browser login are kept in the address and in hidden fields, so they survive the sign-in.
+//! All forms post to this path, with their name in `action`, so a form with an error appears at an address that can
+//! also be opened with a `GET`.
 
 mod kept;
 mod link;
@@ -30,7 +30,7 @@ use self::{
 };
 use crate::app::App;
 
-/// The page's query. Except for `did`, which selects a notice, it is kept until the user is signed in.
+/// The page's query parameters. All except `did`, which selects a notice, are kept until the user is signed in.
 const QUERY: [(&str, &str); 5] = [
     ("mode", "`signup` shows the sign-up form instead of the sign-in form."),
     ("cliLoginId", "The `requestId` of the browser login to approve."),
@@ -132,7 +132,7 @@ async fn page(app: &App, call: &Call<Option<SignedIn>>, link: &Typed) -> Result<
     };
     Ok(match (&call.caller, login) {
         (None, _) if mode(link) == "signup" => sign_up_form(app, link, None),
-        // The fields are not filled in from the link, because it could contain the values of any form.
+        // The fields are not filled in from the link, because a link could contain any values.
         (None, login) => sign_in_form(app, link, login.is_some(), None, ""),
         (Some(visitor), None) => signed_in(&visitor.user, link),
         (Some(visitor), Some(_)) if visitor.user.check_two_factor().is_err() => signed_in(&visitor.user, link),
@@ -168,7 +168,7 @@ async fn enter(app: &App, call: &Call<Option<SignedIn>>, form: &Typed, entered: 
     }
 }
 
-/// Continues after a sign-in, with the fields of a form that was submitted before it, if any.
+/// Continues after a sign-in, with the fields of a form that was submitted before the sign-in, if any.
 fn started(form: &Typed, cookies: Vec<String>) -> Reply {
     match kept::read(form, console(form.get("next"))) {
         Some(page) => Reply::Page { page, cookies },

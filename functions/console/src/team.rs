@@ -43,7 +43,7 @@ const FIELDS: [(&str, &str); 5] = [
 const DONE: [(&str, &str); 5] = [
     ("joined", "You are a member of this organization now."),
     ("role", "Role changed."),
-    ("removed", "Member removed. Their account is deleted, and their sessions and API keys no longer work."),
+    ("removed", "Member removed. Their account was deleted, and their sessions and API keys no longer work."),
     ("invited", "Invitation sent. It expires in 7 days, and replaces an earlier one to the same address."),
     ("canceled", "Invitation canceled."),
 ];
@@ -88,7 +88,7 @@ async fn open(app: Arc<App>, call: Call<SignedIn>, link: Typed) -> Result<Page> 
     page(&app, &call.caller.user, Sent::link(link)).await
 }
 
-/// The caller has a session, so unlike an API key, they may make members owners.
+/// The caller has a session, so they may make members owners, which an API key may not.
 async fn act(app: Arc<App>, call: Call<SignedIn>, form: Typed) -> Result<Reply> {
     let owner = &call.caller.user;
     let done = match (owner.check_manages(), form.get("action")) {
@@ -216,7 +216,7 @@ impl Team<'_> {
         }
     }
 
-    /// The forms in a member's row. The user's own row has no form for removal, because users leave on the account
+    /// The forms in a member's row. The user's own row has no form for removal, because users leave through the account
     /// page. The only owner cannot become a member.
     fn forms(&self, member: &User) -> Markup {
         let (id, about) = (member.id.to_string(), member.email.to_string());
@@ -231,7 +231,7 @@ impl Team<'_> {
         let remove = RowForm {
             fold: "Remove",
             about: &about,
-            says: "This deletes their account. Their sessions and API keys stop working.",
+            says: "This deletes their account, and their sessions and API keys stop working.",
             button: "Remove member",
             is_danger: true,
             hidden: &[("action", "remove"), ("memberId", &id)],
@@ -240,7 +240,7 @@ impl Team<'_> {
         html! { @if !is_own || self.may_step_down() { (change) } @if !is_own { (remove) } }
     }
 
-    /// Whether there may be another owner. Owners on other pages of the list are unknown here.
+    /// Whether there may be another owner. Owners on other pages of the list are not known here.
     fn may_step_down(&self) -> bool {
         let is_other = |member: &Member| member.user.role == Role::Owner && member.user.id != self.user.id;
         self.total > self.members.len() || self.members.iter().any(is_other)

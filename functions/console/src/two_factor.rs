@@ -111,7 +111,7 @@ async fn verify(app: &App, call: &Call<SignedIn>, form: &Typed) -> Result<Reply>
             let page = new_codes("Two-factor authentication is enabled", &codes);
             Reply::Page { page, cookies: vec![session_cookie(&call.base, &token)] }
         }
-        // Another call was first.
+        // A concurrent call enabled it first.
         None => go_on(HERE, ""),
     })
 }
@@ -185,7 +185,7 @@ fn enable_form(sent: &Sent) -> Markup {
     }
 }
 
-/// The page with the secret. It is not shown again: a stolen session would otherwise be enough to read it.
+/// The page with the secret. The secret is not shown again, because a stolen session would then be enough to read it.
 fn to_scan(enrollment: &Enrollment) -> Page {
     let secret = enrollment.secret.reveal();
     let groups: Vec<&str> = secret.as_bytes().chunks(4).filter_map(|group| std::str::from_utf8(group).ok()).collect();
@@ -213,12 +213,12 @@ fn code_form(error: Option<&Error>) -> Markup {
     html! { (form) }
 }
 
-/// The page with codes that are not shown again.
+/// The page with new backup codes, which are not shown again.
 fn new_codes(title: &'static str, codes: &BackupCodes) -> Page {
     let content = html! {
         p {
             strong { "Save these backup codes now. They are not shown again." }
-            " Each of them signs you in once if you lose your authenticator app."
+            " Each code signs you in once if you lose your authenticator app."
         }
         pre .whole #backup-codes { (codes.reveal().join("\n")) }
         p { "Keep them somewhere you can reach without your phone, such as in a password manager or on paper." }
@@ -242,7 +242,7 @@ fn enabled(left: usize, sent: &Sent) -> Markup {
         button: "Disable two-factor authentication",
         is_danger: true,
         hidden: &[("action", "disable")],
-        fields: &[Field::password("password", "Password"), Field::tick("sure", "Sign in with the password alone")],
+        fields: &[Field::password("password", "Password"), Field::tick("sure", "Sign in with only the password")],
         error: sent.error("disable"),
         ..Form::default()
     };

@@ -31,7 +31,7 @@ pub(crate) fn show() -> Route<App> {
     )
 }
 
-/// The page's earlier address. Clients of the authentication flow expect this route to verify the address, and would
+/// The page's former path. Clients of the authentication flow expect this route to verify the email address, and would
 /// mistake a page's 200 for success.
 pub(crate) fn show_old() -> Route<App> {
     Route::get("/api/auth/verify-email", Public, |_, fields| Ok(fields.typed(&LINK)), ask_person)
@@ -104,7 +104,7 @@ async fn confirm(app: Arc<App>, call: Call<()>, link: Typed) -> Result<Reply> {
         Err(Error::Conflict(_)) => return Ok(taken().into()),
         Err(error) => return Err(error),
     };
-    // The link has proved that the visitor owns the address, so they may see the invitations to it.
+    // The link has proved that the visitor owns the address, so they may see its invitations.
     let received = app.invitations.received_at(user.email_to_verify(), &app.organizations, Timestamp::now()).await?;
     let done = html! {
         (invited(&received))
@@ -126,9 +126,9 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
         Purpose::Change => {
             let content = html! {
                 p {
-                    "If you want to use " strong { (link.email) } " for your account, confirm it. All sessions will \
-                     end, except the one that requested the change. If you did not request it, close this page and \
-                     nothing will happen."
+                    "If you want to use " strong { (link.email) } " for your account, confirm it. All sessions except \
+                     the one that requested the change will end. If you did not request it, close this page and nothing \
+                     will happen."
                 }
                 (form("Confirm email address"))
             };
@@ -137,7 +137,8 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
         Purpose::Undo => {
             let content = html! {
                 p {
-                    "This restores the address " strong { (link.email) } ". All sessions and API keys end, later address changes are undone as well, and you choose a new password."
+                    "This restores the address " strong { (link.email) } ". All sessions and API keys end, later \
+                     address changes are undone as well, and you choose a new password."
                 }
                 (form("Undo the change"))
             };
@@ -146,7 +147,7 @@ async fn ask_about_change(app: &App, token: &Token) -> Result<Page> {
     })
 }
 
-/// Handles the button on that page.
+/// Handles that page's button.
 async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
     let now = Timestamp::now();
     let Some(link) = app.email_changes.link(token, now).await? else { return Ok(bad_link().into()) };
@@ -155,8 +156,8 @@ async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
             app.email_changes.change(token, &app.organizations, &call.device(), &call.base, now).await.map(|link| {
                 link.map(|link| {
                 let content = html! {
-                    p { "Sign in with " strong { (link.email) } " from now on. We sent the old address an email that \
-                        can undo the change for 24 hours." }
+                    p { "Sign in with " strong { (link.email) } " from now on. For 24 hours, you can undo the change \
+                                                                 with a link that we emailed to the old address." }
                     p { a .button href="/console" { "Open the console" } }
                 };
                 Page::new("Your email address is changed", content).done().into()
@@ -180,10 +181,10 @@ async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
     }
 }
 
-/// The page for a link that was already used, after a reload or a second click.
+/// The page for a link that was already used, for example after a reload or a second click.
 fn used_link() -> Page {
     let content = html! {
-        p { "This link was used to confirm it, and works only once." }
+        p { "This link was already used to confirm your address, and works only once." }
         p { a .button href="/console" { "Open the console" } }
     };
     Page::new("Your email address is already confirmed", content).refused(Some(Error::InvalidToken)).done()
@@ -192,7 +193,8 @@ fn used_link() -> Page {
 /// The page for an address that another account now uses.
 fn taken() -> Page {
     let content = html! {
-        p { "Another account has taken this address in the meantime. " a href="/signin" { "Sign in" } " with it, or choose another address." }
+        p { "Another account now uses this address. " a href="/signin" { "Sign in" } " with it, or choose another \
+             address." }
     };
     Page::new("This address has an account", content).refused(Some(Error::InvalidToken))
 }
@@ -200,9 +202,9 @@ fn taken() -> Page {
 fn bad_link() -> Page {
     let content = html! {
         p {
-            "It may be incomplete, used, older than 24 hours, or sent to an address that you have replaced since. A link to a \
-             new address works only while you stay signed in where you requested it, and not before you have set up a second \
-             factor that your organization requires."
+            "The link may be incomplete, already used, more than 24 hours old, or sent to an address that you have \
+             since replaced. A link to a new address works only while you stay signed in where you requested it, and \
+             not before you have set up a second factor that your organization requires."
         }
         p { a href="/console/welcome" { "Sign in and request a new link" } }
     };

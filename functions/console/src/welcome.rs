@@ -1,5 +1,6 @@
 //! The page after a sign-up, until the email address is confirmed. Pages that require a confirmed address redirect
-//! here. The page works before a required second factor is set up, because that in turn requires a confirmed address.
+//! here. The page works even if the user lacks a required second factor, because setting one up requires a confirmed
+//! address.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use crate::{
 
 const HERE: &str = "/console/welcome";
 
-/// The notice for a visitor who tries to continue before the confirmation.
+/// The notice for a visitor who tries to continue without a confirmed address.
 const UNCONFIRMED: &str = "unconfirmed";
 
 const DONE: [(&str, &str); 2] = [
@@ -57,9 +58,9 @@ pub(crate) fn submit() -> Route<App> {
         .before_two_factor()
         .records(&[Action::EmailRequested])
         .summary(
-            "Handles the forms on the welcome page: sends the confirmation email again, or to another address. The \
-             other address replaces the original one once it is confirmed. The response does not reveal whether it has \
-             an account.",
+            "Handles the forms on the welcome page: sends the confirmation email again, or to another address. Another \
+             address replaces the original one once it is confirmed. The response does not reveal whether that address \
+             has an account.",
         )
         .faults(&[Fault::NotFound, Fault::TooMany])
         .redirects()
@@ -104,20 +105,20 @@ fn page(app: &App, user: &User, is_early: bool, sent: Sent) -> Reply {
         @if is_early {
             div .notice.bad role="status" { p { "Your address is not confirmed yet. Open the link in the email first." } }
         }
-        p { "Your account is created, and you are signed in. We sent a link to " strong { (to) } "." }
+        p { "Your account has been created, and you are signed in. We sent a link to " strong { (to) } "." }
         p {
             "Open it to confirm your address. After that, you can add endpoints"
             @if user.role == Role::Owner { ", create API keys and invite teammates." } @else { " and create API keys." }
         }
-        @if *to != user.email { p { "Until you do, you sign in with " strong { (user.email) } "." } }
+        @if *to != user.email { p { "Until then, sign in with " strong { (user.email) } "." } }
         p { a .button href={ "?did=" (UNCONFIRMED) } { "Continue after confirming" } }
         h2 { "No email?" }
-        p { "If it has not arrived after a few minutes, check your spam folder or have it sent again:" }
+        p { "If the email has not arrived after a few minutes, check your spam folder or have it sent again:" }
         (Form { id: "verify", button: "Resend confirmation email", is_secondary: true, hidden: &[("action", "verify")], ..Form::default() })
         details open[sent.error(REPLACE).is_some()] {
             summary { "Wrong address?" }
             @if user.chose_email { (replace_form(&sent)) }
-            @else { p { "Ask the person who invited you for an invitation to the right address." } }
+            @else { p { "Ask the person who invited you to send an invitation to the correct address." } }
         }
         p { a href=(app.docs.as_str()) { "Documentation" } }
         (Form { id: "out", to: "/signin", button: "Sign out", is_secondary: true, hidden: &[("action", "sign-out")], ..Form::default() })

@@ -1,4 +1,4 @@
-//! Erases deliveries' payloads and their receivers' responses.
+//! Erases the payloads of deliveries and the responses of receivers.
 
 use std::{
     sync::Arc,
@@ -35,13 +35,13 @@ pub struct App {
     log: Log,
 }
 
-/// A call stops searching after this long, well below API Gateway's timeout.
+/// The maximum time that a call searches, well below API Gateway's timeout.
 const TIME: Duration = Duration::from_secs(8);
 /// The maximum number of deliveries per search page.
 const PAGE: usize = 500;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;
-/// The number of bytes of a job's id that the log keeps. Longer ids with the same beginning cannot be told apart.
+/// The number of bytes of a job id that the log keeps. Longer ids with the same beginning cannot be told apart.
 const JOB_ID_BYTES: usize = 1024;
 
 /// Builds the function with the settings in `env`.
@@ -57,11 +57,11 @@ fn route() -> Route<App> {
         .summary("Erases the payload and responses of one delivery or of all of a job's deliveries.")
         .description(
             "The delivery stays in the log, with `erased_at`, its status and its attempts. It can no longer be resent \
-             or recovered. If any of the job's deliveries is pending, nothing is erased; if one is resent during the \
-             call, others may be erased before the call is rejected. Repeating a call is safe. If the queue delivers a \
-             job event twice within a minute of its arrival, the second copy can restore a payload that was erased in \
-             that minute. The response to a repeated attempt that ends after the call can stay in the table until the \
-             delivery expires, but no route returns it.",
+             or recovered. If any of the job's deliveries is pending, nothing is erased. If one is resent during the \
+             call, other deliveries may be erased before the call is rejected. A call can safely be repeated. If the \
+             queue delivers a job event twice within a minute of its arrival, the second copy can restore a payload \
+             that was erased in that minute. The response to a repeated attempt that ends after the call can stay in \
+             the table until the delivery expires, but no route returns it.",
         )
         .faults(&[Fault::EmailNotVerified, Fault::NotFound, Fault::Conflict(Reason::DeliveryPending)])
 }
@@ -73,7 +73,7 @@ pub struct Input {
 
 enum What {
     Delivery(DeliveryId),
-    /// A job's deliveries, from the cursor on.
+    /// A job's deliveries, starting at the cursor.
     Job(String, Option<Cursor>),
 }
 
@@ -128,7 +128,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Era
 }
 
 impl App {
-    /// Returns a job's deliveries that were found in time, and the cursor to continue from.
+    /// Returns those of the job's deliveries that were found in time, and the cursor for continuing.
     async fn of_job(
         &self,
         tenant: &TenantId,

@@ -27,7 +27,7 @@ fn route() -> Route<Log> {
     Route::post(Get::PATH, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesRead)
         .summary("Returns a delivery with its payload and all its attempts.")
-        .description("Payloads are kept at least until the delivery has succeeded.")
+        .description("Payloads are kept at least until the delivery succeeds.")
         .faults(&[Fault::EmailNotVerified, Fault::NotFound])
 }
 
@@ -48,7 +48,7 @@ impl Input {
 async fn handle(log: Arc<Log>, call: Call<TenantId>, input: Input) -> Result<Found> {
     let (delivery, payload) = log.visible(&call.caller, &input.id, Timestamp::now()).await?;
     let mut attempts = log.earlier_attempts(&call.caller, &delivery).await?;
-    // A delivery that failed without an attempt still has a `last_attempt`, which holds the reason.
+    // Even a delivery that failed without an attempt has a `last_attempt`, which contains the reason.
     attempts.extend(delivery.last_attempt.clone().filter(|_| delivery.attempts > 0));
     let payload = payload.map(|payload| String::from_utf8(payload.body.into())).transpose();
     Ok(Found {

@@ -64,25 +64,28 @@ impl Input {
             )
             .optional_text(List::NAMES.webhook_endpoint_id, EndpointId::parse);
         let status = fields
-            .about("Only deliveries with this status. By default, all statuses.")
+            .about("Only deliveries with this status. By default, deliveries with any status.")
             .optional_text(List::NAMES.status, parse_name);
         let event = fields
-            .about("Only deliveries of this event. By default, all events.")
+            .about("Only deliveries of this event. By default, deliveries of all events.")
             .optional_text(List::NAMES.event, parse_event);
         let job_id = fields
-            .about("Only deliveries about the job with this id, as sent by its producer. By default, all jobs.")
+            .about(
+                "Only deliveries for the job with this id, as sent by its producer. By default, deliveries for all \
+                    jobs.",
+            )
             .example("job_4821")
             .optional_text(List::NAMES.job_id, |text| Ok(text.to_owned()));
         let outcome = fields
             .about(
                 "Only deliveries whose last attempt had this outcome: `delivered`, or the reason for the failure, such \
-                 as `status_5xx`. By default, all outcomes.",
+                 as `status_5xx`. By default, deliveries with any outcome.",
             )
             .example("status_5xx")
             .optional_text(List::NAMES.outcome, parse_outcome);
         let workflow = fields
             .about(
-                "Only deliveries about jobs whose workflow has exactly this name. By default, deliveries with any \
+                "Only deliveries for jobs whose workflow has exactly this name. By default, deliveries with any \
                  workflow or none.",
             )
             .example("nightly-import")

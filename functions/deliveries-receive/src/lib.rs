@@ -30,16 +30,16 @@ pub struct App {
 
 /// The number of deliveries that a call receives by default.
 const LIMIT: usize = 10;
-/// The time until the next poll: while events are arriving, and when none are. A poll that finds nothing costs two
-/// reads, in addition to the reads that authenticate the caller.
+/// The time until the next poll: while events are arriving, and otherwise. A poll that finds nothing costs two reads,
+/// in addition to the reads that authenticate the caller.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_secs(3);
-/// Further events are expected for this long after a delivery was received.
+/// The time after a received delivery in which more events are expected.
 const BUSY_FOR: Duration = Duration::from_secs(10 * 60);
 /// The maximum size of the deliveries in a response. A Lambda response is limited to 6,291,556 bytes, and contains the
-/// API's response as JSON inside a JSON string. The largest delivery fits: a body with 1 MiB of quotes becomes 4 MiB.
+/// API's response as JSON inside a JSON string. The largest delivery fits: a 1 MiB body of quotes becomes 4 MiB.
 const ROOM: usize = 5_500_000;
-/// A delivery's size without its body and the values of its headers.
+/// The size of a delivery without its body and header values.
 const FRAME: usize = 2_000;
 
 /// Builds the function with the settings in `env`.
@@ -104,7 +104,7 @@ fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDel
         trace: trace.as_ref(),
         body: &body,
     };
-    let headers = content.headers(now).map_err(Error::internal("making the headers of a delivery"))?;
+    let headers = content.headers(now).map_err(Error::internal("building the headers for a delivery"))?;
     let texts = headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
     Ok(LeasedDelivery {
         delivery_id: delivery.id.into(),

@@ -44,9 +44,9 @@ fn route() -> Route<App> {
         .scope(Scope::DeliveriesWrite)
         .summary("Recovers the failed, held or pending deliveries of an endpoint in a time range, at a bounded rate.")
         .description(
-            "The recovery runs in the background. If a recovery with the same endpoint and `status` and an overlapping \
-             period has not started yet, the call joins it: the call returns the id of that recovery, which then \
-             covers both periods. An organization can have at most 100 unfinished recoveries.",
+            "The recovery runs in the background. If a recovery for the same endpoint and `status` with an overlapping \
+             period has not started yet, the call joins it: the call returns the id of that recovery, which then covers \
+             both periods. An organization can have at most 100 unfinished recoveries.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -69,8 +69,8 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let endpoint = fields
             .about(
-                "The id of the endpoint whose deliveries are resent. Enable an inactive endpoint first; otherwise, the \
-                 deliveries are held again.",
+                "The id of the endpoint whose deliveries to resend. If the endpoint is inactive, enable it first; \
+                 otherwise, the deliveries are held again.",
             )
             .text(Recover::NAMES.webhook_endpoint_id, EndpointId::parse);
         let since = fields
@@ -84,10 +84,9 @@ impl Input {
             .optional_text(Recover::NAMES.until, Timestamp::parse);
         let status = fields
             .about(
-                "The status of the deliveries to resend: `failed`, `held`, `both` of these (the default), or \
-                 `pending`. With `pending`, deliveries whose next attempt is not due yet are sent now, with a complete \
-                 new retry schedule. Deliveries that are due, being attempted, or pending at a pull endpoint are not \
-                 changed.",
+                "The status of the deliveries to resend: `failed`, `held`, `both` of these (the default), or `pending`. \
+                 With `pending`, deliveries whose next attempt is not due yet are sent now, with a full new retry \
+                 schedule. Deliveries that are due, being attempted, or pending at a pull endpoint are not changed.",
             )
             .optional_text(Recover::NAMES.status, parse_name);
         let key = fields.idempotency_key();

@@ -38,7 +38,7 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
 fn route() -> Route<App> {
     Route::post(ROUTE, Tenant, Input::read, handle)
         .scope(Scope::DeliveriesWrite)
-        .summary("Resends a delivery of any status, with a complete new retry schedule.")
+        .summary("Resends a delivery in any status, with a full new retry schedule.")
         .description(
             "The delivery becomes `pending` and due immediately, with the same `webhook-id`. A delivery that is \
              already `pending` does not get a second schedule, and a test gets only one attempt. If the delivery is \

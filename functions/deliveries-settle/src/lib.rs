@@ -65,7 +65,7 @@ fn route() -> Route<App> {
         .summary("Records the results of received deliveries, each identified by its lease.")
         .description(
             "Retries and failures follow the same rules as for push endpoints, except that `Retry-After` is ignored. A \
-             repeated settlement returns the same result and counts once.",
+             repeated settlement returns the same result and counts only once.",
         )
         .faults(&[Fault::EmailNotVerified])
 }
@@ -150,8 +150,8 @@ impl Settlement {
         Ok(Self { id: id?, lease: lease?, outcome, duration_ms: duration?.unwrap_or_default(), response: response? })
     }
 
-    /// Returns the attempt that was made, if any. A failed attempt keeps the beginning of the receiver's response, with
-    /// the values of the endpoint's headers masked.
+    /// Returns the attempt that was made, if any. For a failed attempt, the beginning of the receiver's response is
+    /// kept, with the endpoint's header values masked.
     fn attempt(&self, before: &Delivery, endpoint: Option<&Endpoint>, now: Timestamp) -> Option<AttemptResult> {
         let outcome = self.outcome?;
         let response = self.response.as_ref().filter(|_| !matches!(outcome, Outcome::Delivered(_)));
@@ -195,7 +195,7 @@ impl App {
         Ok(found.into_iter().flatten().map(|endpoint| (endpoint.id, endpoint)).collect())
     }
 
-    /// Settles a delivery if its lease is still valid. If the caller repeats a settlement, the result is the same.
+    /// Settles a delivery if its lease is still valid. A repeated settlement has the same result.
     async fn settle(
         &self,
         tenant: &TenantId,
@@ -218,7 +218,7 @@ impl App {
             let after = match was.claim(settlement.lease, now) {
                 Claim::Over => return Ok(Break(verdict(Verdict::LeaseExpired, None))),
                 Claim::Settled => {
-                    // An earlier round of this loop may have written this, and lost the response.
+                    // An earlier round of this loop may have written this and lost the response.
                     let is_new = tried.as_ref().is_some_and(|attempt| *attempt == was.last_attempt);
                     self.follow(tenant, &was, endpoint, is_new, now).await?;
                     // The delivery has ended, so an earlier settlement recorded an attempt, even if this one asks for a
@@ -230,7 +230,7 @@ impl App {
             };
             if self.log.settle(tenant, &was, &after, now).await? {
                 if let Some(endpoint) = endpoint.filter(|_| after.last_attempt != was.last_attempt) {
-                    // Only logged: the settlement is recorded, and the next error updates the endpoint again.
+                    // Only logged, because the settlement is recorded, and the next error will update the endpoint.
                     if let Err(error) = self.endpoints.note_error(tenant, &after, endpoint.health.erred_at).await {
                         common::log!("endpoint.health_unnoted", %tenant, endpoint = %endpoint.id, ?error);
                     }

@@ -32,7 +32,7 @@ pub struct App {
 
 /// The time range that is counted by default.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The maximum number of pages of successes that are read and counted.
+/// The maximum number of pages of successes to read and count.
 const PAGES: usize = 16;
 
 /// Builds the function with the settings in `env`.

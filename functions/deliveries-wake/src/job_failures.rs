@@ -37,7 +37,7 @@ pub(crate) struct FailedJobs {
     pub(crate) base: BaseUrl,
 }
 
-/// The organization to email, or why it is not emailed.
+/// The organization to email, or the reason why it is not emailed.
 enum Audience {
     Told(Box<Organization>),
     /// Why the organization is not emailed.
@@ -53,7 +53,7 @@ impl FailedJobs {
             tenants.entry(tenant).or_default().push(workflow);
         }
         let mut tenants: Vec<_> = tenants.into_iter().collect();
-        // In random order, so no organization is always last if there are very many.
+        // In random order, so that no organization is always last if there are very many.
         tenants.sort_by_cached_key(|_| random::bytes::<4>());
         let told = tenants.into_iter().map(|(tenant, workflows)| self.tell_tenant(tenant, workflows, now, end));
         let told: Vec<_> = stream::iter(told).buffer_unordered(ORGANIZATIONS).collect().await;
@@ -106,7 +106,7 @@ impl FailedJobs {
                     common::log!("job_failures.unreported", %tenant, %workflow, reason);
                     self.table.drop_notice(tenant, workflow, &failing).await.map(|()| true)
                 }
-                // Only logged: the organization's item may be broken, which is not a failure of the sweep.
+                // Only logged, because the organization's item may be broken, which is not a failure of the sweep.
                 Err(error) => {
                     not_sent(tenant, workflow, &error);
                     self.table.try_notice(tenant, workflow, failing).await.map(|_tried| true)
@@ -140,14 +140,14 @@ impl FailedJobs {
         now: Timestamp,
     ) -> Result<bool> {
         let tenant = &organization.id;
-        // The email is counted before it is sent: a crash may lose an email, but cannot exceed the limit.
+        // The email is counted before it is sent, so a crash may lose an email but cannot exceed the limit.
         let Some(number) = self.table.take_mail(tenant, Quota::Failures, now).await? else { return Ok(false) };
         let Some(failing) = self.table.try_notice(tenant, workflow, failing).await? else {
             return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);
         };
         let is_last = number >= MAILS_A_DAY;
         let mail = mail::about(&self.base, &organization.name, &failing, is_last.then_some(now));
-        // Only logged: the organization's address may be wrong, which is not a failure of the sweep.
+        // Only logged, because the organization's address may be wrong, which is not a failure of the sweep.
         if let Err(error) = self.mailer.try_send(&organization.debug_notification_email, mail, tenant).await {
             not_sent(tenant, workflow, &error);
             return self.table.give_back_mail(tenant, Quota::Failures, now).await.map(|()| true);

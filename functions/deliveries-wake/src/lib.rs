@@ -1,4 +1,4 @@
-//! Wakes deliveries, every minute.
+//! Wakes deliveries every minute.
 //!
 //! SQS delays a message by at most 15 minutes. A delivery that waits longer has a due row in the minute of its attempt,
 //! and this function sends its message in that minute. A quarter of an hour later, it checks the rows of the minute
@@ -40,11 +40,11 @@ mod notices;
 mod recoveries;
 mod sweep;
 
-/// The maximum number of times that a message is sent if SQS rejects it.
+/// The maximum number of times to send a message that SQS rejects.
 const SENDS: u32 = 3;
 /// The pause between tries.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time kept free at the end of an invocation for calls in progress.
+/// The time reserved for calls in progress at the end of an invocation.
 const RESERVE: Duration = CALL_TIMEOUT.saturating_mul(2);
 
 /// The function, ready to handle events. Clones share their state.
@@ -106,7 +106,7 @@ impl Wake {
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let end = Instant::now() + left.saturating_sub(RESERVE);
         let Tick { sweeper, time } = event.payload;
-        // Events may be late, but not early: only tests send a time in the future.
+        // Events may be late, but not early. Only tests send a time in the future.
         let now = match time {
             Some(time) => Timestamp::now().max(time.parse()?),
             None => Timestamp::now(),
@@ -136,7 +136,7 @@ impl App {
     }
 
     /// Sends the notices about endpoints and the emails about failed jobs. There are only a few, so the first sweeper
-    /// sends them all.
+    /// sends all of them.
     async fn tell(&self, sweeper: Sweeper, now: Timestamp, end: Instant) -> Result<()> {
         if !sweeper.is_first() {
             return Ok(());

@@ -14,7 +14,7 @@ use common::{
 };
 use url::Url;
 
-/// The deliveries to an endpoint that have failed since it began to fail.
+/// The deliveries that have failed since their endpoint began to fail.
 pub(crate) struct FailedDeliveries {
     /// The number of deliveries counted.
     pub(crate) count: usize,
@@ -60,7 +60,10 @@ pub(crate) fn about(
         ),
         Some((_, reason)) => {
             let why = match reason {
-                DisabledReason::Gone => "its receiver responded with 410 Gone, which means it wants no more deliveries",
+                DisabledReason::Gone => {
+                    "its receiver responded with 410 Gone, which means that it wants no more \
+                                         deliveries"
+                }
                 DisabledReason::Failing => "its deliveries failed for too long",
             };
             (
@@ -83,7 +86,7 @@ pub(crate) fn about(
 pub(crate) fn why(base: &BaseUrl, organization: &str) -> [Part; 2] {
     let why = format!(
         "You received this email because an owner of {organization} chose this address for failure notifications. \
-         Owners can change it in the settings."
+         Owners can change the address in the settings."
     );
     [Part::Text(why), Part::Link("Open settings".to_owned(), format!("{base}/console/settings"))]
 }
@@ -162,7 +165,7 @@ fn disabled(held: Option<&Held>) -> String {
 
 /// The effect of being disabled if deliveries are not held.
 const NOTHING_HELD: &str =
-    "While it is inactive, events for it are neither sent nor kept. Pending deliveries are canceled.";
+    "While the endpoint is inactive, its events are neither sent nor kept. Pending deliveries are canceled.";
 
 /// Describes the effect of being disabled if deliveries are held.
 fn effect(held: &Held) -> String {
@@ -174,8 +177,8 @@ fn effect(held: &Held) -> String {
         count => format!("{count} deliveries are held"),
     };
     format!(
-        "While it is inactive, nothing is sent to it. Until {until}, new and pending deliveries are held instead; later \
-         events are not kept. So far, {count}."
+        "While the endpoint is inactive, nothing is sent to it. Until {until}, new and pending deliveries are held \
+         instead; later events are not kept. So far, {count}."
     )
 }
 

@@ -44,9 +44,9 @@ pub(crate) struct Notices {
     pub(crate) quotas: JobFailures,
     /// The base URL of the pages that the emails link to.
     pub(crate) base: BaseUrl,
-    /// A failing endpoint is disabled after this long; zero means never.
+    /// The time after which a failing endpoint is disabled. Zero means never.
     pub(crate) disable_after: Duration,
-    /// Events for an inactive endpoint are held for this long.
+    /// The time that events for an inactive endpoint are held.
     pub(crate) hold_for: HoldFor,
 }
 
@@ -55,7 +55,7 @@ impl Notices {
     pub(crate) async fn send(&self, now: Timestamp, end: Instant) -> Result<()> {
         let end = end.min(Instant::now() + TIME);
         let mut pending = self.endpoints.pending_notices().await?;
-        // In random order, so no notice is always last if there are very many.
+        // In random order, so that no notice is always last if there are very many.
         pending.sort_by_cached_key(|_| random::bytes::<4>());
         let mut sent = Ok(());
         for (tenant, endpoint) in pending.into_iter().take(NOTICES).take_while(|_| Instant::now() < end) {
@@ -80,7 +80,7 @@ impl Notices {
                 let Some(notice) = self.endpoints.try_notice(tenant, notice).await? else { return Ok(()) };
                 let failures = self.failures(tenant, &notice, now).await?;
                 self.announce(tenant, &notice, &failures).await?;
-                // Only logged: the tenant's address may be wrong, which is not a failure of the sweep.
+                // Only logged, because the tenant's address may be wrong, which is not a failure of the sweep.
                 return match self.mail(tenant, &notice, &failures, now).await {
                     Ok(()) => self.endpoints.settle_notice(tenant, &notice, Some(now)).await,
                     Err(error) => {
@@ -111,7 +111,7 @@ impl Notices {
         failures: &FailedDeliveries,
         now: Timestamp,
     ) -> Result<()> {
-        // A deleted organization is not emailed: its endpoints are about to be deleted.
+        // A deleted organization gets no email, because its endpoints are about to be deleted.
         let Some(organization) = self.organizations.find(tenant).await? else { return Ok(()) };
         let earliest = notice.since(now).before(MAX_AGE);
         let held = match notice.disabled.and_then(|(at, _)| self.hold_for.end(at)) {
@@ -120,7 +120,7 @@ impl Notices {
         };
         let (name, held) = (&organization.name, held.as_ref());
         let mail = mail::about(&self.base, name, notice, failures, held, self.disable_after);
-        // If counting fails, the email is sent anyway: the limit only protects mailboxes from abuse.
+        // If counting fails, the email is sent anyway, because the limit only protects mailboxes from abuse.
         let counted = self.quotas.take_mail(tenant, Quota::Notices, now).await;
         if let Ok(None) = counted {
             common::log!("notice.quota_reached", %tenant, endpoint = %notice.endpoint);

@@ -1,4 +1,4 @@
-//! Continues recoveries: resends the deliveries that endpoints missed, page by page.
+//! Continues recoveries: resends deliveries that endpoints missed, page by page.
 
 use std::time::Duration;
 
@@ -17,16 +17,17 @@ use tokio::time::Instant;
 
 use crate::App;
 
-/// The number of pages that a recovery resends per minute. A page holds a hundred deliveries, so this is a hundred
-/// deliveries per second.
+/// The number of pages that a recovery resends per minute. A page contains a hundred deliveries, so the rate is a
+/// hundred deliveries per second.
 const PAGES: u32 = 60;
-/// The number of recoveries that run concurrently. Each may have as many calls in progress as the log allows a caller.
+/// The number of recoveries that run concurrently. Each one may have as many calls in progress as the log allows per
+/// caller.
 const SIDE_BY_SIDE: usize = 8;
-/// A page's attempts are spread over this much time. The pages themselves are handled without pauses, so a small
+/// The time over which a page's attempts are spread. The pages themselves are handled without pauses, so a small
 /// recovery is not as slow as a large one.
 const SPREAD: Duration = Duration::from_secs(1);
-/// The number of consecutive pages that may be throttled before the recovery waits for the next sweep. Each throttled
-/// page delays the other recoveries.
+/// The number of consecutive throttled pages after which a recovery waits for the next sweep. Each throttled page
+/// delays the other recoveries.
 const THROTTLED: u32 = 3;
 
 impl App {
@@ -44,7 +45,8 @@ impl App {
                 match self.recover_page(&tenant, &mut recovery, start, now, end).await {
                     Ok(()) if recovery.done => Ok(None),
                     Ok(()) => Ok(Some((tenant, recovery, 0))),
-                    // The partition was throttled for most of a second. The rest of the page follows in the next round.
+                    // The partition was throttled for most of a second. The rest of the page is resent in the next
+                    // round.
                     Err(Error::Busy) if throttled < THROTTLED => Ok(Some((tenant, recovery, throttled + 1))),
                     Err(error) => {
                         common::log!("recovery.failed", %tenant, recovery_id = %recovery.id, ?error);
@@ -65,7 +67,7 @@ impl App {
         failed
     }
 
-    /// Resends a recovery's next page. Its attempts are due from `start` on.
+    /// Resends a recovery's next page. The attempts are due from `start` on.
     ///
     /// # Errors
     /// [`Error::Busy`] if the rest of the page can follow immediately. After any other error, the recovery
@@ -82,7 +84,8 @@ impl App {
         let (resent, rest) = self.log.recover_page(tenant, recovery, due, now).await?;
         let due = resent.iter().filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));
         let refused = self.send(&due.collect::<Vec<_>>(), Queue::Shared, now, end).await;
-        // Saved even if messages were rejected: the deliveries are pending now, so a repeated page would not find them.
+        // Saved even if messages were rejected, because the deliveries are now pending, so repeating the page would not
+        // find them.
         self.log.save_recovery(tenant, recovery).await?;
         if refused > 0 {
             // SQS would probably reject the messages from the next page, too.

@@ -1,6 +1,6 @@
 //! Sweeps minutes: wakes long waits, and finds deliveries whose message was lost.
 //!
-//! An error with one row does not delay other rows. If SQS rejects a message, its delivery waits a quarter of an hour,
+//! An error in one row does not delay other rows. If SQS rejects a message, the delivery waits a quarter of an hour,
 //! until its minute is checked. A row that cannot be checked is copied to the current minute, and checked again with
 //! that minute. A minute is repeated only if its rows cannot be read, or the rows for the current minute cannot be
 //! written.
@@ -22,21 +22,20 @@ use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
 
-/// An attempt is overdue after this long. An attempt takes up to half a minute. A postponed attempt is due again within
-/// seconds, or after three minutes if its record failed.
+/// The time after which a due attempt is overdue. An attempt takes up to half a minute. A postponed attempt is due
+/// again within seconds, or after three minutes if its record failed.
 const OVERDUE: Duration = Duration::from_secs(10 * 60);
 /// The time between two sweeps.
 const MINUTE: Duration = Duration::from_secs(60);
-/// The maximum number of times that states are read while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
+/// The maximum number of reads of a page's states while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
 /// reads. A partition has 3,000 read units per second, and may contain all of an endpoint's states.
 const READS: u32 = 10;
-/// The maximum number of times that rows are written while DynamoDB leaves some unprocessed, with a [`PAUSE`] between
-/// writes.
+/// The maximum number of tries to write rows while DynamoDB leaves some unprocessed, with a [`PAUSE`] between tries.
 const WRITES: u32 = 3;
 /// The number of tenants whose overdue deliveries are woken concurrently.
 const SIDE_BY_SIDE: usize = 8;
 
-/// The result of checking a minute or a part of it.
+/// The result of checking all or part of a minute.
 #[derive(Default)]
 struct Checked {
     /// The number of overdue deliveries that have been woken.
@@ -49,7 +48,7 @@ impl App {
     /// Sweeps the minutes since the last sweep, until `end`.
     ///
     /// # Errors
-    /// A minute could not be finished and is repeated, or some deliveries must be checked again later.
+    /// A minute could not be finished and will be repeated, or some deliveries must be checked again later.
     pub(super) async fn sweep(
         &self,
         sweeper: Sweeper,
@@ -147,8 +146,9 @@ impl App {
         }
     }
 
-    /// Returns the states of these rows' deliveries, and the rows whose state could not be read. States that DynamoDB
-    /// leaves unprocessed are read up to `reads` times; once a page has needed more, later pages are read only once.
+    /// Returns the delivery states for these rows, and the rows whose state could not be read. If DynamoDB leaves
+    /// states unprocessed, they are read up to `reads` times; if a page needs even more reads, later pages are read
+    /// only once.
     async fn states(
         &self,
         mut rows: Vec<DueRow>,
@@ -185,7 +185,7 @@ impl App {
         (states, left)
     }
 
-    /// Wakes overdue deliveries. Returns their number, and the rows of those that could not be woken. Tenants do not
+    /// Wakes overdue deliveries. Returns how many were woken, and the rows of those that could not be. Tenants do not
     /// delay each other.
     async fn rouse(
         &self,
@@ -218,7 +218,7 @@ impl App {
         (overdue, left)
     }
 
-    /// Sends a message for each of these deliveries, and writes a due row in case that message is also lost.
+    /// Sends a message for each of these deliveries, and writes a due row in case that message is lost, too.
     async fn rouse_of(
         &self,
         tenant: &TenantId,
@@ -236,7 +236,7 @@ impl App {
         Ok(())
     }
 
-    /// Copies rows to the current minute, which is checked in a quarter of an hour.
+    /// Copies rows to the current minute, which will be checked in a quarter of an hour.
     ///
     /// # Errors
     /// The rows cannot be written.
@@ -262,9 +262,9 @@ impl App {
     }
 }
 
-/// Returns the time for an attempt that is due in the minute of a sweep. The sweep runs at some point in that minute.
-/// Attempts that were due before that point are made a minute later, so a receiver does not get most of a minute's
-/// attempts at once. Attempts that were due a minute ago or earlier are made immediately.
+/// Returns the time for an attempt that is due in the minute of a sweep. The sweep runs at some point during that
+/// minute. Attempts that were due before that point are postponed by a minute, so a receiver does not get most of a
+/// minute's attempts at once. Attempts that were due a minute ago or earlier are made immediately.
 fn spread(at: Timestamp, now: Timestamp) -> Timestamp {
     if at < now { at.after(MINUTE) } else { at }
 }

@@ -7,9 +7,9 @@ use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser
 
 /// The files in `docs/` that have a page under `/docs`.
 const GUIDES: [(&str, &str); 2] = [("receiving.md", "/docs/receiving"), ("job-events.md", "/docs/job-events")];
-/// The start of the section for readers of the repository, which the page omits.
+/// The start of the section for readers of the repository. The page omits this section.
 const LOCALLY: &str = "\n## Try it locally";
-/// Part of each link in the table of contents, which is dropped: the page has its own.
+/// Part of each link in the source's table of contents, which is dropped because the page has its own.
 const CONTENTS: &str = "](#";
 
 /// Returns a page's title and content. `calls` are the ids of the calls that have a page.
@@ -51,7 +51,7 @@ pub(crate) fn page(text: &str, calls: &BTreeSet<&str>) -> (String, String) {
                     made.push(Event::Html("</a>".into()));
                 }
             }
-            // Code and tables scroll sideways on phones. They are focusable, so the keyboard can scroll them.
+            // Code and tables scroll sideways on phones. They are focusable, so that keyboard users can scroll them.
             Event::Start(Tag::CodeBlock(kind)) => made.push(open("pre class=\"code\"", language(kind))),
             Event::End(TagEnd::CodeBlock) => made.push(Event::Html("</pre>".into())),
             Event::Start(Tag::Table(_)) => made.extend([open("div class=\"scroll\"", "Table"), event.clone()]),
@@ -82,7 +82,7 @@ fn language<'a>(kind: &'a CodeBlockKind<'_>) -> &'a str {
     }
 }
 
-/// Returns the text of the heading whose content starts at `events`.
+/// Returns the text of the heading that starts at `events`.
 fn words(events: &[Event<'_>]) -> String {
     let inside = events.iter().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
     let words = inside.map(|event| match event {
@@ -92,7 +92,7 @@ fn words(events: &[Event<'_>]) -> String {
     words.collect()
 }
 
-/// Returns the id of a heading by GitHub's rules, so the links in the source work.
+/// Returns a heading's id by GitHub's rules, so that links in the source work.
 fn anchor(heading: &str) -> String {
     let heading = heading.to_lowercase().replace(' ', "-");
     heading.chars().filter(|character| character.is_alphanumeric() || matches!(character, '-' | '_')).collect()

@@ -1,4 +1,4 @@
-//! Generates the documentation's index and the pages about API calls from `docs/openapi.json`.
+//! Generates the index of the documentation and the pages about API calls from `docs/openapi.json`.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// The placeholder for the API's address, which the function fills in.
 const API: &str = "%API%";
-/// The placeholder for a session's cookie in examples.
+/// The placeholder for a session cookie in examples.
 const COOKIE: &str = "$COOKIE";
 
 /// The OpenAPI description. A test compares it with the routes.
@@ -15,7 +15,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("docs/openapi.json is JSON")
 });
 
-/// The groups of calls: tag and title. The console's routes do not need documentation.
+/// The groups of calls, by tag and title. The console's routes need no documentation.
 const GROUPS: [(&str, &str); 6] = [
     ("webhooks", "Webhook endpoints"),
     ("deliveries", "Deliveries"),
@@ -41,9 +41,9 @@ pub(crate) fn index(guides: &Markup) -> Markup {
     let groups = GROUPS.map(|(tag, title)| (title, operations().filter(|call| call.is_in(tag)).collect::<Vec<_>>()));
     html! {
         p {
-            "A job is a piece of work that runs for your organization on the platform of this service's operator. When \
-             a job completes or fails, the platform reports it as an event, and the service posts the event to your \
-             webhook endpoints. Each attempt is signed, retried if it fails, and recorded in the delivery log."
+            "A job is a piece of work that the operator of this service runs for your organization on their platform. \
+             When a job completes or fails, the platform reports it as an event, and the service posts the event to \
+             your webhook endpoints. Each attempt is signed, retried if it fails, and recorded in the delivery log."
         }
         h2 { "Guides" }
         (guides)
@@ -106,7 +106,8 @@ impl Operation {
             h2 { "Example" }
             (scrolling("Request", &self.curl()))
             @if self.credential() == Some(SESSION) {
-                p { (inline("`$COOKIE` is the `name=value` at the start of `set-cookie` in the response to the sign-in or sign-up.")) }
+                p { (inline("`$COOKIE` is the `name=value` pair at the start of the `set-cookie` header in the response \
+                             to a sign-in or sign-up.")) }
             }
             @if let Some(example) = self.answer().get("example") { (scrolling("Response", &pretty(example))) }
             p { a href="/docs" { "All calls" } }
@@ -117,7 +118,7 @@ impl Operation {
         text(self.operation, "operationId")
     }
 
-    /// Returns the path without the prefix that all calls of its kind share.
+    /// Returns the path without the prefix that all calls of this style share.
     fn name(&self) -> &'static str {
         let path = self.path.strip_prefix("/v1/").or(self.path.strip_prefix("/api/auth/"));
         path.unwrap_or(self.path)
@@ -228,7 +229,7 @@ fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: us
     });
     let choices: Vec<_> = choices.filter(|own| !own.is_empty()).collect();
     for field in choices.iter().flatten() {
-        // If only some alternatives require a field, its description explains when it is required.
+        // If only some alternatives require a field, the field's description explains when it is required.
         let requires = |own: &Vec<Field>| own.iter().any(|own| own.is_required && own.name == field.name);
         add(fields, Field { is_required: choices.iter().all(requires), ..field.clone() });
     }
@@ -249,7 +250,7 @@ fn list(fields: &mut Vec<Field>, schema: &'static Value, prefix: &str, depth: us
     }
 }
 
-/// Adds a field. If it is already listed, adds its type.
+/// Adds a field. If the field is already listed, adds only its type.
 fn add(fields: &mut Vec<Field>, field: Field) {
     match fields.iter_mut().find(|known| known.name == field.name) {
         Some(known) if known.kind.split(" or ").any(|kind| kind == field.kind) || known.kind == field.kind => {}
@@ -322,7 +323,7 @@ fn pretty(example: &Value) -> String {
     serde_json::to_string_pretty(example).unwrap_or_default()
 }
 
-/// Renders text in a box that scrolls sideways and is focusable, so the keyboard can scroll it.
+/// Renders text in a box that scrolls sideways. The box is focusable, so that keyboard users can scroll it.
 fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre .code tabindex="0" role="group" aria-label=(name) { (text) } }
 }

@@ -1,5 +1,5 @@
-//! The documentation: an index, a page for each API call, and guides. The build script generates their content, so the
-//! function does not read tables or parse anything. The pages need neither scripts nor a session.
+//! The documentation: an index, a page for each API call, and guides. The build script generates the content of the
+//! pages, so the function does not read tables or parse anything. The pages need neither scripts nor a session.
 
 use std::sync::Arc;
 
@@ -76,13 +76,13 @@ fn missing(call: &Call<()>) -> Result<Page> {
         return Err(missing);
     }
     let content = html! {
-        p { "The documentation has no page at this address. The link may be old or incomplete." }
+        p { "There is no documentation page at this address. The link may be old or incomplete." }
         p { a href=(INDEX) { "View all pages of the documentation" } }
     };
     Ok(Page::new("Page not found", content).within(frame("")).refused(Some(missing)))
 }
 
-/// The header of the documentation, for readers with and without a session.
+/// The header of documentation pages, for readers with or without a session.
 fn frame(here: &str) -> Markup {
     html! {
         nav aria-label="Documentation" {

@@ -22,8 +22,8 @@ pub fn function(env: &Env) -> Result<Function, ConfigError> {
     Function::new(Wire::Envelope, env, &aws, settings, [route()])
 }
 
-/// Requires a verified caller, because changing the address sends email: otherwise, anyone could make the service email
-/// any address.
+/// Requires a verified caller, because a new address gets an email: otherwise, anyone could make the service email any
+/// address.
 fn route() -> Route<Settings> {
     Route::post(ChangeSettings::PATH, Verified, Input::read, handle)
         .records(&[Action::SettingsChanged])
@@ -46,19 +46,19 @@ impl Input {
     fn read(_: &Settings, fields: &mut Fields) -> Result<Self, Rejected> {
         let address = fields
             .about(
-                "The new address for the emails about failing endpoints and failed jobs. Both the old and the new \
-                 address are notified of the change by email.",
+                "The new address for emails about failing endpoints and failed jobs. Both the old and the new address \
+                 are notified of the change by email.",
             )
             .optional_text(ChangeSettings::NAMES.debug_notification_email, Email::parse);
         let disable = fields
-            .about("`true` turns off the emails about failed jobs. Emails about failing endpoints are still sent.")
+            .about("`true` turns off emails about failed jobs. Emails about failing endpoints are still sent.")
             .optional_bool(ChangeSettings::NAMES.disable_job_failure_notifications);
         let require = fields
             .about(
                 "`true` requires a second factor for all members. Members without one can use their sessions only to \
-                 set it up; other calls return the `data.reason` `two_factor_required`. API keys are not affected. \
-                 Only an owner's session can change it, and only with a second factor. If the call fails, repeat it: \
-                 some members may not be affected yet.",
+                 set one up; other calls return the `data.reason` `two_factor_required`. API keys are not affected. \
+                 Only an owner who has a second factor can change this setting, and only with a session. If the call \
+                 fails, repeat it: the change may not have reached all members.",
             )
             .optional_bool(ChangeSettings::NAMES.require_two_factor);
         let change = SettingsChange {

@@ -53,8 +53,8 @@ fn route() -> Route<App> {
         .records(&[Action::WebhookCreated])
         .summary("Creates a webhook endpoint.")
         .description(
-            "An organization can have 100 endpoints, unless the deployment sets another limit. A receiver that takes more \
-             than half a second to answer counts as slow or hanging, and gets its events later.",
+            "An organization can have 100 endpoints, unless the deployment sets another limit. A receiver that takes \
+             more than half a second to respond counts as slow or hanging, and gets its events later.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -101,7 +101,7 @@ impl Input {
             &[("push", "PushEndpoint", &[Create::NAMES.url]), ("pull", "PullEndpoint", &[])],
         );
         let signing_secret = fields
-            .about("Your own secret to sign events with. By default, the service generates a secret and returns it.")
+            .about("Your own secret for signing events. By default, the service generates a secret and returns it.")
             .optional_text(Create::NAMES.signing_secret, SigningSecret::parse_chosen);
         let headers = fields
             .about(
@@ -112,8 +112,8 @@ impl Input {
             .nullable_object(Create::NAMES.headers, Headers::parse);
         let description = fields
             .about(
-                "A description that distinguishes the endpoint from your other endpoints. By default, or with `null`, \
-                 the endpoint has no description.",
+                "A description to tell the endpoint apart from your other endpoints. By default, or with `null`, the \
+                 endpoint has no description.",
             )
             .nullable_text(Create::NAMES.description, Description::parse);
         let active = fields
@@ -124,14 +124,14 @@ impl Input {
             .optional_bool(Create::NAMES.active);
         let events = fields
             .about(
-                "The events that the endpoint gets. By default, or with `null`, it gets all events about jobs. The notices \
+                "The events that the endpoint gets. By default, or with `null`, it gets all job events. The notices \
                  `endpoint.failing`, `endpoint.disabled` and `endpoint.recovered` about the organization's other \
                  endpoints are sent only to endpoints that list them.",
             )
             .nullable_list(Create::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(
-                "The names of the workflows whose events the endpoint gets. They must match a job's `workflow` \
+                "The names of the workflows whose events the endpoint gets. A name must match a job's `workflow` \
                  exactly. Events of other jobs are not sent. By default, or with `null`, the endpoint gets the events \
                  of all workflows. Test events are always sent.",
             )

@@ -28,13 +28,13 @@ fn route() -> Route<Endpoints> {
         .scope(Scope::WebhooksRead)
         .summary("Lists the webhook endpoints, oldest first.")
         .description(
-            "Secrets and the values of headers are never returned. The organization's `debugNotificationEmail` gets an \
-             email when an endpoint starts to fail, when the service disables it, and when it works again.",
+            "Secrets and header values are never returned. The organization's `debugNotificationEmail` gets an email \
+             when an endpoint starts to fail, when the service disables it, and when it works again.",
         )
         .faults(&[Fault::EmailNotVerified])
 }
 
-/// Returns the endpoint as the API shows it at `now`.
+/// Returns the endpoint in the API's format.
 fn shown(view: EndpointView, now: Timestamp) -> Endpoint {
     let (disabled_at, disabled_reason) = view.disabled.unzip();
     Endpoint {

@@ -53,9 +53,9 @@ fn route() -> Route<App> {
         .description(
             "The event `webhook.test` is delivered like any other event, but attempted only once. It has the nine \
              members of every event: `job_id` is `test`, and the members that describe a job are `null`. With `event`, \
-             the receiver gets a sample of that event instead, also with the `job_id` `test`. The delivery log lists \
-             every test as `webhook.test`. Failed tests do not send email or count as failures. A test of a pull \
-             endpoint waits until it is received. The limit is 10 tests per endpoint per minute.",
+             the receiver gets a sample of that event instead, with the same `job_id`. The delivery log lists every \
+             test as `webhook.test`. Failed tests do not send email or count as failures. A test of a pull endpoint \
+             waits until it is received. The limit is 10 tests per endpoint per minute.",
         )
         .faults(&[
             Fault::EmailNotVerified,
@@ -76,7 +76,7 @@ impl Input {
     fn read(_: &App, fields: &mut Fields) -> Result<Self, Rejected> {
         let id = fields.about("The id of the endpoint to test, active or not.").text(Test::NAMES.id, EndpointId::parse);
         let sample = fields
-            .about("The event to send a sample of. The default is `webhook.test`.")
+            .about("The event whose sample to send. The default is `webhook.test`.")
             .optional_text(Test::NAMES.event, parse_event);
         let key = fields.idempotency_key();
         Ok(Self { id: id?, sample: sample?.unwrap_or(EventName::Test), key: key? })

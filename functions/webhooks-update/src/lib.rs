@@ -67,7 +67,7 @@ impl Input {
         let url = fields
             .about(
                 "The new URL that events are posted to. If the endpoint has headers, send `headers` in the same call: \
-                 otherwise, the new URL would receive the secrets in them.",
+                 otherwise, the new URL would receive the secrets in the current headers.",
             )
             .optional_text(Update::NAMES.url, |text| EndpointUrl::parse_permitted(text, &app.destinations));
         let signing_secret = fields
@@ -80,7 +80,7 @@ impl Input {
             .about("Headers that replace all the endpoint's headers. `null` or an empty object removes them.")
             .nullable_object(Update::NAMES.headers, Headers::parse);
         let description = fields
-            .about("A new description that distinguishes the endpoint from your other endpoints. `null` removes it.")
+            .about("A new description to tell the endpoint apart from your other endpoints. `null` removes it.")
             .nullable_text(Update::NAMES.description, Description::parse);
         let active = fields
             .about(
@@ -90,13 +90,13 @@ impl Input {
             .optional_bool(Update::NAMES.active);
         let events = fields
             .about(
-                "The events that the endpoint gets from now on. `null` selects all events about jobs. Existing \
-                 deliveries are not affected.",
+                "The events that the endpoint gets from now on. `null` selects all job events. Existing deliveries are \
+                 not affected.",
             )
             .nullable_list(Update::NAMES.events, MAX_ELEMENTS, EventFilter::parse_name);
         let workflows = fields
             .about(
-                "The names of the workflows whose events the endpoint gets from now on. They must match a job's \
+                "The names of the workflows whose events the endpoint gets from now on. A name must match a job's \
                  `workflow` exactly. `null` selects all workflows.",
             )
             .nullable_list(Update::NAMES.workflows, MAX_WORKFLOWS, WorkflowFilter::parse_name);

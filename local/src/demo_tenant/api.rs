@@ -1,4 +1,4 @@
-//! Calls to the API, through its routes and functions, at any simulated time.
+//! Calls the API at any simulated time, through its routes and functions.
 
 use std::{
     sync::Arc,
@@ -32,7 +32,7 @@ pub(crate) struct Api {
 
 /// The credential of a call.
 pub(super) enum Credential {
-    /// None.
+    /// No credential.
     Anonymous,
     /// A session, as a `cookie` header.
     Session(String),
@@ -50,7 +50,7 @@ impl Api {
         &self.origin
     }
 
-    /// Signs in, and returns the response, whatever its status.
+    /// Signs in, and returns the response with any status.
     pub(super) async fn sign_in(&self, email: &str, password: &str) -> Result<Response<Body>> {
         let credentials = json!({"email": email, "password": password});
         let request = self.request("/api/auth/sign-in/email", &Credential::Anonymous);
@@ -66,7 +66,7 @@ impl Api {
     /// Calls a route under `/v1`, and returns the contents of the envelope.
     pub(super) async fn call(&self, credential: &Credential, route: &str, fields: &Value) -> Result<Value> {
         let answer = self.post(credential, &format!("/v1/{route}"), &json!({"json": fields})).await?;
-        answer.get("json").cloned().context("an answer without an envelope")
+        answer.get("json").cloned().context("a response without an envelope")
     }
 
     /// Submits a page's form.

@@ -1,4 +1,4 @@
-//! Intercepts the messages that a function sends in the simulated past: SQS would count their delays from now.
+//! Intercepts the messages that a function sends in the simulated past, because SQS would count their delays from now.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::api::{Api, Credential};
 use crate::inbox::{Inbox, Manner};
 
-/// An endpoint with its receiver's current response.
+/// An endpoint, with the current response of its receiver.
 pub(super) struct Endpoint {
     pub(super) path: &'static str,
     description: &'static str,
@@ -23,7 +23,7 @@ const PLAIN: Endpoint =
 /// Healthy, after an outage within the last day.
 pub(super) const ORDERS: Endpoint =
     Endpoint { path: "/orders", description: "Order service", secret: "northwind-orders-secret", ..PLAIN };
-/// Failing for days. At first, it received all events.
+/// Failing for days, after it had received all events at first.
 pub(super) const CRM: Endpoint = Endpoint {
     path: "/crm",
     description: "CRM sync (old)",
@@ -46,7 +46,7 @@ pub(super) const REPORTS: Endpoint = Endpoint {
     secret: "northwind-reports-secret",
     ..PLAIN
 };
-/// Gets failures only, and has headers.
+/// Gets only failures, and has custom headers.
 const ALERTS: Endpoint = Endpoint {
     path: "/alerts",
     description: "On-call alerts: failed jobs only",

@@ -1,5 +1,5 @@
-//! The past: `webhooks-deliver` handles messages on a clock that shows when they were due. It posts to real receivers
-//! and writes to the real tables, but its messages are kept here instead of in SQS.
+//! The simulated past: `webhooks-deliver` handles messages on a clock that shows when they were due. It posts to real
+//! receivers and writes to the real tables, but its messages are kept here instead of in SQS.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) const JOB_EVENTS: &str = "job-events";
 /// Lambda's maximum batch size, and the time it may take to collect a batch.
 const BATCH: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// How soon a message that could not be handled is received again, and the maximum number of receives.
+/// The time after which a message that could not be handled is received again, and the maximum number of receives.
 const BACK_AFTER: Duration = Duration::from_secs(30);
 const MAX_RECEIVES: u32 = 10;
 
@@ -36,7 +36,7 @@ struct Waiting {
     receives: u32,
 }
 
-/// The messages by time, and the function that handles them.
+/// The messages, ordered by time, and the function that handles them.
 pub(super) struct Past {
     deliver: Function,
     log: Log,
@@ -73,7 +73,7 @@ impl Past {
         Ok(())
     }
 
-    /// Returns the messages that are due within 15 minutes of the end. For longer waits, `deliveries-wake` finds the
+    /// Returns the messages that are due within 15 minutes after the end. For longer waits, `deliveries-wake` finds the
     /// deliveries in the log.
     pub(super) fn left(self) -> impl Iterator<Item = (Timestamp, String, String)> {
         let left = self.waiting.into_iter().map(|((at, _), left)| (Timestamp::from_millisecond(at), left));
@@ -81,7 +81,7 @@ impl Past {
         left.map(|(at, Waiting { queue, body, .. })| (at, queue, body))
     }
 
-    /// Returns the next batch, and when it is handled. A job event is a batch of its own, so it never waits.
+    /// Returns the next batch, and when it is handled. Each job event is a separate batch, so it never waits.
     fn next(&mut self, end: Timestamp) -> Option<(Timestamp, Vec<Waiting>)> {
         let (mut at, mut batch) = (None, Vec::<Waiting>::new());
         while let Some(next) = self.waiting.first_entry() {

@@ -1,4 +1,4 @@
-//! The people of the demo tenant, their keys and invitations.
+//! The demo tenant's people, with their keys and invitations.
 
 use anyhow::{Context, Result};
 use rustack_ses_core::retrospection::EmailStore;
@@ -16,7 +16,7 @@ const MEMBER: &str = "jonas@northwind.example.com";
 pub(super) const INVITED: &str = "priya@northwind.example.com";
 const SLUG: &str = "northwind-automations";
 
-/// The actions of people, with access to their emails.
+/// Performs people's actions, with access to their emails.
 pub(super) struct People<'a> {
     pub(super) api: &'a Api,
     pub(super) mail: &'a EmailStore,
@@ -75,5 +75,5 @@ impl People<'_> {
 
 fn text(value: &Value, pointer: &str) -> Result<String> {
     let found = value.pointer(pointer).and_then(Value::as_str);
-    Ok(found.with_context(|| format!("the answer has no {pointer}"))?.to_owned())
+    Ok(found.with_context(|| format!("the response has no {pointer}"))?.to_owned())
 }

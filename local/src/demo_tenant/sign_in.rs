@@ -28,7 +28,7 @@ pub(crate) fn sign_in(api: Api) -> MethodRouter {
     })
 }
 
-/// Whether a person opened the link, at one of this machine's addresses. Other sites must not sign a browser in or
+/// Whether a person opened the link at one of this machine's addresses. Other sites must not sign a browser in or
 /// replace its session. Only browsers send `sec-fetch-site`.
 fn is_asked_for(api: &Api, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());

@@ -14,7 +14,7 @@ use axum::http::{
 
 use crate::template::CorsConfiguration;
 
-/// Headers that a function cannot set.
+/// The headers that a function cannot set.
 const RESERVED: [HeaderName; 6] = [
     ACCESS_CONTROL_ALLOW_CREDENTIALS,
     ACCESS_CONTROL_ALLOW_HEADERS,
@@ -56,7 +56,7 @@ impl Cors {
         let Some(origin) = request.get(ORIGIN).filter(|origin| self.origins.contains(origin)) else { return };
         let headers = match (method == Method::OPTIONS, request.contains_key(ACCESS_CONTROL_REQUEST_METHOD)) {
             (true, true) => &self.on_preflights,
-            // Not a preflight: browsers do not send other OPTIONS requests.
+            // This is not a preflight, and browsers send no other OPTIONS requests.
             (true, false) => return,
             (false, _) => &self.on_others,
         };

@@ -10,31 +10,31 @@ use common::webhooks::destination::SigningSecret;
 
 /// The maximum number of requests that are kept.
 const MAX_KEPT: usize = 200;
-/// The maximum total size of their bodies, in bytes.
+/// The maximum total size of the request bodies, in bytes.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The maximum number of paths with settings.
 const MAX_PATHS: usize = 100;
 
-/// How the inbox responds on a path.
+/// The inbox's response for a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// With 204.
+    /// Responds with 204.
     #[default]
     Take,
-    /// With 500.
+    /// Responds with 500.
     Fail,
-    /// With 410.
+    /// Responds with 410.
     Gone,
-    /// With 204, after a delay.
+    /// Responds with 204 after a delay.
     Slowly,
-    /// Not at all.
+    /// Does not respond.
     Hang,
 }
 
 impl Manner {
     pub(crate) const ALL: [Self; 5] = [Self::Take, Self::Fail, Self::Gone, Self::Slowly, Self::Hang];
 
-    /// Returns the name in forms.
+    /// Returns the name used in forms.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Take => "204",
@@ -61,7 +61,7 @@ impl Manner {
     }
 }
 
-/// A request.
+/// A received request.
 pub(crate) struct Kept {
     pub(crate) at: SystemTime,
     pub(crate) path: String,

@@ -1,4 +1,4 @@
-//! The inbox's page. It has no script and loads nothing. The requests are untrusted content, which `maud` escapes.
+//! The inbox's page. It has no scripts and loads nothing. The requests are untrusted content, which `maud` escapes.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::page as frame;
 /// The maximum number of body bytes to show.
 const SHOWN: usize = 64 * 1024;
 
-/// The same headers as for the console's pages, but without a style hash. Browsers cache nothing.
+/// The same headers as for the console's pages, but without a style hash. Browsers do not cache the page.
 pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_TYPE, "text/html; charset=utf-8"),
     (header::CACHE_CONTROL, "no-store"),
@@ -25,7 +25,7 @@ pub(crate) const HEADERS: [(HeaderName, &str); 6] = [
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
     ),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    // With `no-referrer`, browsers would not send an origin with the forms.
+    // With `no-referrer`, browsers would not send the origin with forms.
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];

@@ -10,7 +10,7 @@ use sha2::Sha256;
 /// The maximum difference between a `webhook-timestamp` and the time of receipt.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-/// The verdict on a signature.
+/// The result of verifying a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The signature is valid.
@@ -35,12 +35,12 @@ impl Verdict {
     }
 }
 
-/// The verdicts on a request's signatures.
+/// The results of verifying a request's signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdicts {
-    /// The verdict on `webhook-signature`.
+    /// The result for `webhook-signature`.
     pub(crate) standard: Verdict,
-    /// The verdict on `x-webhook-signature`.
+    /// The result for `x-webhook-signature`.
     pub(crate) simple: Verdict,
 }
 
@@ -101,7 +101,7 @@ mod tests {
 
     const BODY: &[u8] = b"{}";
 
-    /// Returns the headers of a webhook at the time 1000, signed with the bytes of `key`.
+    /// Returns the headers of a webhook sent at the time 1000, signed with the bytes of `key`.
     fn signed(key: &[u8]) -> HeaderMap {
         let tag = |parts: &[&[u8]]| {
             let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key");

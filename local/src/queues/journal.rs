@@ -1,10 +1,10 @@
 //! A journal of the messages in the queues, in a database file, so they outlive the process.
 //!
 //! `.local/sqs.sqlite` contains each message with its id, group, time of sending and receive count. A send succeeds
-//! only once the message is written. A newly created queue gets its messages back: delayed messages keep their
-//! remaining delay, and messages in flight become visible immediately, or dead letters if that was their last permitted
-//! receive. Receipt handles from an earlier process do not delete anything. Each start deletes messages that are older
-//! than 14 days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
+//! only once the message is written. When a queue is created again, its messages are restored: delayed messages keep
+//! their remaining delay, and messages in flight become visible immediately, or become dead letters if that was their
+//! last permitted receive. Receipt handles from an earlier process do not delete anything. Each start deletes messages
+//! that are older than 14 days. Changes by `SetQueueAttributes` and the messages of FIFO queues are not kept.
 //!
 //! A single thread writes. All changes that are waiting when it begins a transaction share that transaction, which
 //! makes messages cheaper under load.
@@ -22,13 +22,14 @@ use super::refusal::Refusal;
 /// The maximum retention of a message in SQS, in milliseconds.
 const RETENTION: i64 = 14 * 24 * 60 * 60 * 1000;
 
-/// `open` waits this long for another process that is about to end.
+/// The time that `open` waits for another process that is about to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of changes that share a transaction.
 const GROUP: usize = 1000;
 
-/// `receives` comes before the body because it changes: after a long body, it would be on a different page of the file.
+/// `receives` changes often, so it comes before the body: after a long body, it would be on a different page of the
+/// file.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS messages (
         key INTEGER PRIMARY KEY,
@@ -52,7 +53,7 @@ pub(super) struct Message {
     pub(super) queue: String,
     /// The id that the sender got.
     pub(super) id: String,
-    /// The time of sending, in Unix milliseconds.
+    /// When the message was sent, in Unix milliseconds.
     pub(super) sent: i64,
     /// The delay in seconds. `None` means the queue's delay.
     pub(super) delay: Option<i32>,
@@ -64,7 +65,8 @@ pub(super) struct Message {
 /// A change to messages, which are identified by their keys.
 pub(super) enum Change {
     Accepted(Vec<Message>),
-    /// Messages were received. For each: the key, and the queue and receive count to restore in the next process.
+    /// Messages were received. Contains the key of each, and the queue and receive count to restore in the next
+    /// process.
     Received(Vec<(i64, String, u32)>),
     Deleted(Vec<i64>),
     /// All of a queue's messages are deleted.
@@ -79,7 +81,7 @@ struct Entry {
 /// The open journal. Dropping it closes the file once everything is written.
 pub(crate) struct Journal(mpsc::UnboundedSender<Entry>);
 
-/// A change on its way to the file. `None` if messages are not kept.
+/// A change that is being written to the file. `None` if messages are not kept.
 #[must_use]
 pub(super) struct Written(Option<oneshot::Receiver<Result<(), String>>>);
 
@@ -96,10 +98,10 @@ impl Journal {
         Ok((Self(sender), messages))
     }
 
-    /// Writes a change, after those of all earlier calls.
+    /// Writes a change, after the changes from all earlier calls.
     pub(super) fn write(&self, change: Change) -> Written {
         let (written, receiver) = oneshot::channel();
-        // If the writer has ended, the entry is dropped, and a caller that waits for it gets an error.
+        // If the writer has ended, the entry is dropped, and a caller that is waiting for it gets an error.
         drop(self.0.send(Entry { change, written }));
         Written(Some(receiver))
     }
@@ -116,7 +118,7 @@ impl Written {
         Self(Some(oneshot::channel().1))
     }
 
-    /// Waits until the change is written, so it survives if the process dies.
+    /// Waits until the change is written, so that it survives the process.
     ///
     /// # Errors
     /// The change could not be written.
@@ -137,7 +139,7 @@ fn open(path: &Path) -> rusqlite::Result<(Connection, Vec<Message>)> {
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Committed data still survives if the process dies. A power failure may lose the most recent writes.
+    // Committed data survives if the process dies, but a power failure may lose the most recent writes.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.execute_batch(SCHEMA)?;
     connection.execute("DELETE FROM messages WHERE sent < ?1", [now() - RETENTION])?;
@@ -175,7 +177,7 @@ fn write(mut connection: Connection, mut entries: mpsc::UnboundedReceiver<Entry>
             tracing::error!(error, "journal.write_failed");
         }
         for entry in group.drain(..) {
-            // Fails if the caller does not wait.
+            // Fails if the caller is not waiting.
             drop(entry.written.send(result.clone()));
         }
     }
@@ -242,14 +244,14 @@ mod tests {
         Entry { change: Change::Accepted(vec![message]), written: oneshot::channel().0 }
     }
 
-    /// The disk has space for 20 pages, and later for more.
+    /// The disk has space for 20 pages at first, and later for more.
     #[test]
     fn a_full_disk_does_not_lose_accepted_messages() {
         let path = std::env::temp_dir().join(format!("{}.sqlite", uuid::Uuid::new_v4()));
         let (mut connection, _) = open(&path).expect("a file");
         connection.pragma_update(None, "max_page_count", 20).expect("a limit");
         let before: Vec<_> = (0..20).filter(|key| commit(&mut connection, &[accepted(*key)]).is_ok()).collect();
-        assert!((1..10).contains(&before.len()), "the disk is full soon: {before:?}");
+        assert!((1..10).contains(&before.len()), "the disk fills up soon: {before:?}");
         // Changes that share a transaction succeed or fail together.
         assert!(commit(&mut connection, &[accepted(20), accepted(21)]).is_err());
         connection.pragma_update(None, "max_page_count", 1_000).expect("a limit");

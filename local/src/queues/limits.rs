@@ -12,8 +12,7 @@ use super::refusal::Refusal;
 
 type Attributes = HashMap<String, MessageAttributeValue>;
 
-/// The maximum size of a message or batch, in bytes: the limit of the embedded SQS. The real limit is four times as
-/// high.
+/// The embedded SQS's limit for the size of a message or batch, in bytes. The real limit is four times as high.
 const MAX_SIZE: usize = 256 * 1024;
 const MAX_ENTRIES: usize = 10;
 const MAX_DELAY: i32 = 900;
@@ -49,8 +48,8 @@ pub(super) fn message(
     delay.map_or(Ok(()), |delay| range("DelaySeconds", delay, 0, MAX_DELAY))
 }
 
-/// Checks a batch's entries, as a whole and individually. Keeps the valid entries, and returns the responses to the
-/// others.
+/// Checks a batch's entries, both individually and as a whole. Keeps the valid entries, and returns the responses for
+/// the others.
 pub(super) fn batch<E>(
     entries: &mut Vec<E>,
     id: impl Fn(&E) -> &str,

@@ -1,5 +1,4 @@
-//! Properties of messages that the embedded SQS does not store: their groups, and ids and times from an earlier
-//! process.
+//! The properties of messages that the embedded SQS does not store: groups, and ids and times from an earlier process.
 
 use std::{
     collections::HashMap,
@@ -20,17 +19,18 @@ use super::journal::{self, Change, Journal, Message, Written};
 /// A message may be received before its sender gets the response with the id. A send therefore holds a shared lock
 /// until the message is recorded, and a receive or a purge takes an exclusive one.
 pub(super) struct Messages {
-    /// Keyed by the inner id: the one that the embedded SQS gave the message, which is part of its receipt handles.
+    /// Keyed by the inner id, which the embedded SQS assigned to the message and includes in receipt handles.
     notes: Mutex<HashMap<String, Note>>,
     next_key: AtomicI64,
     /// `None` if messages are not kept.
     journal: Option<Weak<Journal>>,
-    /// The messages from an earlier process, by queue, until their queue is created.
+    /// The messages from an earlier process, by queue, until that queue is created.
     earlier: HashMap<String, Vec<Message>>,
 }
 
-/// The properties of a message. The embedded SQS rejects groups on standard queues, where SQS uses them to share the
-/// queue fairly and returns them on receive. (SQS serves groups in an unspecified order.)
+/// The properties of a message. The embedded SQS rejects groups on standard queues. The real SQS uses them there to
+/// share the queue fairly, and returns them with received messages. (The order in which it serves groups is
+/// unspecified.)
 struct Note {
     key: i64,
     id: String,
@@ -80,8 +80,7 @@ impl Messages {
         if messages.is_empty() { Written::nothing() } else { self.write(Change::Accepted(messages)) }
     }
 
-    /// Records a message that the embedded SQS has given the id `answered_id`, and replaces that id with the message's
-    /// own.
+    /// Records a message to which the embedded SQS assigned `answered_id`, and replaces that id with the message's own.
     pub(super) fn note(&self, answered_id: &mut String, message: &Message) {
         let Message { key, sent, .. } = *message;
         let inner_id = mem::replace(answered_id, message.id.clone());
@@ -101,8 +100,8 @@ impl Messages {
         Some(note.key)
     }
 
-    /// Writes a [`Change::Received`] to the journal. Callers do not wait for it: if it is lost, the process has died,
-    /// and the receive has failed anyway.
+    /// Writes a [`Change::Received`] to the journal. Callers do not wait for this: if the change is lost, the process
+    /// has died, so the receive has failed anyway.
     pub(super) fn received(&self, messages: Vec<(i64, String, u32)>) {
         drop(self.write(Change::Received(messages)));
     }
@@ -114,7 +113,7 @@ impl Messages {
         if keys.is_empty() { Written::nothing() } else { self.write(Change::Deleted(keys)) }
     }
 
-    /// Forgets messages that are deleted.
+    /// Removes messages that were deleted.
     pub(super) fn forget(&self, inner_ids: &[String]) {
         let mut notes = self.notes();
         for id in inner_ids {
@@ -128,7 +127,7 @@ impl Messages {
         self.write(Change::Purged(queue.to_owned()))
     }
 
-    /// Returns the messages that a queue had in an earlier process, when called for the first time.
+    /// Returns the messages that a queue contained in an earlier process. Later calls return none.
     pub(super) fn take_earlier(&mut self, queue: &str) -> Vec<Message> {
         self.earlier.remove(queue).unwrap_or_default()
     }

@@ -12,7 +12,7 @@ use super::{HOLD, Queues, refusal::Refusal};
 const MOST: i32 = 10;
 
 impl Queues {
-    /// Unlike SQS, moves all visible messages before answering. As in SQS, a moved message is a new one.
+    /// Unlike SQS, moves all visible messages before responding. As in SQS, a moved message counts as a new one.
     pub(super) async fn start_move(&self, input: StartMessageMoveTaskInput) -> Result<Value, Refusal> {
         let name = input.source_arn.rsplit(':').next().unwrap_or_default();
         let queue = GetQueueUrlInput { queue_name: name.to_owned(), ..Default::default() };

@@ -10,7 +10,7 @@ use serde_json::json;
 
 pub(super) type Response = axum::http::Response<SqsResponseBody>;
 
-/// An error for a request or one entry of a batch.
+/// An error for a request or for one entry in a batch.
 pub(super) struct Refusal {
     /// The code from the query protocol, which the SDKs still use.
     code: &'static str,
@@ -27,8 +27,8 @@ impl Refusal {
         Self::new("InvalidParameterValue", message)
     }
 
-    /// Returns the response to a request. Old SDKs read the error from a header, and new ones from the body, by its
-    /// name in the API's model.
+    /// Returns the response to a request. Old SDKs read the error from a header; new ones read it from the body, by its
+    /// name in the API model.
     pub(super) fn response(self) -> Response {
         let name = match self.code {
             "AWS.SimpleQueueService.NonExistentQueue" => "QueueDoesNotExist",
@@ -45,7 +45,7 @@ impl Refusal {
         response
     }
 
-    /// Returns the response to a batch's entry `id`.
+    /// Returns the response for the batch entry `id`.
     pub(super) fn of_entry(self, id: &str) -> BatchResultErrorEntry {
         BatchResultErrorEntry {
             id: id.to_owned(),

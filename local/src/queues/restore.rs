@@ -36,8 +36,8 @@ impl Queues {
     /// immediately, because their consumers have ended, too.
     async fn restore(&self, messages: &Messages, queue_url: &str, earlier: Vec<Message>) -> Result<(), SqsError> {
         let delay = self.delay(queue_url).await?;
-        // First, one by one, the messages that were received before: to repeat their receives, each must be the only
-        // visible message in the queue.
+        // Messages that were received before are restored first, one by one, because each must be the only visible
+        // message in the queue while its receives are repeated.
         let (received, others): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|message| message.receives > 0);
         let mut handles = Vec::new();
         for message in received {
@@ -88,8 +88,8 @@ impl Queues {
         true
     }
 
-    /// Receives the queue's only visible message this many times, because its receive count cannot be set. The message
-    /// then stays invisible. Returns its last receipt handle.
+    /// Receives the queue's only visible message this many times, because its receive count cannot be set directly. The
+    /// message then stays invisible. Returns its last receipt handle.
     async fn receive_again(&self, queue_url: &str, receives: u32) -> Result<Option<String>, SqsError> {
         let mut handle = None;
         for left in (0..receives).rev() {

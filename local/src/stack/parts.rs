@@ -60,8 +60,8 @@ pub(crate) fn place(api: &str, sqs: &str) -> Place {
     Place { region: REGION.to_owned(), account: ACCOUNT.to_owned(), api: api.to_owned(), sqs: sqs.to_owned() }
 }
 
-/// Returns the API's origin under its other name, and the developer's `TRUSTED_ORIGINS`. They are a template parameter,
-/// so functions and CORS agree on them.
+/// Returns the API's origin under its other name, and the developer's `TRUSTED_ORIGINS`. They are set as a template
+/// parameter, so that functions and CORS agree on them.
 pub(super) fn trusted_origins(api: &str, more: String) -> Result<String> {
     let localhost = api.replace("127.0.0.1", "localhost");
     let more = Env::new(move |_| Some(more.clone())).list::<BaseUrl>("TRUSTED_ORIGINS")?;
@@ -82,8 +82,8 @@ pub(crate) fn lambda_variables(dynamodb: &str, sqs: &str, ses: &str) -> HashMap<
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// Returns the tables' and the queues' files. Creates them first, because SQLite does not report why it cannot open a
-/// file.
+/// Returns the files for the tables and the queues. Creates them first, because SQLite does not report why it cannot
+/// open a file.
 pub(super) fn files(data: &Data) -> Result<[Option<PathBuf>; 2]> {
     let Data::Directory(directory) = data else { return Ok([None, None]) };
     let unusable = |path: &Path| format!("cannot write to {}: make it writable, or add --memory", path.display());

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::place::{Place, local_name};
 
-/// The names that a template's intrinsic functions can refer to.
+/// The names that intrinsic functions in a template can refer to.
 pub(crate) struct Scope {
     resources: HashMap<String, String>,
     parameters: HashMap<String, String>,
@@ -40,7 +40,7 @@ impl Scope {
                 }
                 _ => {
                     let evaluated = members.iter().map(|(name, value)| Ok((name.clone(), self.evaluate(value)?)));
-                    // Null stands for `AWS::NoValue`, which removes the member. CloudFormation has no other null.
+                    // Null stands for `AWS::NoValue`, which removes the member. CloudFormation uses no other nulls.
                     let kept = evaluated.filter(|member| !matches!(member, Ok((_, Value::Null))));
                     Ok(Value::Object(kept.collect::<Result<_>>()?))
                 }
@@ -188,8 +188,8 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// Whether a member is an intrinsic function. `Condition` is also an ordinary member of policy statements, with a value
-/// that is not a name.
+/// Whether a member is an intrinsic function. `Condition` is also an ordinary member of policy statements; its value
+/// there is not a name.
 fn is_intrinsic(name: &str, argument: &Value) -> bool {
     name == "Ref" || name.starts_with("Fn::") || name == "Condition" && argument.is_string()
 }

@@ -24,11 +24,11 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// An invitation as its recipient sees it.
+/// An invitation, as shown to its recipient.
 #[derive(Debug)]
 pub struct Received {
     pub invited: Invited,
-    /// The user who has accepted it.
+    /// The user who has accepted the invitation.
     accepted_by: Option<UserId>,
 }
 
@@ -57,7 +57,7 @@ impl Invitations {
     /// Reads the invitation `id` for `user`.
     ///
     /// # Errors
-    /// The user's address is not verified, there is no such invitation, or it is for another address
+    /// The user's address is not verified, the invitation does not exist, or it is for another address
     /// ([`Refusal::NotTheRecipient`]).
     pub async fn received(&self, user: &User, id: InvitationId) -> Result<Received> {
         user.check_verified()?;
@@ -101,11 +101,11 @@ impl Invitations {
         Ok(with_organization.collect())
     }
 
-    /// Declines the invitation `id` for `user`. Declining it again succeeds. If it is concurrently accepted and
-    /// declined, only one of the two calls succeeds.
+    /// Declines the invitation `id` for `user`. A repeated call succeeds. If the invitation is concurrently accepted
+    /// and declined, only one of the two calls succeeds.
     ///
     /// # Errors
-    /// Those of [`Self::received`], or the invitation was used.
+    /// Same as [`Self::received`], or the invitation was used.
     pub async fn reject(&self, user: &User, id: InvitationId) -> Result<Invited> {
         let Received { invited, .. } = self.received(user, id).await?;
         if invited.status == InvitationStatus::Rejected {

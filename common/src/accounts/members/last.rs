@@ -24,7 +24,7 @@ use crate::{
 
 impl Members {
     /// Deletes the account of `last`, the only member, and their organization, in one transaction. From then on, users
-    /// cannot join the organization, its credentials do not work, and the address and the slug are free again. The
+    /// cannot join the organization, its credentials do not work, and the address and the slug can be used again. The
     /// remaining data is deleted later, through
     /// [`DeletedOrganizations`](crate::accounts::deleted_organizations::DeletedOrganizations).
     ///
@@ -51,7 +51,7 @@ impl Members {
     /// Checks that `user` can leave their organization to join another one.
     ///
     /// # Errors
-    /// Other members would be left without an owner ([`Conflict::LastOwner`]), or the organization would be deleted
+    /// The user is the last owner but not the last member ([`Conflict::LastOwner`]), or is the last member
     /// ([`Conflict::LastMember`]).
     pub async fn check_leaves(&self, user: &User) -> Result<()> {
         self.leave(Transaction::new("leaving"), user, false, Timestamp::now()).await.map(drop)
@@ -62,7 +62,7 @@ impl Members {
     /// the write that moves the user.
     ///
     /// # Errors
-    /// Those of [`Self::check_leaves`], or the organization was deleted in the meantime ([`Error::Busy`]).
+    /// Same as [`Self::check_leaves`], or the organization was deleted in the meantime ([`Error::Busy`]).
     pub(crate) async fn leave(
         &self,
         writes: Transaction,
@@ -117,7 +117,8 @@ impl Members {
     }
 }
 
-/// The entry about the deletion of the organization `id`. Its members can no longer read the entry, but operators can.
+/// The audit log entry for the deletion of the organization `id`. Its members can no longer read the entry, but
+/// operators can.
 fn ended(id: &TenantId, organization: &Item) -> Entry {
     let name = Record::new("organization", organization).optional_text(NAME).map(str::to_owned);
     Entry::new(Action::OrganizationDeleted, id, audit::target(TargetKind::Organization, id, name))

@@ -42,7 +42,7 @@ impl SettingsChange {
         *self == Self::default()
     }
 
-    /// Returns the part of this change that would have an effect on `organization`.
+    /// Returns only the settings that this change would alter in `organization`.
     #[must_use]
     pub fn left_of(self, organization: &Organization) -> Self {
         let Self { debug_notification_email: address, disable_job_failure_notifications: disable, require_two_factor } =
@@ -51,7 +51,8 @@ impl SettingsChange {
             debug_notification_email: address.filter(|address| *address != organization.debug_notification_email),
             disable_job_failure_notifications: disable
                 .filter(|disable| *disable != organization.disable_job_failure_notifications),
-            // This setting is copied to the members again, because an earlier call may have been interrupted.
+            // This setting is kept even if it is unchanged, so that it is copied to the members again: an earlier call
+            // may have been interrupted.
             require_two_factor,
         }
     }
@@ -124,7 +125,7 @@ impl Organizations {
         Ok(found.as_ref().map(read).transpose()?.flatten().unwrap_or_default())
     }
 
-    /// Adds the check that members of the organization `id` need a second factor, or that they do not.
+    /// Adds the check that the second-factor requirement of the organization `id` has the given value.
     pub(in crate::accounts) fn check_required(&self, writes: Transaction, id: &TenantId, is_it: bool) -> Transaction {
         writes.check(&self.table, pk(organization_key(id)), exists().and(is_required(is_it)))
     }
@@ -181,10 +182,10 @@ impl Organizations {
 }
 
 /// Returns whether a change was made, given the index of the first write whose condition failed, if any. The first
-/// write is the change itself, and the other checks that its author is an owner.
+/// write is the change itself; the second checks that the caller is an owner.
 ///
 /// # Errors
-/// The author is no longer an owner ([`Refusal::OwnersOnly`]).
+/// The caller is no longer an owner ([`Refusal::OwnersOnly`]).
 fn is_made(refused: Option<usize>) -> Result<bool> {
     match refused {
         None => Ok(true),

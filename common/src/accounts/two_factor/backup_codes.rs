@@ -1,4 +1,4 @@
-//! Backup codes, for users who lost their authenticator app. Each one replaces a single code.
+//! Backup codes, for users who lost their authenticator app. Each one works once, instead of a code from the app.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{accounts::token::SecretHash, id::UserId, random};
 pub const COUNT: usize = 10;
 /// Letters and digits that are hard to confuse. There are 32, so each character of a code stands for 5 random bits.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
-/// A code has 80 bits, so a fast hash protects it in the table.
+/// A code has 80 random bits, so a fast hash is enough to protect it in the table.
 const CHARACTERS: usize = 16;
 /// A code is shown in groups of this size.
 const GROUP: usize = 4;
@@ -31,7 +31,7 @@ impl BackupCodes {
         &self.0
     }
 
-    /// The hashes that the table stores them under for `user`.
+    /// The hashes of the codes, as stored for `user`.
     pub(super) fn hashes(&self, user: UserId) -> Vec<SecretHash> {
         self.0.iter().map(|code| hash(code, user)).collect()
     }

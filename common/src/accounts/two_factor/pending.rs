@@ -1,4 +1,4 @@
-//! Sign-ins that are waiting for the second factor. The browser has the sign-in's token in a cookie, and no session
+//! Sign-ins that are waiting for the second factor. The browser has a cookie with the sign-in's token, but no session
 //! yet.
 
 use aws_sdk_dynamodb::Client;
@@ -22,24 +22,24 @@ use crate::{
 
 /// The second factor can be entered for five minutes.
 pub const SIGN_IN_SECONDS: i64 = 5 * 60;
-/// The kind of these sign-ins among the tokens in the table.
+/// The kind of these sign-ins in the tokens table.
 const PENDING_SIGN_IN: &str = "pending_sign_in";
 
-/// A sign-in with the right password.
+/// A sign-in with the correct password.
 pub(super) struct Pending {
     pub(super) user: UserId,
     epoch: i64,
 }
 
 impl Pending {
-    /// Whether it belongs to `user`, and they have not ended their sessions since. A password reset ends the sign-in,
-    /// too.
+    /// Whether the sign-in belongs to `user`, who has not ended their sessions since. A password reset also ends the
+    /// sign-in.
     pub(super) fn is_of(&self, user: &User) -> bool {
         self.user == user.id && self.epoch == user.session_epoch
     }
 }
 
-/// The store of these sign-ins, in the table of tokens.
+/// The store of these sign-ins, in the tokens table.
 #[derive(Clone)]
 pub struct PendingSignIns {
     dynamodb: Client,
@@ -47,12 +47,12 @@ pub struct PendingSignIns {
 }
 
 impl PendingSignIns {
-    /// Builds the store for the table that `env` names.
+    /// Builds the store for the table named in `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self { dynamodb: aws.dynamodb(), tokens: env.required("TOKENS_TABLE")? })
     }
 
-    /// Stores a sign-in of `user`, who entered the right password.
+    /// Stores a sign-in by `user`, who entered the correct password.
     pub async fn start(&self, user: &User, now: Timestamp) -> Result<Token> {
         let token = Token::generate();
         let pending: Item = item([
@@ -67,7 +67,7 @@ impl PendingSignIns {
         Ok(token)
     }
 
-    /// Finds the sign-in of `token`, unless it has expired by `now` or was finished.
+    /// Finds the sign-in with this token, unless it has expired by `now` or was finished.
     pub(super) async fn find(&self, token: &Token, now: Timestamp) -> Result<Option<Pending>> {
         let found = get(&self.dynamodb, &self.tokens, token_key(&token.hash()), "reading a sign-in").await?;
         let Some(found) = found else { return Ok(None) };
@@ -78,7 +78,7 @@ impl PendingSignIns {
         Ok(Some(Pending { user: record.parsed(USER_ID)?, epoch: record.number(EPOCH)? }))
     }
 
-    /// Adds the write that finishes the sign-in of `token`, once.
+    /// Adds the write that finishes the sign-in with this token. It can be finished only once.
     pub(super) fn finish(&self, writes: Transaction, token: &Token) -> Transaction {
         let is_pending: Condition = KIND.equals(text(PENDING_SIGN_IN));
         writes

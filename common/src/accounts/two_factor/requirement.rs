@@ -21,7 +21,7 @@ use crate::{
     id::TenantId,
 };
 
-/// The write that makes the transaction fail if the setting was changed in the meantime.
+/// The index of the write that makes the transaction fail if the setting was changed in the meantime.
 const SETTING: usize = 0;
 
 /// The stores for the members and the setting.
@@ -33,7 +33,7 @@ pub(in crate::accounts) struct Requirement {
 }
 
 impl Requirement {
-    /// Builds the stores for the tables that `env` names.
+    /// Builds the stores for the tables named in `env`.
     pub(in crate::accounts) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -44,10 +44,10 @@ impl Requirement {
     }
 
     /// Copies the setting `is_required`, which is already stored in `organization`. Each copy is made on condition that
-    /// the setting is unchanged, so after concurrent changes, all copies match the last one. Users who join copy the
-    /// setting themselves, on the same condition. An interrupted call can be repeated.
+    /// the setting is unchanged, so after concurrent changes, all copies match the last one. When a user joins, the
+    /// setting is copied to their item on the same condition. An interrupted call can be repeated.
     pub(in crate::accounts) async fn copy(&self, organization: &TenantId, is_required: bool) -> Result<()> {
-        // The index lags, and the list of those who joined may lack early members.
+        // The index lags, and the list of users who joined may lack early members.
         let listed = self.members.ids(organization).await?;
         let joined = self.organizations.joined(organization).await?;
         let members: BTreeSet<_> = listed.into_iter().chain(joined).collect();

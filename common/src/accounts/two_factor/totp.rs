@@ -15,8 +15,8 @@ use crate::{
 
 /// The secret that the service shares with an authenticator app: 160 bits, as RFC 4226 recommends.
 ///
-/// It is stored in readable form, because it is needed to check a code. Like endpoints' signing secrets, it relies on
-/// the tables' encryption.
+/// The secret is stored in readable form, because it is needed to check codes. Like endpoints' signing secrets, it is
+/// protected by the tables' encryption.
 pub struct TotpSecret(Secret);
 
 impl TotpSecret {
@@ -42,7 +42,7 @@ impl TotpSecret {
     /// # Errors
     /// The secret is too short, so it was not generated here.
     pub fn link(&self, service: &ServiceName, email: &Email) -> Result<Zeroizing<String>> {
-        // A colon separates the two in the link.
+        // In the link, a colon separates the service and the email.
         let builder =
             Builder::new().with_issuer(Some(service.as_str().replace(':', " "))).with_account_name(email.as_str());
         let link = self.built(builder).and_then(|totp| totp.to_url());
@@ -98,7 +98,7 @@ mod tests {
     fn a_code_works_for_one_step_before_and_after() {
         let secret = TotpSecret(Secret::from(*b"12345678901234567890"));
         let step = |second| secret.step("287082", at(second)).expect("a secret");
-        // Its step is 1: from second 30 to 59.
+        // The code is for step 1, which lasts from second 30 to second 59.
         assert_eq!([0, 29, 30, 59, 60, 89].map(step), [Some(1); 6]);
         assert_eq!([90, 120, 1_000].map(step), [None; 3]);
     }

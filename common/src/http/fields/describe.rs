@@ -1,5 +1,5 @@
 //! Describes the fields of an input for the OpenAPI description. The code that reads the fields runs without values,
-//! and each field is recorded. In a deployed function, which does not build a description, these functions do nothing.
+//! and each field is recorded. In a deployed function, these functions do nothing.
 
 use std::ops::RangeInclusive;
 
@@ -36,7 +36,7 @@ impl Fields {
         self
     }
 
-    /// Gives an example of the next string to be read, if its type has none.
+    /// Sets an example for the next string to be read, if its type has no example.
     pub fn example(&mut self, _text: &'static str) -> &mut Self {
         #[cfg(feature = "openapi")]
         if let Some(description) = &mut self.description {
@@ -46,8 +46,8 @@ impl Fields {
     }
 
     /// Declares that the value of a field determines which other fields are required. The fields listed with a value
-    /// are required for that value and rejected for all others. The first value is the default. This is only a
-    /// description; the code that reads the fields checks it.
+    /// are required for that value and rejected for all others. The first value is the default. This only affects the
+    /// description: the code that reads the fields enforces the rule.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn cases(&mut self, _name: &'static str, _cases: &'static [Case]) {
         #[cfg(feature = "openapi")]
@@ -56,8 +56,8 @@ impl Fields {
         }
     }
 
-    /// Declares that only one of two optional fields can be present. This is only a description; the code that reads
-    /// the fields checks it.
+    /// Declares that only one of two optional fields can be present. This only affects the description: the code that
+    /// reads the fields enforces the rule.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records it"))]
     pub fn either(&mut self, _fields: [&'static str; 2]) {
         #[cfg(feature = "openapi")]

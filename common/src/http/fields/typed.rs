@@ -1,4 +1,5 @@
-//! The text fields of a form or a link. A page reads them unchecked, so it can show them again with their issues.
+//! The text fields of a form or a link. A page reads them without checks, so it can show rejected values again, with
+//! their issues.
 
 use super::{Fields, OPTIONAL, Rejected};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 pub struct Typed(Object);
 
 impl Typed {
-    /// Returns the text of a field, or an empty string if the field is absent.
+    /// Returns the value of a field, or an empty string if the field is absent.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         match self.0.get(name) {
@@ -26,7 +27,7 @@ impl Typed {
         self.0.contains_key(name)
     }
 
-    /// Copies the text of the field `other` into `name` if `name` is empty.
+    /// Copies the value of the field `other` to `name` if `name` is empty.
     #[must_use]
     pub fn or(mut self, name: &str, other: &str) -> Self {
         if self.get(name).is_empty() {
@@ -53,7 +54,7 @@ impl Typed {
 }
 
 impl Fields {
-    /// Reads the text fields of a form, or of a link to a page, without checks. The page itself reports mistakes.
+    /// Reads the text fields of a form, or of a link to a page, without checks. The page itself reports issues.
     pub fn typed(&mut self, fields: &[(&'static str, &'static str)]) -> Typed {
         for (name, about) in fields {
             self.about(about).note::<String>(name, OPTIONAL);

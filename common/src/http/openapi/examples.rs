@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Example numbers by member name, which are more realistic than the minimum.
+/// Example numbers by member name. They are more realistic than the minimum.
 const NUMBERS: [(&str, u64); 6] = [
     ("duration_ms", 85),
     ("expiresIn", 2_592_000),
@@ -12,18 +12,19 @@ const NUMBERS: [(&str, u64); 6] = [
     ("status_code", 503),
 ];
 
-/// The messages of confirmations that share a schema, by route.
+/// The messages of responses that share a schema, by route.
 const MESSAGES: [(&str, &str); 3] = [
     ("/v1/deliveries/resend", "Delivery will be resent"),
     ("/v1/webhooks/delete", "Webhook endpoint deleted"),
     ("/v1/webhooks/update", "Webhook endpoint updated"),
 ];
 
-/// Optional fields that are omitted in a request's example, by route: the response shows a generated secret.
+/// Optional fields that are omitted from a request's example, by route. This one is omitted because the example
+/// response shows a generated secret.
 const OMITTED: [(&str, &str); 1] = [("/v1/webhooks/create", "signing_secret")];
 
-/// Adds an example to every JSON body, composed of its parts' examples. Forms do not get examples, because people fill
-/// them in.
+/// Adds an example to every JSON body, composed of the examples of its parts. Forms do not get examples, because people
+/// fill them in.
 pub(super) fn add(document: &mut Value) {
     let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
     let Some(paths) = document["paths"].as_object_mut() else { return };
@@ -57,7 +58,7 @@ fn add_example(content: &mut Value, schemas: &Value) {
     }
 }
 
-/// Builds an example of `schema`, from the first alternative with a meaningful value.
+/// Builds an example for `schema`, from the first alternative with a meaningful value.
 fn example(schema: &Value, schemas: &Value) -> Value {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return example(&schemas[name], schemas);

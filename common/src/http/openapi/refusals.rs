@@ -1,5 +1,5 @@
-//! The error responses in the description. Routes share them, and all errors in the same format share one schema, so
-//! code generators create a single type. Codes and reasons appear in the examples.
+//! The error responses in the description. Routes share these responses, and all errors in the same format share one
+//! schema, so code generators create a single type for them. The examples show the codes and reasons.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::http::{shapes::Generators, wire::Wire};
 
-/// Adds the schemas of errors in both formats.
+/// Adds the error schemas of both formats.
 pub(super) fn add_schemas(generators: &mut Generators) {
     generators.outputs.subschema_for::<EnvelopeError>();
     generators.outputs.subschema_for::<PlainError>();

@@ -14,13 +14,14 @@ pub struct Form<'a> {
     pub to: &'a str,
     /// The label of the button.
     pub button: &'a str,
-    /// The button's object, for its accessible name, if several buttons of a page have the same label.
+    /// The object of the button's action. It is added to the accessible name if several buttons on a page have the same
+    /// label.
     pub about: &'a str,
     /// Whether the button is less important than another button on the page.
     pub is_secondary: bool,
     /// Whether the button's action is destructive.
     pub is_danger: bool,
-    /// Names and values of the hidden fields. Empty values are omitted.
+    /// The names and values of the hidden fields. Empty values are omitted.
     pub hidden: &'a [(&'static str, &'a str)],
     pub fields: &'a [Field<'a>],
     /// Content between the fields and the button.
@@ -38,7 +39,7 @@ impl Render for Form<'_> {
             Error::Invalid(_) => "Correct the fields marked below.".to_owned(),
             error => format!("{}.", error_message(error)),
         });
-        // If the error does not belong to a field, the first field to fill in again gets the focus.
+        // If the error does not belong to a field, the first field that has to be filled in again gets the focus.
         let focused = self.error.filter(|error| !matches!(error, Error::Invalid(_)));
         let focused = focused.and_then(|_| self.fields.iter().position(|field| field.value.is_empty()));
         let action = if self.to.is_empty() { "?" } else { self.to };
@@ -70,7 +71,7 @@ const AREA: &str = "textarea";
 const SELECT: &str = "select";
 const RADIO: &str = "radio";
 
-/// A value to choose, with its meaning.
+/// A value to choose, with its label and hint.
 #[derive(Clone, Copy)]
 pub struct Choice<'a> {
     pub value: &'a str,
@@ -91,7 +92,7 @@ pub struct Field<'a> {
     is_filter: bool,
     options: &'a [(&'a str, &'a str)],
     choices: &'a [Choice<'a>],
-    /// The keyboard that a phone shows.
+    /// The kind of keyboard to show on a phone.
     keyboard: Option<&'static str>,
     /// Whether the field gets the focus when the page opens.
     is_focused: bool,
@@ -195,7 +196,7 @@ impl<'a> Field<'a> {
         Self { is_optional: true, ..self }
     }
 
-    /// Makes the field a filter: like all fields in its form, it may be empty.
+    /// Makes the field a filter. All fields in a form of filters may be empty.
     #[must_use]
     pub fn filter(self) -> Self {
         Self { is_optional: true, is_filter: true, ..self }
@@ -207,7 +208,7 @@ impl<'a> Field<'a> {
         Self { is_focused: true, ..self }
     }
 
-    /// Renders the field for the form with this id, with its issues in `error`.
+    /// Renders the field for the form with this id, with the field's issues from `error`.
     #[must_use]
     pub fn html(&self, form: &str, error: Option<&Error>) -> Markup {
         let Self {

@@ -1,11 +1,11 @@
-//! Human-readable JSON: the same text with line breaks and indentation. Numbers keep their digits, and strings keep
+//! Human-readable JSON: the original with line breaks and indentation. Numbers keep their digits, and strings keep
 //! their escapes.
 
-/// The maximum depth of indentation, which keeps nested brackets from inflating the text.
+/// The maximum depth of indentation, so nested brackets cannot inflate the output.
 const DEEPEST: usize = 24;
 
-/// Puts each member and element of `text` on a separate line, up to about `most` bytes, and returns whether this is the
-/// entire text. Text that is not JSON gets misplaced line breaks, but loses only white space.
+/// Puts each member and element of `text` on a separate line. Stops after about `most` bytes, and returns whether the
+/// result is complete. Input that is not JSON gets misplaced line breaks, but loses only white space.
 #[must_use]
 pub fn pretty(text: &str, most: usize) -> (String, bool) {
     let mut pretty = String::with_capacity(text.len() * 2);

@@ -1,8 +1,8 @@
-//! The links between the console's pages, which its error pages show, too.
+//! The links between the console's pages, which also appear on its error pages.
 
 use maud::{Markup, html};
 
-/// The pages, as the navigation names them.
+/// The pages, with their names in the navigation.
 const PAGES: [(&str, &str); 6] = [
     ("/console", "Endpoints"),
     ("/console/deliveries", "Deliveries"),
@@ -12,7 +12,7 @@ const PAGES: [(&str, &str); 6] = [
     ("/console/account", "Account"),
 ];
 
-/// The links, and the button that signs out. `here` is the path of the current page's link.
+/// The links, and the button that signs out. `here` is the path of the link to the current page.
 #[must_use]
 pub fn navigation(here: &str) -> Markup {
     html! {

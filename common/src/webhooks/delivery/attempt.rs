@@ -1,4 +1,4 @@
-//! Attempts, as the log stores them.
+//! Attempts in the delivery log.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ impl Attempt {
         Self { at, outcome: name.into(), status_code, detail: None, duration_ms, response, trigger }
     }
 
-    /// Removes text from the receiver: the response, and the detail, which may quote it.
+    /// Removes the receiver's text: the response, and the detail, which may quote the receiver.
     pub(in crate::webhooks) fn bare(self) -> Self {
         Self { detail: None, response: None, ..self }
     }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The cause of a failure, as a sentence without its period. It may contain text from a receiver, so it is limited to
-/// 240 printable ASCII characters.
+/// The cause of a failure, as a sentence without a period. It may contain text from a receiver, so it is limited to 240
+/// printable ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail(Cow<'static, str>);
 
@@ -11,7 +11,7 @@ pub struct Detail(Cow<'static, str>);
 const MAX_BYTES: usize = 240;
 
 impl Detail {
-    /// Builds a detail. Characters other than printable ASCII become `?`, and long text is cut off.
+    /// Builds a detail. Characters other than printable ASCII become `?`, and long input is cut off.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         let text = text.into();
         let is_printable = |char: char| matches!(char, ' '..='~');

@@ -20,10 +20,10 @@ pub struct DueAttempt {
 }
 
 /// The queue for an attempt, chosen by the receiver's response time. Each queue has its own invocations, so an attempt
-/// never waits for a slower attempt.
+/// never waits for a slower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
-    /// `deliveries`: for receivers that are good or unknown. All organizations share its invocations.
+    /// `deliveries`: for receivers that are good or unknown.
     Shared,
     /// `slow-deliveries`: for receivers that respond late or with errors.
     Slow,

@@ -18,7 +18,7 @@ pub struct DeliveryId {
     pub destination: DestinationId,
     /// The shard of the destination's log that stores the delivery.
     pub shard: u8,
-    /// When the event entered its queue, in milliseconds of Unix time.
+    /// When the event entered its queue, in Unix milliseconds.
     pub at: Millis,
     /// The value of the `webhook-id` header.
     pub webhook_id: WebhookId,
@@ -37,15 +37,15 @@ pub enum DestinationId {
     Callback,
 }
 
-/// The id that a receiver gets. It is the same for all attempts and duplicates of an event, so the receiver can detect
-/// duplicates.
+/// The id in the `webhook-id` header. All attempts for an event, and for its duplicates, share the id, so the receiver
+/// can detect duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WebhookId(u128);
 
-/// A part of a tenant's log that is read separately.
+/// A separately read part of a tenant's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
-    /// The destination of its deliveries.
+    /// The destination of the shard's deliveries.
     pub destination: DestinationId,
     /// The number of this shard within the destination, starting at 0.
     pub number: u8,
@@ -96,7 +96,7 @@ impl Shard {
 impl FromStr for DeliveryId {
     type Err = NotAnId;
 
-    /// Accepts only the exact text that `Display` writes, so each delivery has only one id.
+    /// Accepts only the exact output of `Display`, so each delivery has only one id.
     fn from_str(text: &str) -> Result<Self, NotAnId> {
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NotAnId);
@@ -169,8 +169,9 @@ impl FromStr for DestinationId {
 }
 
 impl WebhookId {
-    /// Computes the id of an event's delivery: 128 bits of a hash of the tenant, the job, the event, and the endpoint's
-    /// id or the callback's URL. Each part is prefixed with its length, so different parts never form the same input.
+    /// Computes the id for an event and a destination: 128 bits of a hash of the tenant, the job, the event, and the
+    /// endpoint's id or the callback's URL. Each part is prefixed with its length, so different parts never produce the
+    /// same input.
     #[must_use]
     pub fn of(tenant: &TenantId, job: &str, event: &str, destination: &str) -> Self {
         let mut hash = Sha256::new();

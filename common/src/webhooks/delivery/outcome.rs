@@ -19,7 +19,7 @@ pub enum Outcome {
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The receiver responded with this status, and with a `Retry-After` if there is one.
+    /// The receiver responded with this status and, possibly, a `Retry-After`.
     Status(u16, Option<Duration>),
     /// No complete response arrived in time.
     Timeout,
@@ -36,7 +36,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The reason, as it appears in the delivery log, the function's log and the metrics.
+    /// The name of the reason in the delivery log, the function's log and the metrics.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -66,15 +66,14 @@ pub enum NextStep {
     Failed,
 }
 
-/// The maximum delay for `Retry-After`. Longer delays are shortened to it.
+/// The maximum delay that a receiver can request with `Retry-After`. Longer delays are shortened to this one.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time from an event until its delivery fails, regardless of the receiver's `Retry-After`.
 pub const MAX_AGE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// The last period before the deadline. An attempt that would be due after [`MAX_AGE`] is moved into this period, so a
+/// The last hours before the deadline. An attempt that would be due after [`MAX_AGE`] is moved into these hours, so a
 /// delivery still gets a last attempt after a long outage.
 pub const LAST_HOURS: Duration = Duration::from_secs(4 * 60 * 60);
-/// A delay is extended by up to this fraction, so deliveries that failed at the same time are not retried at the same
-/// time.
+/// Each delay is extended by up to this fraction, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.2;
 
 /// Reads the delays between attempts from `RETRY_SCHEDULE`.
@@ -123,7 +122,7 @@ pub fn next_step(
 pub(in crate::webhooks) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     let header = header.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that overflows exceeds the limit.
+        // A number that overflows exceeds the limit, too.
         return Some(header.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs));
     }
     let date = httpdate::parse_http_date(header).ok()?;
@@ -217,8 +216,8 @@ mod tests {
             prop_assert_eq!(delay, base.mul_f64(1.0 + 0.2 * jitter));
         }
 
-        /// With any jitter, the last attempt is later than the end of an outage from Friday evening to Monday morning
-        /// (62 hours).
+        /// Whatever the jitter, the last attempt comes after an outage from Friday evening to Monday morning (62 hours)
+        /// has ended.
         #[test]
         fn the_tenth_attempt_is_made_in_the_last_hours_of_three_days(jitters in prop::array::uniform9(0.0..1.0)) {
             let schedule =

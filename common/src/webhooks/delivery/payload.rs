@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// The data that an attempt needs in addition to the state.
+/// The data that an attempt needs in addition to the delivery's state.
 #[derive(Clone, Debug)]
 pub struct Payload {
     pub destination: Destination,
@@ -29,7 +29,7 @@ impl Payload {
     }
 }
 
-/// The destination of a delivery.
+/// A delivery's destination.
 #[derive(Clone, Debug)]
 pub enum Destination {
     /// A stored endpoint. Its URL and secret are read again for each attempt.
@@ -37,7 +37,7 @@ pub enum Destination {
     /// A job's callback.
     Callback {
         url: EndpointUrl,
-        /// The secret that signs the delivery.
+        /// The secret for signing the delivery.
         secret: SigningSecret,
     },
 }

@@ -20,14 +20,14 @@ pub struct Lease {
     pub ends: Option<Timestamp>,
 }
 
-/// The response to a request to settle a lease.
+/// Whether a lease can be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The lease can be settled.
     Valid,
     /// The lease has already been settled. The client may not have received the first response.
     Settled,
-    /// The lease has ended, or the delivery has been received again or resent.
+    /// The lease has ended, or the delivery was received again or resent.
     Over,
 }
 

@@ -1,11 +1,11 @@
-//! Human-readable reasons for failed attempts. The form for programs is [`Failure::reason`].
+//! Human-readable reasons for failed attempts. The names for programs are in [`Failure::reason`].
 //!
 //! [`Failure::reason`]: super::Failure::reason
 
 use super::detail::Detail;
 use crate::issue::Problem;
 
-/// The names of outcomes in the log.
+/// The names of outcomes in the delivery log.
 const OUTCOMES: [&str; 14] = [
     "delivered",
     "status_5xx",
@@ -59,7 +59,7 @@ pub fn error_name(reason: &str, status_code: Option<u16>) -> String {
     name.to_owned()
 }
 
-/// Explains a failure in sentences: its detail or, if there is none, the meaning of the reason.
+/// Explains a failure: returns its detail or, if there is none, the meaning of its reason, as sentences.
 #[must_use]
 pub fn error_meaning(reason: &str, detail: Option<&Detail>) -> String {
     if let Some(detail) = detail {
@@ -93,7 +93,7 @@ mod tests {
     fn a_status_names_the_error() {
         assert_eq!(error_name("status_5xx", Some(503)), "HTTP 503");
         assert_eq!(error_name("timeout", None), "Timeout");
-        assert_eq!(error_name("a reason of a later version", None), "Attempt failed");
+        assert_eq!(error_name("a reason from a later version", None), "Attempt failed");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct Delivery {
     /// The endpoint's id; `None` for a job's callback.
     pub webhook_endpoint_id: Option<EndpointId>,
     pub event: EventName,
-    /// The first 1,024 bytes of the id of the job that the event is about.
+    /// The first 1,024 bytes of the id of the event's job.
     pub job_id: String,
     /// The first 400 bytes of the job's workflow name.
     pub workflow: Option<String>,
@@ -35,10 +35,10 @@ pub struct Delivery {
     pub attempts: u32,
     /// When the event entered its queue.
     pub created_at: Timestamp,
-    /// When the next attempt is due; only while the delivery is pending.
+    /// When the next attempt is due. Set only while the delivery is pending.
     pub next_attempt_at: Option<Timestamp>,
     pub last_attempt: Option<Attempt>,
-    /// The attempts before the last one, oldest first. If they do not fit, they are in separate log rows.
+    /// The attempts before the last one, oldest first. If they do not fit, they are stored in separate log rows.
     pub earlier: Vec<Attempt>,
     /// The number of attempts in the current schedule. A resend starts a new schedule.
     pub tries: u32,
@@ -52,10 +52,10 @@ pub struct Delivery {
     pub erased_at: Option<Timestamp>,
 }
 
-/// The maximum length of a workflow's name in the log, in bytes: enough for any name in an endpoint's filter.
+/// The maximum length of a workflow name in the log, in bytes. It is enough for any name in an endpoint's filter.
 pub(in crate::webhooks) const WORKFLOW_BYTES: usize = 400;
 
-/// Shortens a workflow's name to the form that the log stores.
+/// Shortens a workflow name to the length that the log stores.
 pub(in crate::webhooks) fn kept_workflow(name: &str) -> &str {
     name.get(..name.floor_char_boundary(WORKFLOW_BYTES)).unwrap_or(name)
 }
@@ -125,8 +125,8 @@ impl Delivery {
         Self { next_attempt_at: Some(now), trigger: Trigger::Test, ..test }
     }
 
-    /// The event that the receiver gets. A test's body may be the sample of another event, but the log shows the
-    /// delivery as a test.
+    /// The event sent to the receiver. A test may send a sample of another event, but the log shows the delivery as a
+    /// test.
     #[must_use]
     pub fn event_in(&self, body: &[u8]) -> EventName {
         match self.event {
@@ -184,8 +184,8 @@ impl Delivery {
         }
     }
 
-    /// The attempts to keep in the state after another attempt, or none if they do not fit. A pull delivery keeps none,
-    /// because its item already contains the payload.
+    /// The attempts that stay in the state after another attempt, or none if they do not fit. The state of a pull
+    /// delivery never contains earlier attempts, because its item already contains the payload.
     fn earlier_then(&self) -> Vec<Attempt> {
         let attempts: Vec<_> = self.attempts_so_far().cloned().collect();
         if self.pull.is_none() && have_room(&attempts, self.workflow.as_ref().map_or(0, String::len)) {
@@ -227,7 +227,7 @@ impl Delivery {
         self.pull.as_ref().map(|_| Pull::default())
     }
 
-    /// Makes the delivery pending again, with a new schedule whose first attempt is at `due`.
+    /// Makes the delivery pending again, with a new schedule whose first attempt is due at `due`.
     #[must_use]
     pub(in crate::webhooks) fn reopened(self, trigger: Trigger, due: Timestamp, now: Timestamp) -> Self {
         Self {
@@ -236,7 +236,7 @@ impl Delivery {
             tries: 0,
             trigger,
             fails_at: fails_at(now),
-            // The lease ends, because its delivery is now resent.
+            // The lease ends, because the delivery is resent now.
             pull: self.pull.map(|_| Pull { due: Some(due), lease: None }),
             ..self
         }
@@ -259,13 +259,13 @@ impl Delivery {
         Self { next_attempt_at, pull: self.pull.as_ref().map(|pull| pull.settled(Some(now))), ..self.clone() }
     }
 
-    /// When the delivery must be woken: its next attempt or, for a pull delivery, the end of the period in which it can
-    /// be received. `None` if it has nothing to wait for.
+    /// When the delivery must be woken: at its next attempt or, for a pull delivery, at the end of the period in which
+    /// it can be received. `None` if it is not waiting for either.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Timestamp> {
         let Some(pull) = &self.pull else { return self.next_attempt_at };
         let fails_at = pull.due.map(|_| self.fails_at)?;
-        // The holder of the lease may still settle it.
+        // The holder of the lease may still settle the delivery.
         Some(pull.lease.and_then(|lease| lease.ends).map_or(fails_at, |ends| ends.max(fails_at)))
     }
 
@@ -278,14 +278,14 @@ impl Delivery {
     /// Whether the delivery failed at this attempt.
     #[must_use]
     pub fn failed_with(&self, attempt: u32) -> bool {
-        // If the attempt was made, its number is the number of attempts. If the delivery expired first, its number is
-        // one higher.
+        // If the attempt was made, its number equals the number of attempts. If the delivery expired first, its number
+        // is one higher.
         let is_it = (self.attempts..=self.attempts.saturating_add(1)).contains(&attempt);
         self.status == Status::Failed && (is_it || self.pull.is_some())
     }
 }
 
-/// When a delivery that started at `start` fails, in the milliseconds that the log stores.
+/// When a delivery that started at `start` fails, in whole milliseconds, as stored in the log.
 fn fails_at(start: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(start.after(MAX_AGE).as_millisecond())
 }
@@ -351,11 +351,16 @@ mod tests {
             responses.iter().for_each(|bytes| delivery = after(&delivery, &answered(*bytes)));
             (delivery.attempts, delivery.attempts_so_far().count())
         };
-        assert_eq!([numbers(&[0; 9]), numbers(&[0; 10])], [(9, 9), (10, 1)], "all but the last of a schedule");
+        assert_eq!([numbers(&[0; 9]), numbers(&[0; 10])], [(9, 9), (10, 1)], "all but the last attempt of a schedule");
         assert_eq!(numbers(&[0; 20]).0, 20);
         assert!(numbers(&[0; 20]).1 <= 10);
-        assert_eq!([numbers(&[1024, 0]), numbers(&[1024, 0, 0])], [(2, 1), (3, 2)], "a long answer is dropped at once");
-        assert_eq!(numbers(&[0, 1024]), (2, 2), "but not while it is the last attempt");
+        assert_eq!(
+            [numbers(&[1024, 0]), numbers(&[1024, 0, 0])],
+            [(2, 1), (3, 2)],
+            "a long response is dropped at \
+                                                                                     once"
+        );
+        assert_eq!(numbers(&[0, 1024]), (2, 2), "the last attempt keeps its response");
         let pull = Delivery { pull: Some(Pull::default()), ..first() };
         assert_eq!(after(&after(&pull, &answered(0)), &answered(0)).attempts_so_far().count(), 1);
     }
@@ -365,14 +370,14 @@ mod tests {
         let waiting = after(&first(), &AttemptResult::ToBeTaken);
         let due = |delivery: &Delivery| delivery.pull.as_ref().and_then(|pull| pull.due);
         assert_eq!((waiting.status, waiting.next_attempt_at), (Status::Held, None));
-        assert_eq!(due(&waiting), Some(waiting.created_at), "the oldest comes first");
+        assert_eq!(due(&waiting), Some(waiting.created_at), "the oldest attempt comes first");
         let fails_at = waiting.fails_at;
         assert_eq!(waiting.wakes_at(), Some(fails_at));
 
         let (id, ends) = (LeaseId::generate(), fails_at.after(Duration::from_secs(1)));
         let pull = Some(Pull { due: Some(ends), lease: Some(Lease { id, ends: Some(ends) }) });
         let leased = Delivery { pull, ..waiting.clone() };
-        assert_eq!(leased.wakes_at(), Some(ends), "the holder of the lease may still settle it");
+        assert_eq!(leased.wakes_at(), Some(ends), "the holder of the lease may still settle the delivery");
         let claims = [(id, now()), (id, ends), (LeaseId::generate(), now())].map(|(id, now)| leased.claim(id, now));
         assert_eq!(claims, [Claim::Valid, Claim::Over, Claim::Over]);
 

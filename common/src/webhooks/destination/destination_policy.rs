@@ -55,9 +55,9 @@ impl DestinationPolicy {
         Ok(Self::new(env.parsed("ALLOW_HTTP_DESTINATIONS")?, env.list("ALLOWED_DESTINATIONS")?))
     }
 
-    /// Finds reasons to reject a URL without a DNS lookup: its scheme, or a literal address. The URL parser has already
-    /// normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width digits;
-    /// WHATWG URL, "host parsing").
+    /// Finds reasons to reject a URL without a DNS lookup: its scheme, or a literal address in it. The URL parser has
+    /// already normalized every spelling of an address (decimal, octal, hexadecimal, short, percent-encoded, full-width
+    /// digits; WHATWG URL, "host parsing").
     pub fn refusals(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let encrypted = url.scheme() == "https" || (self.allow_http && url.scheme() == "http");
         let address = match url.host() {
@@ -70,8 +70,8 @@ impl DestinationPolicy {
         scheme.into_iter().chain(address.and_then(|address| self.check_address(address).err()))
     }
 
-    /// Finds reasons to reject a URL that is about to be stored, including an invalid host name and port 0. If such a
-    /// URL was stored earlier, its attempts fail with `dns` or `connect`.
+    /// Finds reasons to reject a URL that is about to be stored, including an invalid host name and port 0. If an
+    /// earlier version stored such a URL, its attempts fail with `dns` or `connect`.
     pub fn refusals_to_store(&self, url: &Url) -> impl Iterator<Item = Refused> {
         let exists = url.port() != Some(0) && url.domain().is_none_or(is_host_name);
         self.refusals(url).chain((!exists).then_some(Refused::Impossible))
@@ -101,7 +101,7 @@ fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Whether `name` means the loopback address by definition, regardless of the resolver (RFC 6761, section 6.3).
+/// Whether `name` refers to the loopback address by definition, regardless of the resolver (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
@@ -234,7 +234,7 @@ mod tests {
         "127。0。0。1",
         "①②⑦.0.0.1",
         "①⑥⑨。②⑤④。①⑥⑨。②⑤④",
-        // Names that are loopback by definition.
+        // Names that refer to the loopback address by definition.
         "localhost",
         "LOCALHOST",
         "localhost.",

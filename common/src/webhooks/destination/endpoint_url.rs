@@ -22,7 +22,7 @@ impl EndpointUrl {
     /// Parses a URL to deliver to, without applying a policy.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         Self::parse_and(text, |_| Vec::new())
     }
@@ -30,7 +30,7 @@ impl EndpointUrl {
     /// Parses a URL to store. Rejects URLs with an invalid host, and those that `policy` would reject at each delivery.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse_permitted(text: &str, policy: &DestinationPolicy) -> Result<Self, Vec<Problem>> {
         let problem = |refused: Refused| Problem::format(refused.to_string());
         Self::parse_and(text, |url| policy.refusals_to_store(url).map(problem).collect())
@@ -38,7 +38,7 @@ impl EndpointUrl {
 
     fn parse_and(text: &str, more: impl FnOnce(&Url) -> Vec<Problem>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 0, MAX_LENGTH));
-        // The parser silently drops these characters, but the stored text must be the URL that is called.
+        // The parser silently drops these characters, but the stored URL must be exactly the URL that is called.
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             problems.push(Problem::format("Must not contain whitespace or control characters"));
         }
@@ -56,7 +56,7 @@ impl EndpointUrl {
         if problems.is_empty() { Ok(Self { given: text.to_owned(), url }) } else { Err(problems) }
     }
 
-    /// The text as entered by the tenant.
+    /// The URL as entered by the tenant.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.given
@@ -75,7 +75,7 @@ impl EndpointUrl {
     }
 }
 
-/// Whether the URL is valid for HTTP, which allows fewer characters in a host than the URL standard.
+/// Whether the URL is valid for HTTP, which allows fewer characters in a host than the URL standard does.
 fn is_requestable(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.has_host() && url.as_str().parse::<Uri>().is_ok()
 }

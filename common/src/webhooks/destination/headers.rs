@@ -1,5 +1,5 @@
-//! An endpoint's custom headers, sent to the receiver with each attempt. Usually, they are credentials that the
-//! receiver requires.
+//! An endpoint's custom headers, sent to the receiver with each attempt. They are usually credentials that the receiver
+//! requires.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,8 +15,8 @@ pub(crate) const MOST: usize = 10;
 pub(crate) const LONGEST_NAME: usize = 64;
 pub(crate) const LONGEST_VALUE: usize = 1024;
 
-/// The headers that the service and its HTTP client set, trace headers, and headers about the connection rather than
-/// the request.
+/// The headers that the service and its HTTP client set, trace headers, and headers that apply to the connection rather
+/// than the request.
 pub(crate) const RESERVED: [&str; 13] = [
     "connection",
     "cookie",
@@ -34,15 +34,15 @@ pub(crate) const RESERVED: [&str; 13] = [
 ];
 pub(crate) const RESERVED_PREFIXES: [&str; 5] = ["content-", "proxy-", "webhook-", "x-webhook-", "x-event-"];
 
-/// Replaces a value that a receiver repeats. The mask is never longer than the text it replaces.
+/// Replaces a header value in a receiver's response. The mask is never longer than the value.
 const MASK: &str = "[secret]";
 
 impl Headers {
-    /// Validates the headers that a tenant chooses. A value that is not a string is `None`.
+    /// Validates a tenant's headers. `None` stands for a value that is not a string.
     ///
     /// # Errors
-    /// One problem for each broken rule. Problems do not contain values or invalid names, because such a name may be a
-    /// misplaced value.
+    /// One problem for each violated rule. Problems do not contain values or invalid names, because an invalid name may
+    /// be a misplaced value.
     pub fn parse(chosen: &[(&str, Option<&str>)]) -> Result<Self, Vec<MemberProblem>> {
         let mut problems: Vec<_> =
             Problem::members(chosen.len(), MOST).map(MemberProblem::of_all).into_iter().collect();
@@ -70,7 +70,7 @@ impl Headers {
         if problems.is_empty() { Ok(headers) } else { Err(problems) }
     }
 
-    /// Reads stored headers. A name that was reserved later stays valid, so its deliveries are not lost.
+    /// Reads stored headers. Names that have since been reserved stay valid, so that no delivery is lost.
     pub(in crate::webhooks) fn stored<'a>(stored: impl Iterator<Item = (&'a str, &'a str)>) -> Option<Self> {
         stored.map(|(name, value)| Some((name_of(name)?, value_of(value).ok()?))).collect::<Option<_>>().map(Self)
     }
@@ -90,13 +90,13 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Masks header values in the beginning of a receiver's response: each word of a value that is at least as long as
-    /// the mask. Shorter words are unlikely to be secrets, and would match too often.
+    /// Masks header values at the beginning of a receiver's response. A word from a value is masked if it is at least
+    /// as long as the mask. Shorter words are unlikely to be secrets, and would match too often.
     #[must_use]
     pub fn mask(&self, answer: String) -> String {
         let mut words: Vec<_> = self.0.values().flat_map(|value| value.split(' ')).collect();
         words.retain(|word| word.len() >= MASK.len());
-        // Longer words first, because a word may be part of another word.
+        // Longer words are masked first, because a word may be part of another word.
         words.sort_unstable_by_key(|word| std::cmp::Reverse(word.len()));
         // The response may have been cut off within a word.
         let cut = |word: &&str| {

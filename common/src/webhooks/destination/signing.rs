@@ -7,10 +7,10 @@ use sha2::Sha256;
 use super::signing_secret::SigningSecret;
 use crate::timestamp::Timestamp;
 
-/// The secrets that sign an attempt: the current secret and, for a time after a rotation, the previous one.
+/// The secrets for signing an attempt: the current secret and, for a while after a rotation, the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningKeys<'a> {
-    /// The secret for both signatures.
+    /// The current secret, for both signatures.
     pub current: &'a SigningSecret,
     /// The secret before the latest rotation.
     pub previous: Option<&'a PreviousSecret>,
@@ -20,12 +20,12 @@ pub struct SigningKeys<'a> {
 #[derive(Clone, Debug)]
 pub struct PreviousSecret {
     pub secret: SigningSecret,
-    /// When it stops signing.
+    /// When the service stops signing with this secret.
     pub expires_at: Timestamp,
 }
 
 impl<'a> SigningKeys<'a> {
-    /// The secrets that sign an attempt made at `now`, the current secret first.
+    /// The secrets for signing an attempt at `now`, the current secret first.
     fn at(self, now: Timestamp) -> impl Iterator<Item = &'a SigningSecret> {
         let previous = self.previous.filter(|previous| now < previous.expires_at);
         [self.current].into_iter().chain(previous.map(|previous| &previous.secret))

@@ -24,8 +24,8 @@ const PREFIX: &str = "whsec_";
 /// bits of entropy.
 const FEWEST_CHOSEN: usize = 16;
 
-/// 1 to 256 characters, not blank. The text is one HMAC key; the bytes that Standard Webhooks libraries decode from it
-/// can be another.
+/// A signing secret of 1 to 256 characters, not blank. Its UTF-8 bytes are one HMAC key; the bytes that Standard
+/// Webhooks libraries decode from it can be another.
 #[derive(Clone)]
 pub struct SigningSecret(Zeroizing<String>);
 
@@ -33,7 +33,7 @@ impl SigningSecret {
     /// Validates a secret that was stored or is part of a job event.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, 256));
         if !text.is_empty() && text.trim().is_empty() {
@@ -46,14 +46,14 @@ impl SigningSecret {
     ///
     /// - It has 16 visible characters after the prefix, because anyone who sees one delivery can try short secrets
     ///   until one gives the same signature.
-    /// - It begins and ends with a visible character. Pasted text often has surrounding white space. The receiver's
-    ///   copy would then be a different key, and no library could decode it as base64.
-    /// - It does not decode to an empty key, which some libraries accept and anyone could sign with.
+    /// - It begins and ends with a visible character. Pasted text often has white space around it. The receiver's copy
+    ///   would then be a different key, and no library could decode it as base64.
+    /// - It does not decode to an empty key. Some libraries accept an empty key, and anyone can sign with it.
     ///
     /// These rules do not apply to a secret that was stored or is part of a job event, so no delivery is lost.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse_chosen(text: &str) -> Result<Self, Vec<Problem>> {
         let secret = Self::parse(text)?;
         let mut problems = Vec::new();
@@ -70,8 +70,8 @@ impl SigningSecret {
         if problems.is_empty() { Ok(secret) } else { Err(problems) }
     }
 
-    /// Whether base64 decoders decode the text to an empty key. Without the prefix, the text need not be base64, so the
-    /// key counts as empty only if decoders skip every character.
+    /// Whether base64 decoders decode the secret to an empty key. Without the prefix, the secret may not be meant as
+    /// base64, so the key counts as empty only if decoders skip every character.
     fn is_empty_key(&self) -> bool {
         match self.0.strip_prefix(PREFIX) {
             Some(text) => text.matches(is_symbol).count() < 2,
@@ -91,8 +91,8 @@ impl SigningSecret {
         &self.0
     }
 
-    /// Returns a form of the secret that every Standard Webhooks library accepts: the text itself, or the encoding of
-    /// its bytes. Each delivery is signed with both keys.
+    /// Returns the secret in a form that every Standard Webhooks library accepts: unchanged, or with its bytes encoded.
+    /// Each delivery is signed with both keys.
     #[must_use]
     pub fn for_libraries(&self) -> Zeroizing<String> {
         let key = self.0.strip_prefix(PREFIX).and_then(|text| STANDARD.decode(text).ok()).filter(|key| !key.is_empty());
@@ -102,9 +102,9 @@ impl SigningSecret {
         }
     }
 
-    /// The key that Standard Webhooks libraries decode from the text as base64, if they accept it. The npm packages
+    /// The key that Standard Webhooks libraries decode from the secret as base64, if they accept it. The npm packages
     /// `standardwebhooks` and `svix` decode differently from the PyPI packages with the same names, but a string that
-    /// both accept gives the same key. The key is shorter than the text, so it never equals the text's bytes.
+    /// both accept gives the same key. The key is shorter than the secret, so it never equals the secret's bytes.
     #[must_use]
     pub(super) fn decoded(&self) -> Option<Zeroizing<Vec<u8>>> {
         let text = self.0.strip_prefix(PREFIX).unwrap_or(&self.0);
@@ -112,7 +112,7 @@ impl SigningSecret {
     }
 }
 
-/// npm: padding is optional, and a single last character after complete groups is dropped, even if it is not base64.
+/// npm: padding is optional. A single last character after complete groups is dropped, even if it is not base64.
 /// Lengths are in UTF-16 units.
 fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let symbols = text.trim_end_matches('=');
@@ -128,7 +128,7 @@ fn decoded_by_npm(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     decode(symbols.as_str())
 }
 
-/// PyPI: characters outside the alphabet are skipped, and the text ends at the padding that completes a group.
+/// PyPI: characters outside the alphabet are skipped, and decoding ends at the padding that completes a group.
 fn decoded_by_pypi(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     if !text.is_ascii() {
         return None;
@@ -175,8 +175,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The key that a library decodes from this form is one of the signing keys: the key decoded from the text, or
-        /// the text itself.
+        /// The key that a library decodes from this form is one of the signing keys: the key decoded from the secret,
+        /// or the secret's bytes.
         #[test]
         fn the_form_for_libraries_is_base64_of_a_key_that_signs(text in "(whsec_)?[a-zA-Z0-9+/=ß ]{1,40}") {
             let Ok(secret) = SigningSecret::parse_chosen(&text) else { return Ok(()) };
@@ -197,8 +197,8 @@ mod tests {
         }
     }
 
-    /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to an empty key or rejects them: no text after the prefix, a
-    /// single symbol, and text that is not ASCII.
+    /// PyPI `standardwebhooks` 1.1.0 decodes these secrets to an empty key or rejects them: nothing after the prefix, a
+    /// single symbol, and non-ASCII characters.
     #[test]
     fn a_chosen_secret_does_not_decode_to_an_empty_key() {
         for nothing in [

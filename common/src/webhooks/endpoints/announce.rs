@@ -1,10 +1,10 @@
 //! Notices by webhook. When an endpoint starts to fail, is disabled or recovers, the other endpoints of its tenant that
 //! subscribe to this event by name get a notice. An endpoint does not get notices about itself.
 //!
-//! The sweep that sends a notice's email also announces it, within the same limits. A flapping endpoint, or two
-//! endpoints that fail on notices about each other, therefore cause few notices. The ids of the deliveries are derived
-//! from the change, so a repeated call finds them in the log and does not add them again. Otherwise, they are ordinary
-//! deliveries.
+//! The sweep that sends the email about a notice also announces the notice, within the same limits. Flapping endpoints,
+//! or two endpoints that fail on notices about each other, therefore cause few notices. The deliveries are ordinary
+//! ones, except that their ids are derived from the change, so a repeated call finds them in the log and does not add
+//! them again.
 
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// An endpoint's failed deliveries, as a notice reports them.
+/// An endpoint's failed deliveries, for a notice.
 #[derive(Clone, Copy, Debug)]
 pub struct Failures<'a> {
     /// The number of counted deliveries that have failed since the endpoint began to fail.
@@ -84,7 +84,7 @@ impl Notice {
         serde_json::to_vec(&body).map_err(Error::internal("writing a notice"))
     }
 
-    /// Builds the delivery of the notice to an endpoint, due `now`. Its id is the same in each call.
+    /// Builds the delivery of the notice to an endpoint, due `now`. Every call returns the same id.
     fn delivery(&self, tenant: &TenantId, to: &Endpoint, now: Timestamp) -> Delivery {
         let (event, at) = (self.event(), Millis::new(self.at.as_millisecond()));
         let change = format!("{}.{at}", self.endpoint);

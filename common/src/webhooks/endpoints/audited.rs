@@ -22,7 +22,7 @@ use crate::{
 pub(super) const AUDITED: [Attribute; 10] =
     [URL, KIND, DESCRIPTION, EVENTS, WORKFLOWS, HEADERS, HEADER_NAMES, ACTIVE, SIGNING_SECRET, REVISION];
 
-/// An endpoint as the object of a change. Its URL is shown without the query, which may contain a secret.
+/// An endpoint as an audit log target. The URL is shown without its query, which may contain a secret.
 pub(super) fn target(id: EndpointId, url: Option<&str>) -> Target {
     audit::target(TargetKind::Endpoint, id, url.map(shown))
 }
@@ -47,7 +47,7 @@ pub(super) fn fields(new: &NewEndpoint) -> Vec<audit::Change> {
     url.into_iter().chain(description).chain([initial("active", new.active)]).chain(lists).collect()
 }
 
-/// The fields of the endpoint in `item` that `wanted` changes: none if it already has these values.
+/// The fields of the endpoint in `item` that `wanted` changes; empty if the endpoint already has these values.
 pub(super) fn changes(item: &Item, wanted: &Change) -> Vec<audit::Change> {
     let stored = record(item);
     let names = |attribute: Attribute| {

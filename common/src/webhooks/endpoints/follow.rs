@@ -1,5 +1,5 @@
-//! The consequences of an attempt for operators and for the endpoint. They are the same for the service's attempts and
-//! for attempts that clients of pull endpoints settle.
+//! The consequences of an attempt: operators are informed and the endpoint's health is updated. The service's own
+//! attempts and those settled by clients of pull endpoints have the same consequences.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::{
 impl Endpoints {
     /// Reports a failed delivery, and records the consequences of its last attempt for the endpoint. `health` is the
     /// endpoint's health before the attempt; `None` if the endpoint is inactive or does not exist. If a process stopped
-    /// before it recorded the consequences, the call is repeated with `is_new` false. In that case, it does not report
-    /// anything, or change anything that was already recorded.
+    /// before it recorded the consequences, the call is repeated with `is_new` set to false. The repeated call does not
+    /// report anything, and leaves everything that was already recorded unchanged.
     pub async fn follow(
         &self,
         tenant: &TenantId,

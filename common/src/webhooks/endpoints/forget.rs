@@ -1,4 +1,4 @@
-//! Deletes a tenant's endpoints, and later all items about them. An interrupted call can be repeated.
+//! Deletes a tenant's endpoints, and later all related items. An interrupted call can be repeated.
 
 use super::{
     item::{TENANT_ID, WEBHOOK_ENDPOINT_ID},

@@ -1,4 +1,5 @@
-//! The custom headers in an endpoint's item. The names have a separate attribute, so lists do not read the values.
+//! The custom headers in an endpoint's item. The names are stored in a separate attribute, so listing endpoints does
+//! not read the values.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 

@@ -33,27 +33,27 @@ use crate::{
 /// The health of a receiver, as stored in its endpoint's item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// The time of the first attempt without a response since the last success. While this is set, the receiver is
-    /// silent and slow.
+    /// When the first attempt since the last success went without a response. While this is set, the receiver is silent
+    /// and slow.
     pub unanswered_since: Option<Timestamp>,
-    /// Whether the receiver does not respond within seconds. Its deliveries then use the queue for hanging receivers.
+    /// Whether the receiver fails to respond within seconds. If so, its deliveries use the queue for hanging receivers.
     pub hangs: bool,
     /// When the receiver last stopped hanging.
     pub replied_at: Option<Timestamp>,
-    /// When an attempt was first cut off. This starts a trial, because the receiver may only be slow.
+    /// When an attempt was first cut off. This starts a trial, because the receiver may merely be slow.
     pub suspected_at: Option<Timestamp>,
-    /// When deliveries started to fail; there has been no success since.
+    /// When deliveries started to fail. None has succeeded since.
     pub failing_since: Option<Timestamp>,
     /// When the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
     /// When a process last began to probe the receiver while it did not respond.
     pub probed_at: Option<Timestamp>,
-    /// When the receiver was found to be slow or hanging; `None` once it is good again. While this is set, deliveries
-    /// use a separate queue.
+    /// When the receiver was found to be slow or hanging; `None` once it is good again. While this is set, its
+    /// deliveries use a separate queue.
     pub slow_at: Option<Timestamp>,
     /// When the receiver last became good again.
     pub good_at: Option<Timestamp>,
-    /// The time of the latest failed attempt, to the minute.
+    /// When the latest attempt failed, accurate to within a minute.
     pub erred_at: Option<Timestamp>,
 }
 
@@ -67,7 +67,7 @@ pub enum Consequence {
 }
 
 impl Consequence {
-    /// Logs the consequence, and counts a disabled endpoint.
+    /// Logs the consequence, and counts an endpoint that was disabled.
     fn report(self, tenant: &TenantId, endpoint: EndpointId) {
         match self {
             Self::Failing => crate::log!("endpoint.failing", %tenant, %endpoint),
@@ -108,7 +108,8 @@ pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, Disable
     at.map(|at| Ok((at, record.parsed(DISABLED_REASON)?))).transpose()
 }
 
-/// Reads `DISABLE_AFTER`, the time that an endpoint may fail before it is disabled. With zero, it is never disabled.
+/// Reads `DISABLE_AFTER`, the time that an endpoint may be failing before it is disabled. With zero, endpoints are not
+/// disabled for failing.
 ///
 /// # Errors
 /// The variable is missing, does not parse or is out of range.
@@ -143,8 +144,9 @@ impl Health {
 
 impl Endpoints {
     /// Records that the receiver accepted a delivery at `at` and is therefore healthy. A disabled endpoint stays
-    /// disabled. If the tenant has been, or is being, notified that the endpoint is failing, the same write creates a
-    /// pending recovery notice. Otherwise, a pending notice remains, and the sweep finds that it is obsolete.
+    /// disabled. If the tenant was notified, or is being notified, that the endpoint is failing, the same write creates
+    /// a pending notice of the recovery. Otherwise, any pending notice remains, and the sweep finds that it is
+    /// obsolete.
     pub async fn note_answered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let answered = || {
             self.change(tenant, id).set(HEALTHY_AT, number(at.as_millisecond())).remove(SILENT).remove([FAILING_SINCE])
@@ -163,7 +165,7 @@ impl Endpoints {
         answered.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that the receiver was slow in an attempt that ended at `at`, unless it has become good since.
+    /// Records that the receiver was slow to respond to an attempt that ended at `at`, unless it has become good since.
     pub async fn note_slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -173,8 +175,8 @@ impl Endpoints {
     }
 
     /// Records that the receiver has been hanging since `since` and, if it is on trial, that the trial began at
-    /// `suspected_at`. Returns `false` if it is already recorded as hanging, or has stopped hanging or become good
-    /// since.
+    /// `suspected_at`. Returns `false` if this is already recorded, or if the receiver has stopped hanging or become
+    /// good since.
     pub async fn note_hangs(
         &self,
         tenant: &TenantId,
@@ -205,8 +207,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that an attempt that ended at `at` got no response, and whether the receiver hangs. The first such
-    /// attempt makes the receiver silent and slow.
+    /// Records that an attempt that ended at `at` got no response, and whether the receiver hangs. The first attempt
+    /// without a response makes the receiver silent and slow.
     pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
         let update = self
             .change(tenant, id)
@@ -229,8 +231,8 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Returns whether the caller may probe a receiver that does not respond. The caller may not if another process has
-    /// begun a probe at `since` or later.
+    /// Returns whether the caller may probe a receiver that does not respond, which is the case unless another process
+    /// began a probe at `since` or later.
     pub async fn begin_probe(
         &self,
         tenant: &TenantId,
@@ -245,9 +247,9 @@ impl Endpoints {
         update.send(&self.dynamodb, NOTING).await
     }
 
-    /// Records that `delivery` has failed. If this disables the endpoint, the author is the caller who settled the
-    /// delivery, or the service itself. `health` is its endpoint's health when the last attempt began. Returns and
-    /// logs the consequence that this write caused. Repeated calls and tests change nothing.
+    /// Records that `delivery` has failed. If this disables the endpoint, the audit log names the caller who settled
+    /// the delivery, or the service itself. `health` is the endpoint's health when the last attempt began. Returns and
+    /// logs the consequence that this write caused. Repeated calls and test deliveries have no effect.
     pub async fn delivery_failed(
         &self,
         tenant: &TenantId,
@@ -280,7 +282,7 @@ impl Endpoints {
             (Consequence::Disabled(DisabledReason::Failing), Some(since)) => {
                 FAILING_SINCE.equals(number(since.as_millisecond()))
             }
-            // The endpoint may have been given another URL or been enabled since then.
+            // The endpoint's URL may have been changed, or the endpoint enabled, since then.
             (Consequence::Disabled(_), _) => is_absent_or_before(GOOD_AT, attempt.at),
         });
         let is_noted = match consequence {
@@ -329,8 +331,8 @@ mod tests {
         }
     }
 
-    /// An attribute that is not listed would not be read, and would not be removed by a success or by enabling the
-    /// endpoint.
+    /// An attribute missing from these lists would not be read, and would not be removed by a success or by enabling
+    /// the endpoint.
     #[test]
     fn each_attribute_of_the_health_is_listed() {
         let value = |attribute| if attribute == HANGS { boolean(true) } else { number(7) };

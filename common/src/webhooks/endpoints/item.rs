@@ -1,4 +1,4 @@
-//! The attributes of the items in the endpoint table.
+//! The attributes of items in the endpoints table.
 
 use crate::aws::dynamo::attributes;
 
@@ -10,7 +10,7 @@ attributes! { pub(super)
     URL = "url", KIND = "kind", DESCRIPTION = "description", EVENTS = "events", WORKFLOWS = "workflows", HEADERS = "headers",
     HEADER_NAMES = "header_names", SIGNING_SECRET = "signing_secret", PREVIOUS_SECRET = "previous_secret",
     PREVIOUS_SECRET_EXPIRES_AT = "previous_secret_expires_at", CREATED_AT = "created_at", UPDATED_AT = "updated_at",
-    // The number of changes, which distinguishes changes within a millisecond.
+    // The number of changes, to distinguish changes within the same millisecond.
     REVISION = "revision",
     LOG_SHARDS = "log_shards", TESTED_AT = "tested_at", ASKED_AT = "asked_at", TAKEN_AT = "taken_at",
 }
@@ -20,7 +20,7 @@ attributes! { pub(super)
     // When an endpoint became inactive. Removed when a user enables it.
     INACTIVE_SINCE = "inactive_since",
     DISABLED_AT = "disabled_at", DISABLED_REASON = "disabled_reason",
-    // Set while deliveries to an endpoint fail. Removed by a success.
+    // Set while deliveries to an endpoint are failing. Removed by a success.
     FAILING_SINCE = "failing_since",
     HEALTHY_AT = "healthy_at",
     // Set while a receiver is slow. Removed by a new URL, but not by a single success.

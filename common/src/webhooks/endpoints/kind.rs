@@ -1,4 +1,4 @@
-//! An endpoint's kind (push or pull), and the times of the last calls that received its deliveries.
+//! An endpoint's kind (push or pull), and when its deliveries were last requested and received.
 
 pub use api::webhooks::Kind;
 
@@ -14,12 +14,12 @@ pub enum Address {
     Pull,
 }
 
-/// The times of the last calls to receive deliveries, which are updated only at intervals to save writes.
+/// When a client last called to receive deliveries. To save writes, the times are updated only at intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pulled {
-    /// The time of the last call, even if no delivery was waiting.
+    /// When the last call was made, even if no delivery was waiting.
     pub asked_at: Option<Timestamp>,
-    /// The time of the last call that returned a delivery.
+    /// When a call last returned a delivery.
     pub taken_at: Option<Timestamp>,
 }
 

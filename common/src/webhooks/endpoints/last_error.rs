@@ -1,9 +1,9 @@
 //! An endpoint's latest failed attempt, stored in the endpoint's item.
 //!
-//! A search of the log would be slow, because the log is sorted by creation, and a retried or recovered delivery can
-//! fail much later. A failing receiver may get thousands of attempts a minute, so an attempt is recorded only if a
-//! minute has passed since the recorded one. An endpoint without failed attempts does not cost any writes, and any
-//! other costs at most one write per minute per process. If a process stops before the write, the previous error
+//! Searching the log for it would be slow, because the log is sorted by creation, and a retried or recovered delivery
+//! can fail much later. A failing receiver may get thousands of attempts a minute, so an attempt is recorded only if a
+//! minute has passed since the last recorded one. An endpoint without failed attempts costs no writes, and any other
+//! endpoint costs at most one write per minute per process. If a process stops before the write, the previous error
 //! remains until the next failed attempt.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::{
 /// An attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// When it began.
+    /// When the attempt began.
     pub at: Timestamp,
     /// The reason for the failure, as in the log.
     pub reason: String,
@@ -36,7 +36,7 @@ pub struct LastError {
     pub detail: Option<Detail>,
 }
 
-/// For this long after an error, further errors are not recorded.
+/// The time after a recorded error during which no other errors are recorded.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The attributes of the error. A new URL removes them.
 pub(super) const ERROR: [Attribute; 4] = [ERRED_AT, ERRED_WITH, ERRED_CODE, ERRED_BECAUSE];

@@ -1,5 +1,5 @@
-//! The shards of the delivery log that belong to an endpoint: one, until writes to it are throttled, and then more.
-//! Deleted endpoints are remembered for as long as the log may contain their deliveries.
+//! The shards of the delivery log that belong to an endpoint: one at first, and more once its writes have been
+//! throttled. Deleted endpoints are remembered for as long as the log may contain their deliveries.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl Endpoints {
         let (existing, deleted) = tokio::join!(self.get(tenant, id, &LOGGED), deleted);
         let shards = match (existing?, deleted.map_err(failure("reading a deleted endpoint"))?.item) {
             (Some(existing), _) => log_shards(&record(&existing)),
-            // The item of a deleted endpoint does not contain its number of shards.
+            // The item of a deleted endpoint does not contain the number of shards.
             (None, Some(_)) => SHARDS,
             (None, None) => return Err(NOT_FOUND),
         };
@@ -85,7 +85,7 @@ pub(super) fn log_shards(record: &Record<'_>) -> u8 {
     record.optional_number(LOG_SHARDS).and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
 }
 
-/// The item that remembers a deleted endpoint.
+/// The item that records a deleted endpoint.
 pub(super) fn deleted(tenant: &TenantId, id: impl fmt::Display, remembered_until: Timestamp) -> Item {
     let mut item = key(tenant, format!("{DELETED}{id}"));
     item.extend([DELETE_AT.with(number(remembered_until.as_second()))]);

@@ -1,10 +1,10 @@
 //! Notices inform a tenant that an endpoint is failing, has been disabled, or works again. They are sent by email, and
 //! as an [event](super::announce) to the endpoints that subscribe to it.
 //!
-//! The write that changes the endpoint also creates the pending notice, so neither is lost. A sparse index of pending
-//! notices serves as an outbox. A notice describes the endpoint at the time of sending, and is removed on condition
-//! that it is unchanged. If a process stops before it has counted a try, the next sweep sends the notice; if it stops
-//! between the email and the removal, a second email is sent.
+//! The write that changes the endpoint also creates the pending notice, so neither can be lost. A sparse index of
+//! pending notices serves as an outbox. A notice describes the endpoint's state when it is sent, and is removed on
+//! condition that it is unchanged. If a process stops before it has counted a try, the next sweep sends the notice; if
+//! it stops between the email and the removal, a second email is sent.
 //!
 //! Each try is counted before it is made. Two processes therefore never send the same notice at the same time, no
 //! notice is sent while the table cannot be written, and the pauses between tries grow regardless of the result.
@@ -44,7 +44,8 @@ pub struct Notice {
     pub failing_since: Option<Timestamp>,
     /// When and why the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// The start of the failure that the tenant was notified of, until they are notified of the recovery.
+    /// The start of the failure that the tenant was last notified of; `None` once they have been notified of the
+    /// recovery.
     pub told_since: Option<Timestamp>,
     /// When the receiver last became healthy again.
     pub healthy_at: Option<Timestamp>,
@@ -81,11 +82,12 @@ const NOTICED: [Attribute; 18] = [
 ];
 /// The index of pending notices.
 const INDEX: &str = "by-notice";
-/// The service stops trying to send a notice after this long.
+/// The time after which the service stops trying to send a notice.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// The time between the first and the second try. It doubles with each try.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The minimum time between two emails about an endpoint's failures, because it may repeatedly fail and recover.
+/// The minimum time between two emails about an endpoint's failures. Without this limit, an endpoint that repeatedly
+/// fails and recovers would cause many emails.
 const APART: Duration = Duration::from_secs(60 * 60);
 
 /// The time from the creation of a notice to its next try, after `tries` tries.
@@ -117,8 +119,8 @@ impl Notice {
         }))
     }
 
-    /// When the endpoint started to fail or, if it is not failing, was disabled. If it works again, the start of its
-    /// failure.
+    /// When the endpoint started to fail or, if it is not failing, was disabled. If the endpoint works again, when it
+    /// had started to fail.
     #[must_use]
     pub fn since(&self, now: Timestamp) -> Timestamp {
         self.failing_since.or(self.disabled.map(|(at, _)| at)).or(self.told_since).unwrap_or(now)
@@ -147,7 +149,7 @@ impl Notice {
 }
 
 impl Endpoints {
-    /// Lists the endpoints with a pending notice, or the first page of them. The index lags behind the table.
+    /// Lists endpoints with a pending notice, from the first page of the index, which lags behind the table.
     pub async fn pending_notices(&self) -> Result<Vec<(TenantId, EndpointId)>> {
         let query = query(&self.dynamodb, &self.table, NOTICE.equals(text(PENDING))).index_name(INDEX);
         let items = query.send().await.map_err(failure("listing pending notices"))?.items.unwrap_or_default();
@@ -165,8 +167,8 @@ impl Endpoints {
     }
 
     /// Counts a try to send a notice. Returns the updated notice, or `None` if it has changed in the meantime and must
-    /// not be sent. Records that the tenant is notified of a failure before the email is sent, so a recovery in the
-    /// meantime is also reported.
+    /// not be sent. Before the email is sent, records that the tenant is notified of a failure, so a recovery in the
+    /// meantime is reported, too.
     pub async fn try_notice(&self, tenant: &TenantId, notice: Notice) -> Result<Option<Notice>> {
         let tries = notice.tries.saturating_add(1);
         let told = notice.failing_since.filter(|_| notice.disabled.is_none());
@@ -177,7 +179,7 @@ impl Endpoints {
         Ok(update.send(&self.dynamodb, NOTING).await?.then_some(Notice { tries, ..notice }))
     }
 
-    /// Removes a notice, unless it has changed. `mailed_at` is when its email was sent, if it was. An email about a
+    /// Removes a notice, unless it has changed. `mailed_at` is when its email was sent, if any. An email about a
     /// recovery does not delay the next email about a failure.
     pub async fn settle_notice(&self, tenant: &TenantId, notice: &Notice, mailed_at: Option<Timestamp>) -> Result<()> {
         let mailed_at = mailed_at.filter(|_| !notice.is_recovery());
@@ -265,7 +267,7 @@ mod tests {
             mailed_at: Some(Timestamp::now()),
             ..notice(0)
         };
-        assert_eq!(told.step(told.at), NoticeStep::Send, "unless its tenant was told that it was failing");
+        assert_eq!(told.step(told.at), NoticeStep::Send, "unless its tenant was notified of the failure");
         let disabled = Notice { disabled: Some((recovered.at, DisabledReason::Failing)), ..recovered };
         assert_eq!(disabled.step(disabled.at), NoticeStep::Send, "it is still disabled");
     }

@@ -1,4 +1,5 @@
-//! Pull endpoints, whose tenants receive deliveries. The endpoint's item stores the times of the last calls.
+//! Pull endpoints, whose deliveries are received by the tenant's clients. The endpoint's item stores the times of the
+//! latest calls.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ impl Endpoints {
         }
     }
 
-    /// Records that a client requested deliveries, and whether it received any, unless this was recorded recently.
+    /// Records that a client requested deliveries and whether it received any, unless this was recorded recently.
     pub async fn note_pulled(
         &self,
         tenant: &TenantId,

@@ -36,13 +36,13 @@ use crate::{
     },
 };
 
-/// An endpoint, reduced to the fields that a delivery needs.
+/// An endpoint with only the fields that a delivery needs.
 #[derive(Debug)]
 pub struct Endpoint {
     pub id: EndpointId,
     /// The URL of a push endpoint, or `Pull`.
     pub address: Address,
-    /// The secret that signs deliveries.
+    /// The secret for signing deliveries.
     pub signing_secret: SigningSecret,
     /// The secret before the latest rotation.
     pub previous_secret: Option<PreviousSecret>,
@@ -54,7 +54,7 @@ pub struct Endpoint {
     pub workflows: Option<WorkflowFilter>,
     /// The number of shards in the delivery log.
     pub log_shards: u8,
-    /// Its receiver's health.
+    /// The health of the endpoint's receiver.
     pub health: Health,
     /// When it became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
@@ -62,7 +62,7 @@ pub struct Endpoint {
     pub pulled: Pulled,
 }
 
-/// An inactive endpoint still collects held deliveries for this long. Zero disables holding.
+/// The time that an inactive endpoint collects held deliveries. Zero disables holding.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldFor(Duration);
 
@@ -82,9 +82,9 @@ impl HoldFor {
     }
 }
 
-/// The largest endpoint limit that a deployment may set. A Lambda response has at most 6,291,556 bytes, and contains
-/// the list as JSON inside a JSON string. In this form, an endpoint takes up to 21,000 bytes: a URL with 2,048
-/// characters at four bytes each, a description with 500 characters at seven bytes (a control character, escaped
+/// The largest endpoint limit that a deployment may set. A Lambda response can have at most 6,291,556 bytes, and
+/// contains the list as JSON inside a JSON string. Encoded this way, an endpoint takes up to 21,000 bytes: a URL with
+/// 2,048 characters at four bytes each, a description with 500 characters at seven bytes (a control character, escaped
 /// twice), 20 workflows with 100 characters at four bytes, ten header names with 64 bytes, and 670 bytes for the rest.
 /// 299 endpoints fit.
 pub const MAX_ENDPOINTS: u32 = 290;
@@ -149,8 +149,8 @@ impl Endpoints {
         self.get(tenant, id, &LOGGED).await?.map(drop).ok_or(NOT_FOUND)
     }
 
-    /// Applies `change`. An empty change has no effect, not even on `updated_at`. A new secret is a rotation: the
-    /// current secret becomes the previous one and continues to sign for `overlap`.
+    /// Applies `change`. An empty change has no effect, not even on `updated_at`. A new secret rotates the current one,
+    /// which becomes the previous secret and stays in use for `overlap`.
     ///
     /// # Errors
     /// The tenant has no such endpoint; the endpoint has custom headers, and the change has another URL but no headers;
@@ -186,8 +186,9 @@ impl Endpoints {
         Err(Error::Busy)
     }
 
-    /// The write for `change`, on condition that the endpoint has not been changed since `before` was read. An audit
-    /// log entry therefore contains the values that were replaced, and concurrent rotations do not lose a secret.
+    /// Builds the write for `change`, on condition that the endpoint has not been changed since `before` was read. The
+    /// condition ensures that an audit log entry contains the values that were replaced, and that concurrent rotations
+    /// do not lose a secret.
     fn written(
         &self,
         tenant: &TenantId,
@@ -204,7 +205,7 @@ impl Endpoints {
             None => update.only_if(REVISION.is_absent()),
             Some(revision) => update.only_if(REVISION.equals(number(revision))),
         };
-        // The service disables endpoints without a new revision.
+        // When the service disables an endpoint, the revision does not change.
         if let Some(active) = change.active.and(before.optional_boolean(ACTIVE)) {
             update = update.only_if(ACTIVE.equals(boolean(active)));
         }
@@ -214,7 +215,7 @@ impl Endpoints {
         update = update.set_all(change.active.map(|active| (ACTIVE, boolean(active))));
         let is_fresh = change.active == Some(true);
         if is_fresh || change.url.is_some() {
-            // The recorded standing belongs to the receiver at the old URL, or to the time before the endpoint was
+            // The recorded standing applies to the receiver at the old URL, or to the time before the endpoint was
             // enabled.
             update = update.set(GOOD_AT, number(now.as_millisecond())).remove(SILENT).remove([SLOW_AT]);
         }
@@ -285,8 +286,8 @@ impl Endpoints {
 /// Checks that `change` is permitted for the endpoint in `before`.
 ///
 /// # Errors
-/// `change` has a URL although the endpoint is a pull endpoint; it would send headers to another URL; or it was made
-/// for another revision ([`Error::Busy`]).
+/// `change` sets a URL on a pull endpoint, would send the current headers to another URL, or is for another revision
+/// ([`Error::Busy`]).
 fn check(change: &Change, before: &Item) -> Result<()> {
     let stored = record(before);
     if change.url.is_some() && kind::kind(&stored)? == Kind::Pull {
@@ -357,18 +358,18 @@ impl Endpoint {
         self.address.url().map(|url| Target { url, keys: self.keys(), headers: Some(&self.headers) })
     }
 
-    /// The keys that sign deliveries.
+    /// The keys for signing deliveries.
     #[must_use]
     pub fn keys(&self) -> SigningKeys<'_> {
         SigningKeys { current: &self.signing_secret, previous: self.previous_secret.as_ref() }
     }
 
-    /// The shards of the delivery log that contain its deliveries.
+    /// The shards of the delivery log that contain the endpoint's deliveries.
     pub fn shards(&self) -> Vec<Shard> {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }
 
-    /// Whether the endpoint's filters include this event about a job in this workflow.
+    /// Whether the endpoint's filters select this event for a job in this workflow.
     #[must_use]
     pub fn wants(&self, event: EventName, workflow: Option<&str>) -> bool {
         self.events.as_ref().is_none_or(|events| events.wants(event))
@@ -398,7 +399,7 @@ impl Endpoint {
         let record = record(item);
         let inactive_since = || match record.optional_number(INACTIVE_SINCE) {
             Some(since) => Ok(Timestamp::from_millisecond(since)),
-            // The endpoint became inactive in a version that did not store the time.
+            // The endpoint was made inactive by a version that did not store the time.
             None => record.parsed(UPDATED_AT),
         };
         Ok(Self {

@@ -15,7 +15,7 @@ use crate::{
     id::{EndpointId, TenantId},
 };
 
-/// The table of endpoints. Each tenant also has an item that counts its endpoints, because the limit must hold for
+/// The endpoints table. Each tenant also has an item that counts its endpoints, because the limit must hold for
 /// concurrent calls, and a DynamoDB condition can check an item but cannot count items.
 #[derive(Clone)]
 pub struct Endpoints {

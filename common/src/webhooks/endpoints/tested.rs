@@ -1,4 +1,4 @@
-//! Tests of endpoints, at most ten a minute per endpoint. An endpoint's item stores the times of the last ten tests.
+//! Endpoint tests, at most ten a minute per endpoint. An endpoint's item stores the times of the last ten tests.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
@@ -42,7 +42,7 @@ impl Endpoints {
         now: Timestamp,
     ) -> Result<()> {
         let id = test.webhook_endpoint_id.ok_or(NOT_FOUND)?;
-        // A round fails only if a concurrent test was counted, so the limit on tests also limits the rounds.
+        // A round fails only if a concurrent test was counted first, so the limit on tests also limits the rounds.
         for round in 0..=TESTS {
             let record = self.get(tenant, id, &[WEBHOOK_ENDPOINT_ID, TESTED_AT]).await?.ok_or(NOT_FOUND)?;
             let times = with(&times(&record), now)?;

@@ -1,4 +1,4 @@
-//! Endpoints, as their tenants see them.
+//! Endpoints, as shown to their tenants.
 
 use std::borrow::Cow;
 
@@ -24,14 +24,14 @@ use crate::{
     },
 };
 
-/// An endpoint, as its tenant sees it. The secret and the values of the headers are not read.
+/// An endpoint, as shown to its tenant. The secret and the header values are not read.
 #[derive(Debug)]
 pub struct EndpointView {
     /// The endpoint's id. Ids sort by creation time.
     pub id: EndpointId,
     /// Whether the service posts deliveries or the tenant receives them.
     pub kind: Kind,
-    /// The stored text of the URL, so that even an invalid URL is shown; `None` for a pull endpoint.
+    /// The URL as stored, so that even an invalid one can be shown; `None` for a pull endpoint.
     pub url: Option<String>,
     /// The times of the last calls to receive deliveries, for a pull endpoint.
     pub pulled: Pulled,
@@ -43,7 +43,7 @@ pub struct EndpointView {
     pub events: Option<EventFilter>,
     /// The workflows whose events are delivered; `None` means all.
     pub workflows: Option<WorkflowFilter>,
-    /// When it was created.
+    /// When the endpoint was created.
     pub created_at: Timestamp,
     /// The number of changes so far, for [`Change::revision`](super::Change::revision).
     pub revision: i64,
@@ -51,17 +51,17 @@ pub struct EndpointView {
     pub header_names: Vec<String>,
     /// The time of the last change.
     pub updated_at: Timestamp,
-    /// When the secret before the latest rotation stops signing. May be in the past.
+    /// When the service stops signing with the previous secret. May be in the past.
     pub previous_secret_expires_at: Option<Timestamp>,
-    /// When deliveries started to fail; there has been no success since.
+    /// When deliveries started to fail. None has succeeded since.
     pub failing_since: Option<Timestamp>,
-    /// The latest failed attempt, to the minute.
+    /// The latest failed attempt, accurate to within a minute.
     pub last_error: Option<LastError>,
     /// When and why the service disabled the endpoint, if it did.
     pub disabled: Option<(Timestamp, DisabledReason)>,
-    /// When it became inactive; `None` if it is active.
+    /// When the endpoint became inactive; `None` if it is active.
     pub inactive_since: Option<Timestamp>,
-    /// When a user last enabled it, unless its receiver has become healthy again since.
+    /// When a user last enabled the endpoint; `None` if its receiver has become healthy again since.
     pub enabled_at: Option<Timestamp>,
     /// When the receiver last became healthy again or a user enabled the endpoint.
     pub healthy_at: Option<Timestamp>,
@@ -130,7 +130,8 @@ impl EndpointView {
         })
     }
 
-    /// The name to show: the URL or, if there is none, the description. Without either, it contains the end of the id.
+    /// The name to show: the URL or, if there is none, the description. If there is neither, a name with the end of the
+    /// id.
     #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
         let described = || self.description.as_ref().map(Description::as_str).filter(|text| !text.is_empty());
@@ -143,7 +144,7 @@ impl EndpointView {
         }
     }
 
-    /// The shards of the delivery log that contain its deliveries.
+    /// The shards of the delivery log that contain the endpoint's deliveries.
     pub fn shards(&self) -> Vec<Shard> {
         Shard::first(DestinationId::Endpoint(self.id), self.log_shards).collect()
     }

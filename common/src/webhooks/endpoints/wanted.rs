@@ -1,4 +1,4 @@
-//! Endpoints as their owners want them: new ones, and changes to stored ones.
+//! Requested endpoints: new ones, and changes to stored ones.
 
 use super::kind::Address;
 use crate::{
@@ -17,21 +17,21 @@ use crate::{
 pub struct NewEndpoint {
     /// The endpoint's id; ids sort by creation time.
     pub id: EndpointId,
-    /// The URL of a push endpoint, or the kind pull.
+    /// The URL of a push endpoint, or `Pull`.
     pub address: Address,
-    /// The secret that signs deliveries.
+    /// The secret for signing deliveries.
     pub signing_secret: SigningSecret,
     /// The headers that the receiver gets with each attempt.
     pub headers: Headers,
     /// The tenant's own description.
     pub description: Option<Description>,
-    /// Whether events are delivered to it.
+    /// Whether events are delivered to the endpoint.
     pub active: bool,
-    /// The events to deliver; `None` for all about jobs.
+    /// The events to deliver; `None` for all job events.
     pub events: Option<EventFilter>,
     /// The workflows whose events to deliver; `None` for all.
     pub workflows: Option<WorkflowFilter>,
-    /// When it was created.
+    /// When the endpoint was created.
     pub created_at: Timestamp,
 }
 
@@ -48,11 +48,11 @@ pub struct Change {
     pub description: Patch<Description>,
     /// Whether to deliver events to the endpoint.
     pub active: Option<bool>,
-    /// The events to deliver; cleared for all about jobs.
+    /// The events to deliver; cleared for all job events.
     pub events: Patch<EventFilter>,
     /// The workflows whose events to deliver; cleared for all.
     pub workflows: Patch<WorkflowFilter>,
-    /// Applies the change only if the endpoint still has this [revision](super::EndpointView::revision).
+    /// The [revision](super::EndpointView::revision) that the endpoint must still have.
     pub revision: Option<i64>,
 }
 
@@ -75,8 +75,8 @@ impl Change {
         )
     }
 
-    /// Whether the change would send the existing headers to another URL, which may belong to another party. A caller
-    /// who may change an endpoint still may not read its headers.
+    /// Whether the change would send the existing headers to another URL, which may belong to another party. Even a
+    /// caller who may change an endpoint may not read its header values.
     pub(super) fn takes_headers_along(&self) -> bool {
         self.url.is_some() && matches!(self.headers, Patch::Keep)
     }

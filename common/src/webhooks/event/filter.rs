@@ -49,10 +49,10 @@ pub struct WorkflowFilter(BTreeSet<String>);
 const LONGEST: usize = 100;
 
 impl WorkflowFilter {
-    /// Checks that `text` has 1 to 100 characters, without control characters.
+    /// Checks that `text` has 1 to 100 characters and no control characters.
     ///
     /// # Errors
-    /// One problem for each rule that `text` breaks.
+    /// One problem for each rule that `text` violates.
     pub fn parse_name(text: &str) -> Result<String, Vec<Problem>> {
         let mut problems = Vec::from_iter(Problem::length(text.chars().count(), 1, LONGEST));
         if text.chars().any(char::is_control) {
@@ -61,7 +61,7 @@ impl WorkflowFilter {
         if problems.is_empty() { Ok(text.to_owned()) } else { Err(problems) }
     }
 
-    /// Whether the filter includes this workflow. Events without a workflow are not included in any filter.
+    /// Whether the filter includes this workflow. No filter includes events without a workflow.
     #[must_use]
     pub fn wants(&self, workflow: Option<&str>) -> bool {
         workflow.is_some_and(|name| self.0.contains(name))

@@ -18,8 +18,8 @@ use crate::{
     webhooks::destination::{EndpointUrl, SigningSecret},
 };
 
-/// The maximum size of a message in bytes, as in the template. With this limit, an item in the delivery log, which
-/// DynamoDB limits to 400 KB, has room for the body of any delivery, with the URL and the secret of a callback.
+/// The maximum size of a message in bytes, as in the template. DynamoDB limits an item in the delivery log to 400 KB,
+/// which leaves room for the largest body and for a callback's URL and secret.
 pub const MAX_MESSAGE_BYTES: usize = 256_000;
 
 /// A finished job, and its audience.
@@ -38,19 +38,19 @@ pub struct JobEvent {
     /// When the event entered its queue.
     pub at: Timestamp,
     pub audience: Audience,
-    /// Each delivery's body, serialized once, because every signature covers exactly these bytes.
+    /// The body of every delivery, serialized once, because signatures cover exactly these bytes.
     pub body: Bytes,
 }
 
 /// The destinations of an event.
 #[derive(Debug)]
 pub enum Audience {
-    /// None, because the job skips its callbacks.
+    /// No destinations, because the job skips its callbacks.
     None,
     /// Only the job's callback.
     Callback {
         url: EndpointUrl,
-        /// The secret that signs the delivery.
+        /// The secret for signing the delivery.
         secret: SigningSecret,
     },
     /// All endpoints of the tenant that are active or collect held deliveries when the event is processed.
@@ -67,8 +67,8 @@ impl Audience {
     }
 }
 
-/// Why a message cannot be parsed. Retries cannot succeed, so the queue's redrive policy moves the message to the dead
-/// letters.
+/// Why a message cannot be parsed. Retries cannot succeed, so the queue's redrive policy moves the message to the
+/// dead-letter queue.
 #[derive(Debug)]
 pub struct Malformed(pub(in crate::webhooks) String);
 
@@ -96,13 +96,13 @@ impl JobEvent {
     /// Parses a message that entered the job events queue at `at`.
     ///
     /// # Errors
-    /// The message is not a job event. The error does not contain any of its text.
+    /// The message is not a job event. The error does not quote the message.
     pub fn parse(text: &str, at: Timestamp) -> Result<Self, Malformed> {
         if text.len() > MAX_MESSAGE_BYTES {
             return Err(Malformed(format!("the message has more than {MAX_MESSAGE_BYTES} bytes")));
         }
         let message = Message(serde_json::from_str(text).map_err(|error| {
-            // Objects are only checked for syntax.
+            // Only the syntax of objects is checked.
             if error.is_data() { Malformed("the message is not a JSON object".to_owned()) } else { malformed(error) }
         })?);
         let event = message.required("event")?;
@@ -155,7 +155,7 @@ impl<'a> Message<'a> {
     }
 
     /// Returns a member that determines the recipients of the event. Duplicates with different values are an error,
-    /// because a producer that concatenates JSON may have let a customer inject the second value.
+    /// because if a producer concatenates JSON, a customer may have injected the second value.
     fn only(&self, name: &str) -> Result<Option<&'a RawValue>, Malformed> {
         let mut values = self.0.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value.get());
         let first = values.next();
@@ -177,8 +177,8 @@ impl<'a> Message<'a> {
         self.only(name)?.map(|value| text(name, value)).transpose()
     }
 
-    /// Determines the audience. `skip_callbacks` takes precedence. A callback URL without a secret, or a secret without
-    /// a URL, counts as no callback.
+    /// Determines the audience. `skip_callbacks` takes precedence. A callback URL without a secret is ignored, and so
+    /// is a secret without a URL.
     fn audience(&self) -> Result<Audience, Malformed> {
         match self.only("skip_callbacks")?.map(RawValue::get) {
             Some("true") => return Ok(Audience::None),
@@ -199,7 +199,7 @@ fn text(name: &str, value: &RawValue) -> Result<String, Malformed> {
 }
 
 /// Removes the whitespace between JSON tokens. Many receivers verify the signature of `JSON.stringify(parsedBody)`
-/// rather than of the received bytes. For ordinary payloads, compact JSON makes the two equal.
+/// rather than of the received bytes. If the JSON is compact, the two are equal for ordinary payloads.
 fn compact(json: Vec<u8>) -> Vec<u8> {
     if memchr3(b' ', b'\n', b'\r', &json).or_else(|| memchr(b'\t', &json)).is_none() {
         return json;
@@ -236,7 +236,7 @@ fn callback(url: &str, secret: &str) -> Result<Audience, Malformed> {
     Ok(Audience::Callback { url, secret })
 }
 
-/// Describes a JSON error by its position and kind, without the text, which may be secret.
+/// Describes a JSON error by its position and type, without the content, which may be secret.
 pub(in crate::webhooks) fn malformed(error: serde_json::Error) -> Malformed {
     Malformed(format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column()))
 }
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Why a message with this additional text is malformed.
+    /// Returns why a message with these additional members is malformed.
     fn problem(more: &str) -> String {
         let message = format!(r#"{{"event":"job.completed","tenant_id":"t","job_id":"j"{more}}}"#);
         JobEvent::parse(&message, Timestamp::now()).expect_err(&message).to_string()
@@ -437,7 +437,7 @@ mod tests {
         ] {
             assert_eq!(problem(&more), format!("{name} occurs several times, with different values"));
         }
-        // A library that flattens an object into another writes such duplicates.
+        // Libraries that flatten one object into another produce such duplicates.
         let same = r#"{"event":"job.completed","tenant_id":"t","job_id":"j","job_id":"j","tenant_id":"t"}"#;
         assert!(body(same).contains(r#""job_id":"j""#));
         let skipped = format!(

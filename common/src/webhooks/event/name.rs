@@ -16,7 +16,7 @@ pub fn parse_event(text: &str) -> Result<EventName, Vec<Problem>> {
     text.parse().map_err(|_unknown| vec![Problem::format("Must be the name of an event")])
 }
 
-/// The event named in a body.
+/// The name of the event in a body.
 #[must_use]
 pub fn named_in(body: &[u8]) -> Option<EventName> {
     #[derive(Deserialize)]
@@ -29,5 +29,5 @@ pub fn named_in(body: &[u8]) -> Option<EventName> {
 /// Deserializes the name of an event that producers can send.
 pub(super) fn of_a_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EventName, D::Error> {
     let name = EventName::deserialize(deserializer)?;
-    if name.is_of_a_job() { Ok(name) } else { Err(D::Error::custom("not an event about a job")) }
+    if name.is_of_a_job() { Ok(name) } else { Err(D::Error::custom("not a job event")) }
 }

@@ -16,10 +16,10 @@ pub const FULL: usize = 100;
 const SHOWN: usize = 3;
 /// The minimum time between two emails about a workflow.
 const APART: Duration = Duration::from_secs(60 * 60);
-/// The service stops trying to send a notice after this long. A notice may have to wait for the next day's quota.
+/// The time after which the service stops trying to send a notice. A notice may have to wait for the next day's quota.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 
-/// A workflow whose failures may have to be reported to its organization.
+/// A workflow with failures that may have to be reported to its organization.
 pub struct Failing {
     /// The workflow's name, as sent by the producer.
     pub workflow: Option<String>,
@@ -27,11 +27,11 @@ pub struct Failing {
     pub(super) newest: Vec<JobFailure>,
     /// The failures since the last email.
     pub(super) failed: Vec<FailureId>,
-    /// The number of further failures, which have no ids.
+    /// The number of further failures, whose ids are not stored.
     pub(super) more: u64,
     /// The latest failures that have been reported.
     pub(super) reported: Vec<FailureId>,
-    /// Up to this time, the ids of reported failures are incomplete, because there were too many.
+    /// The list of reported ids is incomplete up to this time, because there were too many failures.
     pub(super) reported_until: Option<Timestamp>,
     /// When the notice became pending.
     pub(super) at: Timestamp,
@@ -46,7 +46,7 @@ pub struct Failing {
 /// A number of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The number. It is approximate unless `is_exact`.
+    /// The number, which is approximate unless `is_exact` is set.
     pub number: u64,
     pub is_exact: bool,
 }
@@ -67,7 +67,7 @@ impl Failing {
     #[must_use]
     pub fn due(&self) -> Timestamp {
         let hour = self.mailed_at.map(|at| at.after(APART));
-        // Processes in a storm rely on the notice not being sent before this time.
+        // During a storm, processes rely on this notice not being sent before this time.
         let minute = self.is_full().then(|| next_minute(self.at));
         let due = self.at.after(after_tries(self.tries));
         [hour, minute].into_iter().flatten().fold(due, Ord::max)

@@ -18,7 +18,7 @@ const ERROR: usize = 2000;
 const STACK: usize = 4000;
 const NAME: usize = 200;
 
-/// A failed job. Its text may be secret, so there is no `Debug`.
+/// A failed job. Its fields may contain secrets, so there is no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobFailure {
     /// Identifies the failure within its workflow.
@@ -33,15 +33,14 @@ pub struct JobFailure {
     pub stack: Option<String>,
 }
 
-/// Identifies a failure within its workflow. Every copy of an event has the same `job`.
+/// Identifies a failure within its workflow. All copies of an event have the same `job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureId {
-    /// When the event entered the queue, in milliseconds of Unix time.
+    /// When the event entered the queue, in Unix milliseconds.
     pub(super) at: i64,
     /// A hash of the job's id.
     pub(super) job: u64,
-    /// Whether the event had been received before. Its failure may then already have been reported, and its id
-    /// forgotten.
+    /// Whether the event was received before. If so, its failure may already have been reported, and its id removed.
     pub(super) is_repeated: bool,
 }
 
@@ -66,7 +65,7 @@ pub struct Workflow {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkflowKey(String);
 
-/// The members of a delivered body that appear in emails.
+/// The members of a delivery's body that appear in emails.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow, default)]
@@ -88,8 +87,8 @@ impl JobFailure {
 }
 
 impl FailedJob {
-    /// Keeps the event of a failed job. Returns `None` for other events. `is_repeated` is whether the event has been
-    /// received before.
+    /// Keeps the event if its job failed; otherwise returns `None`. `is_repeated` is whether the event was received
+    /// before.
     #[must_use]
     pub fn of(event: &JobEvent, is_repeated: bool) -> Option<Self> {
         (event.name == EventName::Failed).then(|| Self {
@@ -140,7 +139,7 @@ impl JobFailure {
     }
 }
 
-/// Returns the first characters of a string, or of any other value's JSON text.
+/// Returns the first characters of a string, or of any other value as JSON.
 fn beginning(value: &RawValue, characters: usize) -> String {
     let json = value.get();
     // A string with an unpaired surrogate does not parse.
@@ -182,7 +181,7 @@ impl FailureId {
         Timestamp::from_millisecond(self.at)
     }
 
-    /// Whether the event had been received before.
+    /// Whether the event was received before.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.is_repeated

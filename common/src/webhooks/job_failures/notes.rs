@@ -25,14 +25,14 @@ use crate::{
     webhooks::endpoints::{item::*, notice::has_tries},
 };
 
-/// An item is kept for this long after its last failure: longer than a notice may be pending.
+/// The time that an item is kept after its last failure, which is longer than a notice may be pending.
 const ITEM_LIFETIME: Duration = Duration::from_secs(4 * 24 * 60 * 60);
-/// The maximum number of index pages that a sweep reads. A page has about ten thousand workflows.
+/// The maximum number of index pages that a sweep reads. A page contains about ten thousand workflows.
 const PAGES: usize = 20;
 
 impl JobFailures {
-    /// Records a workflow's failures (at least one, newest first), creating a pending notice. Repeating the call is
-    /// safe, because each failure counts once.
+    /// Records a workflow's failures (at least one, newest first), creating a pending notice. The call can be repeated
+    /// safely, because each failure counts only once.
     pub async fn note(
         &self,
         tenant: &TenantId,
@@ -56,7 +56,7 @@ impl JobFailures {
             .set_all(workflow.name.as_ref().map(|name| (WORKFLOW, text(name))))
             .set_all(newest.map(|(place, failure)| (place, failure_value(failure))))
             .add(WRITES, number(1));
-        // New failures move earlier ones back.
+        // New failures push earlier ones down the list.
         for (from, to) in NEWEST.into_iter().zip(NEWEST.into_iter().skip(new.len())).filter(|_| !new.is_empty()) {
             update = update.copy_or(to, from, AttributeValue::M(Item::new()));
         }
@@ -69,7 +69,7 @@ impl JobFailures {
         let noted =
             update.send_for(&self.dynamodb, ReturnValue::AllNew, "noting a failed job").await?.unwrap_or_default();
         let failing =
-            read(&noted)?.ok_or_else(|| Error::Internal("a failed job was noted without a notice".to_owned()))?;
+            read(&noted)?.ok_or_else(|| Error::Internal("a failed job was recorded without a notice".to_owned()))?;
         Ok(Noted { is_full: failing.is_full(), due: failing.due() })
     }
 
@@ -86,8 +86,8 @@ impl JobFailures {
                 let workflow = record.text(WEBHOOK_ENDPOINT_ID)?.trim_start_matches(PREFIX);
                 found.push((record.parsed(TENANT_ID)?, WorkflowKey::stored(workflow)));
             }
-            // If a tenant fills several pages, the rest of its workflows is postponed, so the next tenants get their
-            // turn.
+            // If a tenant's workflows fill several pages, the rest of them are postponed so that other tenants get
+            // their turn.
             match page.last_evaluated_key.as_ref().and_then(|last| last.get(TENANT_ID.name())?.as_s().ok()) {
                 Some(last) => last.clone_into(&mut after),
                 None => break,
@@ -106,7 +106,7 @@ impl JobFailures {
         found.as_ref().map(read).transpose().map(Option::flatten)
     }
 
-    /// Counts a try to send the notice. Returns the updated notice, or `None` if another process sends it.
+    /// Counts a try to send the notice. Returns the updated notice, or `None` if another process is sending it.
     pub async fn try_notice(
         &self,
         tenant: &TenantId,

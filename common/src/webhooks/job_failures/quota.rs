@@ -16,7 +16,7 @@ use crate::{
     webhooks::endpoints::item::DELETE_AT,
 };
 
-/// The limit on emails about failed jobs per UTC day. The last email of a day mentions the limit.
+/// The limit on emails about failed jobs per UTC day. The day's last email mentions the limit.
 pub const MAILS_A_DAY: i64 = 50;
 /// The limit on emails about endpoints per UTC day: enough for each endpoint to fail once. Without a limit, an
 /// organization whose endpoints keep failing and recovering could fill a stranger's mailbox.
@@ -58,7 +58,7 @@ impl JobFailures {
     /// reached.
     pub async fn take_mail(&self, tenant: &TenantId, quota: Quota, now: Timestamp) -> Result<Option<i64>> {
         let day = now.day();
-        // If the response to the first count of a day is lost, its retry finds that count, and the second round counts
+        // If the response to the first count of a day is lost, the retry finds that count, and the second round counts
         // again.
         for _ in 0..2 {
             let more = self.change_mails(tenant, quota, 1, now).only_if(MAILS.is_below(number(quota.limit())));

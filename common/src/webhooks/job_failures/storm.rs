@@ -1,23 +1,23 @@
 //! Storms: workflows that fail so often that a process does not write each failure.
 //!
-//! A storm begins when a pending notice has the maximum number of ids and is known not to be sent before a certain
-//! time. Until that time, a process only counts further failures and writes the count once a minute. If a process
-//! stops, its count is lost, and the number in the email is too low.
+//! A storm begins when a pending notice contains the maximum number of ids and will not be sent before a certain time.
+//! Until that time, a process only counts further failures and writes the count once a minute. If a process stops, its
+//! count is lost, and the number in the email is too low.
 
 use std::time::Duration;
 
 use super::table::Noted;
 use crate::timestamp::Timestamp;
 
-/// The margin for differences between clocks and for the duration of a write.
+/// A margin for clock differences and the duration of a write.
 const MARGIN: Duration = Duration::from_secs(10);
 /// The time between two writes of a process's count.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A process's state for a workflow that fails very often.
+/// A process's state for a workflow in a storm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storm {
-    /// Until this time, the process does not write each failure.
+    /// The time until which the process does not write each failure.
     until: Timestamp,
     /// When the process next writes its count.
     next_write: Timestamp,
@@ -38,7 +38,7 @@ pub enum Write {
         /// The number of failures counted so far, including these.
         more: u64,
     },
-    /// Write nothing, because the failures have been counted.
+    /// Write nothing, because the failures have only been counted.
     None,
 }
 

@@ -44,13 +44,13 @@ pub(super) const PREFIX: &str = "#failing#";
 /// The attributes with the newest failures, newest first.
 pub(super) const NEWEST: [Attribute; 3] = [Attribute("newest_1"), Attribute("newest_2"), Attribute("newest_3")];
 attributes! { pub(super)
-    // A failure whose event was received repeatedly. It may be equal to one of the newest failures, so it is stored
+    // A failure whose event was received more than once. It may equal one of the newest failures, so it is stored
     // separately.
     AGAIN = "again",
     WORKFLOW = "workflow", FAILED = "failed", MORE = "more", TOLD = "told", TOLD_UNTIL = "told_until",
     WRITES = "writes",
 }
-// The parts of a failure.
+// The attributes of a failure.
 attributes! {
     ID = "id", JOB = "job", DEPLOYMENT = "deployment", ERROR = "error", STACK = "stack",
 }

@@ -89,7 +89,7 @@ async fn to_the_end(mut body: Incoming) -> hyper::Result<()> {
     Ok(())
 }
 
-/// Whether the framing of a body is invalid, such as the length of a chunk. Otherwise, the connection was closed.
+/// Whether the body's framing, such as the length of a chunk, is invalid. Otherwise, the connection was closed.
 fn is_invalid(error: &hyper::Error) -> bool {
     let kind = cause_of::<io::Error>(error).map(io::Error::kind);
     matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
@@ -104,15 +104,15 @@ fn redirected(url: &Url, response: &Response<Incoming>) -> Option<String> {
     };
     to.set_query(None);
     to.set_fragment(None);
-    // These calls fail only for a URL that can have neither.
+    // These calls fail only for a URL that cannot have a user name or a password.
     to.set_username("").and_then(|()| to.set_password(None)).ok();
     Some(format!("The receiver redirected the request to {to}"))
 }
 
-/// The maximum time for the body of a failed response. It is short, because the status matters more.
+/// The maximum time to wait for the body of a failed response. It is short, because the status matters more.
 const BODY_OF_FAILURE: Duration = Duration::from_secs(1);
 
-/// Reads the beginning of a body, or as much as arrives in time, as text. Bytes that are not text are only counted.
+/// Reads the beginning of a body, or as much of it as arrives in time. Binary content is only counted.
 async fn beginning(response: Response<Incoming>) -> String {
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
@@ -132,8 +132,8 @@ async fn beginning(response: Response<Incoming>) -> String {
     not_text(&head.headers, &bytes).unwrap_or_else(|| text(bytes))
 }
 
-/// Describes a compressed or binary body by its form and length. Requests do not accept compression, so few receivers
-/// use it, and a decoder would slow down each cold start.
+/// Describes a compressed or binary body by its format and length. A decoder would slow down each cold start, and few
+/// receivers compress responses, because requests do not accept compression.
 fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
     let value = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let form = match value(header::CONTENT_ENCODING) {
@@ -148,7 +148,7 @@ fn not_text(headers: &HeaderMap, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// The maximum number of characters shown from a media type or a coding.
+/// The maximum number of characters of a media type or a content coding to show.
 const LONGEST_FORM: usize = 100;
 
 fn text(mut bytes: Vec<u8>) -> String {

@@ -1,8 +1,8 @@
-//! The causes of errors, and the messages that several modules share.
+//! The causes of errors, and messages that several modules share.
 
 use std::{error::Error, io, iter::successors};
 
-pub(super) const HTTP_2: &str = "The receiver speaks HTTP/2 only, and deliveries need HTTP/1.1";
+pub(super) const HTTP_2: &str = "The receiver supports only HTTP/2, but deliveries need HTTP/1.1";
 pub(super) const INCOMPLETE: &str = "The receiver closed the connection before the end of the response";
 
 pub(super) fn is_caused_by<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {

@@ -21,12 +21,12 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 
-/// The maximum number of bytes to read for a response or a TLS handshake. Interim responses, headers, the body's
-/// framing and the TLS overhead all count, because a receiver could send any of them without end.
+/// The maximum number of bytes to read for a response or a TLS handshake. Interim responses, headers, the framing of
+/// the body and the TLS overhead all count, because a receiver could send an endless amount of each.
 const MAX_BYTES: usize = 64 * 1024;
 /// The minimum number of bytes counted per read, because reading one byte costs as much as reading many.
 const READ: usize = 128;
-/// The maximum number of header lines in a response. A line of four bytes occupies thirty times as many in memory.
+/// The maximum number of header lines in a response. A line of four bytes takes up thirty times as much memory.
 const MAX_HEADERS: usize = 1024;
 /// The number of bytes that an interim response (100, 102, 103) counts as. A few are normal; sixteen are too many.
 const INTERIM: usize = MAX_BYTES / 16;
@@ -138,7 +138,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 }
 
 /// An HTTP/1.1 connection. It has no background task: it makes progress only during a request, and closes when dropped,
-/// so an attempt that times out does not leave anything running.
+/// so an attempt that times out leaves nothing running.
 pub(super) struct Connection {
     requests: http1::SendRequest<Full<Bytes>>,
     /// Performs reads and writes; `None` if the connection is closed.
@@ -152,7 +152,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection over `stream`, whose TCP bytes `wire` counts. The connection releases `permit` when it
+    /// Opens a connection over `stream`. `wire` counts the stream's TCP bytes. The connection releases `permit` when it
     /// closes.
     pub(super) async fn over<S>(
         stream: Metered<S>,
@@ -163,8 +163,8 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let response = Arc::clone(&stream.meter);
-        // Accepts invalid headers that common clients accept, because servers therefore send them. Few of them matter
-        // for a delivery.
+        // Accepts the invalid headers that common clients accept, because servers send such headers, which rarely
+        // matter for a delivery.
         let mut builder = http1::Builder::new();
         builder.max_headers(MAX_HEADERS).allow_spaces_after_header_name_in_responses(true);
         builder.allow_obsolete_multiline_headers_in_responses(true).ignore_invalid_headers_in_responses(true);

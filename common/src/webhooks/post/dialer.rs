@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ADDRESSES: usize = 8;
 /// The maximum number of addresses that are tried concurrently, and therefore the number of sockets that a dial needs.
 pub(super) const MAX_PARALLEL: usize = 2;
-/// An address is tried alone for this long before the next one is also tried (RFC 8305, section 5).
+/// The head start of each address: the next one is tried only after this time (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 /// The time limit for one address when there are more than [`MAX_PARALLEL`]. TCP resends a lost packet after a second.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// The means of reaching hosts, replaceable in tests.
+/// The resolver and the connector, which tests can replace.
 #[derive(Clone)]
 pub struct Network {
     pub lookup: Lookup,
@@ -93,7 +93,7 @@ pub(super) enum LookupError {
 }
 
 impl From<&io::Error> for LookupError {
-    /// The standard library keeps only the text of the C library's error: glibc's, musl's or macOS's.
+    /// The standard library keeps only the message of the C library's error: glibc's, musl's or macOS's.
     fn from(error: &io::Error) -> Self {
         let text = error.to_string();
         let is_one_of = |texts: &[&str]| texts.iter().any(|end| text.ends_with(end));
@@ -121,7 +121,7 @@ impl Dialer {
         Self { policy, lookups: Lookups::new(network.lookup), connect: network.connect }
     }
 
-    /// Whether the policy allows a URL, as far as can be decided without a DNS lookup.
+    /// Whether the policy allows a URL, as far as this can be determined without a DNS lookup.
     pub(super) fn permits(&self, url: &Url) -> bool {
         self.policy.refusals(url).next().is_none()
     }

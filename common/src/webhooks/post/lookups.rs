@@ -1,9 +1,9 @@
 //! Name lookups, bounded so that dead name servers do not take capacity from other names.
 //!
-//! The operating system looks up a name on a thread, and may wait many seconds for name servers that do not respond,
+//! Each lookup occupies a thread, and the operating system may wait many seconds for name servers that do not respond,
 //! even after the attempt was cut off. Concurrent lookups of the same name are therefore combined, and each
-//! organization gets few at a time. It gets even fewer for names that were not found recently: these never use more
-//! than half of the threads. A lookup without capacity waits for as long as its attempt.
+//! organization gets only a few at a time. The limit is even lower for names that were not found recently, which
+//! together never use more than half of the threads. If there is no capacity, a lookup waits until its attempt ends.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr
 
 /// The number of concurrent lookups. Tokio has 512 threads for them and for calls to AWS.
 const MOST: Count = Count { all: 384, new: 192 };
-/// The same for an organization.
+/// The number of concurrent lookups for an organization.
 const MOST_OF_TENANT: Count = Count { all: 16, new: 4 };
 /// The number of names that are remembered as found.
 const NAMES: usize = 10_000;
@@ -47,7 +47,7 @@ struct State {
     found: HashSet<String>,
 }
 
-/// Lookups in progress: all of them, and those of names that were not found recently.
+/// Numbers of lookups in progress: of all names, and of names that were not found recently.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
     all: usize,
@@ -87,7 +87,7 @@ impl Lookups {
     /// Looks up the addresses of a name for a delivery of `tenant`.
     pub(super) async fn addresses(&self, tenant: &TenantId, name: &str) -> Found {
         let mut result = loop {
-            // Registered before the check, so no end is missed.
+            // Registered before the check, so that the end of a lookup cannot be missed.
             let ended = self.ended.notified();
             if let Some(result) = self.begin(tenant, name) {
                 break result;
@@ -124,7 +124,8 @@ impl Lookups {
 }
 
 impl InProgress {
-    /// Runs the lookup to its end, even if no attempt is waiting for it any longer: its thread is occupied until then.
+    /// Runs the lookup to its end, even if no attempt is waiting for it anymore, because its thread is occupied until
+    /// then.
     fn run(self) {
         let mut lookup = (self.lookups.lookup)(self.name.clone());
         let end = |this: Self, found: io::Result<_>| {
@@ -202,7 +203,7 @@ mod tests {
         format!("tenant-{number}").parse().expect("a tenant")
     }
 
-    /// Looks up this many dead names of each tenant, for half a second each.
+    /// Looks up this many dead names for each tenant, waiting half a second for each name.
     async fn look_up_dead(lookups: &Lookups, tenants: usize, names: usize) {
         let all = (0..tenants).flat_map(|number| (0..names).map(move |name| (number, name)));
         let all = all.map(async |(number, name)| {
@@ -227,7 +228,7 @@ mod tests {
         look_up_dead(&lookups, 100, 10).await;
         assert_eq!(threads.load(Ordering::Relaxed), MOST.new);
         assert!(is_found(&lookups, 1000, "known.example").await);
-        assert!(is_found(&lookups, 0, "known.example").await, "though its tenant has others that are dead");
+        assert!(is_found(&lookups, 0, "known.example").await, "although its tenant also has dead names");
         sleep(DEAD).await;
         assert_eq!(threads.load(Ordering::Relaxed), 0);
         assert!(is_found(&lookups, 0, "other.example").await);

@@ -13,11 +13,11 @@ use tokio::{
 
 use super::{connection::Connection, dialer::MAX_PARALLEL};
 
-/// Connections that have been idle for longer are not reused, because some gateways drop idle connections silently.
+/// The maximum idle time of a reused connection. It is short, because some gateways silently drop idle connections.
 const MAX_IDLE: Duration = Duration::from_secs(10);
 
-/// Limits the total number of open connections, in use and idle, to what the concurrent attempts need, for any number
-/// of hosts. At the limit, a new connection replaces the one that has been idle longest.
+/// Limits the total number of open connections, in use and idle, to the number that concurrent attempts need,
+/// regardless of the number of hosts. At the limit, a new connection replaces the one that has been idle longest.
 ///
 /// Lambda allows a process 1,024 file descriptors. A dial uses at most two: for two addresses at the same time, or for
 /// the sockets and files of a lookup. With `MAX_CONCURRENT_ATTEMPTS` at its maximum, a process therefore uses at most:
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// Reserves the sockets for a dial. If necessary, closes idle connections, the longest idle first. Returns `None`
-    /// if there are none to close. The dial then exceeds the limit, but may proceed.
+    /// if there are none left to close; the dial may then exceed the limit.
     pub(super) fn reserve(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(permit) = Arc::clone(&self.sockets).try_acquire_many_owned(MAX_PARALLEL as u32) {

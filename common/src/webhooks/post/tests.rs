@@ -73,7 +73,7 @@ async fn post(client: &Client, url: &str) -> Outcome {
     try_to_post(client, url).await.expect("there are descriptors").outcome
 }
 
-/// How a server behaves on a connection. It responds to each request with the next response, in pieces, and then
+/// A server's behavior on a connection: it answers each request with the next response, sent in pieces, and then
 /// closes.
 type Script = Vec<Vec<&'static [u8]>>;
 
@@ -106,7 +106,7 @@ impl Connections {
         self.all.load(Ordering::Relaxed)
     }
 
-    /// Waits until at most `most` are open.
+    /// Waits until at most `most` connections are open.
     async fn open_at_most(&self, most: usize) {
         for _ in 0..400 {
             if self.open.load(Ordering::Relaxed) <= most {
@@ -176,7 +176,7 @@ fn presenting(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> TlsAcceptor
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// Why an attempt fails, and its detail.
+/// Returns why an attempt fails, with the detail.
 async fn why(client: &Client, url: &str) -> (&'static str, String) {
     let posted = try_to_post(client, url).await.expect("there are descriptors");
     let Outcome::Failed(failure) = posted.outcome else { return ("delivered", String::new()) };
@@ -318,7 +318,7 @@ async fn a_few_interim_responses_pass_and_many_are_a_failure() {
 
 #[tokio::test]
 async fn headers_in_tiny_pieces_are_a_failure() {
-    // In large pieces, the same headers would be accepted, because they are below the limit in bytes.
+    // Sent in large pieces, the same headers would be accepted, because they are below the limit in bytes.
     let large: &[u8] = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(60_000)).leak().as_bytes();
     let mut answer = vec![large];
     answer.resize(60, b"x");
@@ -453,7 +453,7 @@ async fn the_detail_names_the_cause_of_a_failed_handshake() {
     const VERSIONS: &str = "The receiver supports neither TLS 1.2 nor TLS 1.3";
     const CLIENT: &str = "The receiver requires a client certificate, which deliveries do not present";
     const NO_TLS: &str = "The receiver does not speak TLS on this port";
-    // An alert: its record, "fatal", and its number. The relevant part of a ServerHello of TLS 1.1.
+    // An alert: its record, "fatal", and its number. The relevant part of a TLS 1.1 ServerHello.
     let hello_of_1_1 = [&[22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2][..], &[7; 32], &[0, 0xc0, 0x13, 0]].concat().leak();
     // The beginning of a message that is longer than 64 KiB.
     let long_message = [&[22, 3, 3, 0x40, 0, 2, 0, 0xff, 0xff][..], &[0; 0x4000 - 4]].concat().repeat(6).leak();
@@ -490,7 +490,7 @@ async fn the_detail_mentions_a_requested_client_certificate() {
     }
 }
 
-/// OpenSSL rejects a client without a certificate with an alert that, before TLS 1.3, can also mean other things.
+/// OpenSSL rejects a client without a certificate with an alert that had other meanings before TLS 1.3.
 #[tokio::test]
 async fn a_general_alert_after_a_certificate_request_is_explained() {
     const REQUIRED: [u8; 7] = [21, 3, 3, 0, 2, 2, 116];
@@ -548,7 +548,7 @@ async fn an_http_2_only_receiver_fails_at_once() {
     let (port, _) = server("127.0.0.1:0", Some(acceptor), vec![vec![vec![]]]).await;
     let why_of = async |url: String| why(&client_trusting(trusting(&certificate)), &url).await;
     assert_eq!(why_of(format!("https://hook.example:{port}/")).await, ("tls", HTTP_2.to_owned()));
-    // Without TLS: SETTINGS, SETTINGS with six settings, GOAWAY after it.
+    // Without TLS: SETTINGS, SETTINGS with six settings, and SETTINGS followed by GOAWAY.
     let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
     let long = [&[0, 0, 36, 4, 0, 0, 0, 0, 0][..], &[1; 36]].concat();
     let go_away: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -684,7 +684,7 @@ async fn a_response_with_headers_of_real_servers_counts() {
         ("HTTP/1.1 200 OK\r\nconnection: close\r\nConnection: close\r\n".to_owned(), true),
     ] {
         let body = if head.contains("chunked") { "0\r\n\r\n" } else { "" };
-        // Two equal lengths count as one.
+        // Two equal content lengths count as one.
         let length = if body.is_empty() { "content-length: 0\r\n" } else { "" };
         let answer: &[u8] = format!("{head}{length}\r\n{body}").into_bytes().leak();
         let (port, _) = server("127.0.0.1:0", None, vec![vec![vec![answer]]]).await;

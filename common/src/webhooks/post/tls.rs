@@ -20,7 +20,7 @@ use webpki::EndEntityCert;
 use super::cause::HTTP_2;
 use crate::{timestamp::Timestamp, webhooks::delivery::Detail};
 
-/// The maximum number of a certificate's names in a detail.
+/// The maximum number of certificate names in a detail.
 const NAMES: usize = 3;
 
 /// Builds a configuration of TLS 1.2 and 1.3 for HTTP/1.1 that trusts `authorities`.
@@ -35,13 +35,13 @@ pub fn tls(authorities: impl Into<Arc<RootCertStore>>) -> Result<ClientConfig, E
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(NoCertificate));
-    // Ends the handshake with a server that speaks only HTTP/2 and would otherwise wait for a preface.
+    // Ends the handshake with a server that supports only HTTP/2, which would otherwise wait for a preface.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 
 /// Verifies certificates like the default verifier of `rustls`, but distinguishes self-signed certificates and
-/// incomplete chains from untrusted authorities. A custom verifier is necessary because `rustls` does not show
+/// incomplete chains from untrusted authorities. A custom verifier is necessary because `rustls` does not expose the
 /// certificates to its callers.
 #[derive(Debug)]
 struct Verifier {
@@ -89,7 +89,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Makes an error about a certificate chain more precise.
+/// Returns a more precise error for a certificate chain.
 fn untrusted(certificate: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>], error: Error) -> Error {
     let is_from_authority = match &error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => false,
@@ -109,7 +109,7 @@ fn untrusted(certificate: &CertificateDer<'_>, intermediates: &[CertificateDer<'
     CertificateError::Other(OtherError(Arc::new(chain))).into()
 }
 
-/// Why no trusted authority has issued a certificate.
+/// Why a certificate does not come from a trusted authority.
 #[derive(Clone, Copy, Debug)]
 enum Untrusted {
     /// The certificate is its own issuer.
@@ -132,7 +132,7 @@ impl fmt::Display for Untrusted {
 
 impl error::Error for Untrusted {}
 
-/// Presents no certificate, and records that the receiver requested one.
+/// A client certificate resolver that presents no certificate, and records that the receiver requested one.
 #[derive(Debug)]
 struct NoCertificate;
 
@@ -149,8 +149,8 @@ impl ResolvesClientCert for NoCertificate {
 }
 
 tokio::task_local! {
-    /// Whether the receiver requested a client certificate. This is task-local: handshakes share a configuration, so
-    /// that sessions can be resumed, and its callbacks do not get the connection.
+    /// Whether the receiver requested a client certificate. This is task-local, because handshakes share a
+    /// configuration (so that sessions can be resumed), and the configuration's callbacks do not get the connection.
     static ASKED: Cell<bool>;
 }
 
@@ -232,8 +232,8 @@ fn certificate(error: &CertificateError) -> Detail {
     })
 }
 
-/// Formats a certificate's name, which is given as `DnsName("a.example")`. Some self-signed certificates have an IP
-/// address as a DNS name. The output points this out, because the name looks valid.
+/// Formats a certificate's name, given as `DnsName("a.example")`. Some self-signed certificates contain an IP address
+/// as a DNS name. The output points this out, because such a name looks valid.
 fn bare(name: &str) -> String {
     let (kind, inner) = name.split_once('(').unwrap_or_default();
     let inner = inner.strip_suffix(')').unwrap_or(name).trim_matches('"');

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::numbers::within;
 
-/// The selectable reasons. `status_other` and `untaken` are rare, and accepted only in the address.
+/// The selectable reasons. `status_other` and `untaken` are rare, so they are accepted only in the address.
 const REASONS: [(&str, &str); 12] = [
     ("status_5xx", "server error"),
     ("status_4xx", "rejected"),
@@ -59,7 +59,7 @@ const STATUSES: [(&str, &str); 6] = [
     ("ended", "Ended"),
 ];
 
-/// The search form. It keeps the status and the range, which are chosen with links.
+/// The search form. It keeps the status and the time range, which are set by links.
 pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Error>) -> Markup {
     // The select is narrow, so the description comes first: it is usually shorter than the URL.
     let name = |endpoint: &EndpointView| match &endpoint.description {
@@ -111,7 +111,7 @@ pub(super) fn form(link: &Typed, endpoints: &[EndpointView], error: Option<&Erro
     }
 }
 
-/// The issues with filters that are not fields in the form.
+/// The issues with filters that are set by links rather than form fields.
 fn of_links(error: Option<&Error>) -> Vec<(&str, &str)> {
     let Some(Error::Invalid(issues)) = error else { return Vec::new() };
     let shown = ["q", "endpoint", "event", "reason", "workflow", "since", "until"];

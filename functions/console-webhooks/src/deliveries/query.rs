@@ -21,30 +21,30 @@ use crate::live::LIVE;
 pub(super) const PATH: &str = "/console/deliveries";
 /// The filters in the address, with their descriptions. Links in emails use `job_id`.
 pub(super) const FILTERS: [(&str, &str); 10] = [
-    ("q", "Only deliveries of this job or with this webhook ID. The id of a delivery opens that delivery."),
+    ("q", "Only deliveries of this job or with this webhook ID. A delivery ID opens that delivery."),
     ("endpoint", "Only deliveries to this endpoint."),
     ("status", "Only deliveries with this status."),
     ("range", "Only deliveries from the last hour, day or week: `1h`, `24h` or `7d`."),
     ("event", "Only deliveries of this event."),
     ("reason", "Only deliveries whose last attempt failed for this reason."),
-    ("workflow", "Only deliveries about jobs whose workflow has exactly this name."),
+    ("workflow", "Only deliveries for jobs whose workflow has exactly this name."),
     ("job_id", "Only deliveries of this job."),
     ("since", "Only deliveries that were created at this time or later. A time without a zone is in UTC."),
     ("until", "Only deliveries that were created before this time. A time without a zone is in UTC."),
 ];
 pub(super) const CURSOR: &str = "cursor";
-/// The cursors of the newer pages, in order, separated by spaces. The cursor of the first page is empty.
+/// The cursors for the newer pages, in order, separated by spaces. The cursor for the first page is empty.
 pub(super) const NEWER: &str = "newer";
 pub(super) const IDS: &str = "ids";
 pub(super) const REST: [(&str, &str); 4] = [
-    (CURSOR, "The cursor of the page to show, from the link on the previous page."),
-    (NEWER, "The cursors of the newer pages, for the link to them."),
+    (CURSOR, "The cursor for this page, from the link on the previous page."),
+    (NEWER, "The cursors for the newer pages, for the link to them."),
     (IDS, "Shows only the deliveries with these ids, separated by spaces. Other filters are ignored."),
     LIVE,
 ];
-/// The number of deliveries on a page, and the maximum number that is resent without confirmation.
+/// The number of deliveries on a page, which is also the maximum number to resend without confirmation.
 pub(super) const LIMIT: usize = 20;
-/// The maximum number of newer pages that an address remembers.
+/// The maximum number of newer pages in an address.
 pub(super) const REMEMBERED: usize = 8;
 /// The time ranges: value, label and length.
 pub(super) const RANGES: [(&str, &str, Option<Duration>); 4] = [
@@ -100,7 +100,7 @@ pub(super) fn is_filtered(link: &Typed) -> bool {
     FILTERS.iter().any(|(name, _)| !link.get(name).is_empty())
 }
 
-/// Returns the cursors of the pages that are newer than the next page, including this page.
+/// Returns the cursors for the pages before the next page, including this page.
 pub(super) fn remembered(newer: &[&str], cursor: &str) -> String {
     let newer = newer.iter().copied().filter(|newer| !newer.is_empty()).chain(Some(cursor).filter(|at| !at.is_empty()));
     let newer: Vec<_> = newer.collect();

@@ -1,4 +1,4 @@
-//! Resends several deliveries on the list: those that are shown, or all of an endpoint's.
+//! Resends several deliveries from the list: those that are shown, or all of an endpoint's missed deliveries.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) const FIELDS: [(&str, &str); 2] = [
 fn is_missed(delivery: &Delivery, endpoints: &[EndpointView], is_of_pending: bool) -> bool {
     let endpoint = endpoints.iter().find(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id);
     let is_pull = endpoint.is_some_and(|endpoint| endpoint.kind == Kind::Pull);
-    // Failed tests are not counted as missed, so the button's number equals the tab's.
+    // Failed tests are not counted as missed, so the button shows the same number as the tab.
     if delivery.event == EventName::Test {
         return false;
     }
@@ -92,7 +92,7 @@ fn is_of_inactive(delivery: &Delivery, endpoints: &[EndpointView]) -> bool {
     is_open && endpoints.iter().any(|endpoint| Some(endpoint.id) == delivery.webhook_endpoint_id && !endpoint.active)
 }
 
-/// The link to the page that counts and resends all missed deliveries of the selected endpoint, if this page does not
+/// The link to the page that counts and resends all of the selected endpoint's missed deliveries, if this page does not
 /// show all of them.
 pub(super) fn all(
     link: &Typed,

@@ -17,9 +17,9 @@ use maud::{Markup, html};
 
 use crate::{numbers::is_fetched, states};
 
-/// A due attempt is shown as due now for this long.
+/// The time that a due attempt is shown as due now.
 const SOON: Duration = Duration::from_secs(60);
-/// A longer id or URL may be cut, so the full text is shown on hover.
+/// A longer id or URL may be shortened, so the full one is shown on hover.
 const UNCUT: usize = 24;
 /// The maximum length of an endpoint's description in a cell.
 const DESCRIBED: usize = 60;
@@ -32,7 +32,8 @@ pub(crate) enum Of {
     AllEndpoints,
 }
 
-/// A table of deliveries, or the text `nothing` if there are none. `endpoints` are those that its cells name.
+/// A table of deliveries, or the message `nothing` if there are none. `endpoints` are those that the cells may refer
+/// to.
 pub(crate) fn table(
     deliveries: &[Delivery],
     endpoints: &[EndpointView],
@@ -63,8 +64,8 @@ pub(crate) fn table(
                         @let about = subject(delivery, |id| endpoints.get(&id).map(|endpoint| short(&endpoint.name())));
                         tr {
                             td {
-                                // Includes the destination: a job has a delivery to each endpoint, and screen readers
-                                // read links without their rows.
+                                // Includes the destination, because a job has a delivery to each endpoint, and screen
+                                // readers read links without their rows.
                                 a .strong.cut href={ "/console/deliveries/" (delivery.id) } title=(about)
                                     aria-label=[(of == Of::AllEndpoints).then(|| titled(delivery, &about, &to))] {
                                     @if is_about_a_job(delivery) { (one_line(&about)) } @else { bdi { (about) } }
@@ -104,12 +105,13 @@ fn endpoint_link(endpoint: &EndpointView) -> Markup {
     }
 }
 
-/// Whether a delivery is about a job, rather than about an endpoint.
+/// Whether a delivery is about a job rather than an endpoint.
 fn is_about_a_job(delivery: &Delivery) -> bool {
     delivery.event.is_of_a_job()
 }
 
-/// Names what a delivery is about: a job or, for a notice, another endpoint, whose name `name_of` returns if it exists.
+/// Names the subject of a delivery: a job or, for a notice, another endpoint. `name_of` returns the endpoint's name, if
+/// it exists.
 pub(crate) fn subject(delivery: &Delivery, name_of: impl Fn(EndpointId) -> Option<String>) -> String {
     let news = match delivery.event {
         EventName::EndpointFailing => "is failing",
@@ -155,7 +157,7 @@ fn last_error(delivery: &Delivery, now: Timestamp) -> Markup {
 }
 
 /// Formats the number of attempts: `2, next in 5 min`. A deleted endpoint gets no more attempts. An overdue attempt is
-/// waiting for its turn, because its receiver is slow or many others are due.
+/// waiting for its turn, because its receiver is slow or many other attempts are due.
 fn attempts(delivery: &Delivery, is_deleted: bool, now: Timestamp) -> Markup {
     html! {
         (delivery.attempts)
@@ -187,13 +189,13 @@ pub(crate) fn short(url: &str) -> String {
     clipped(&rest, START) + rest.get(last..).unwrap_or_default()
 }
 
-/// More of a URL that its cell may cut, shown on hover. The endpoint's page shows all of it.
+/// More of a URL that may be shortened in its cell, shown on hover. The endpoint's page shows the full URL.
 pub(crate) fn hover(url: &str) -> Option<String> {
     const MOST: usize = 200;
     (short(url).chars().count() > UNCUT).then(|| clipped(&visible(url), MOST))
 }
 
-/// An id or a URL on one line. Where there is no room for all of it, its middle is cut.
+/// An id or a URL on one line, without its middle where there is not enough room.
 pub(crate) fn one_line(text: &str) -> Markup {
     const END: usize = 12;
     let end = text.char_indices().rev().nth(END - 1).map_or(0, |(at, _)| at);

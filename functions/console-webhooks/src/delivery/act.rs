@@ -19,7 +19,7 @@ pub(super) const FIELDS: [(&str, &str); 4] = [
     ID,
     ("action", "The submitted form: `resend` or `erase`."),
     ("activate", "`yes` enables the endpoint first."),
-    ("sure", "`yes` from the page that confirms a resend to a receiver that asked to stop deliveries."),
+    ("sure", "`yes` from the page that confirms resending to a receiver that asked to stop deliveries."),
 ];
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {

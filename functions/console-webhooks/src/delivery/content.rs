@@ -1,4 +1,4 @@
-//! The payload and a delivery's headers.
+//! A delivery's payload and headers.
 
 use common::{
     http::page::{Form, pretty, visible},
@@ -6,8 +6,8 @@ use common::{
 };
 use maud::{Markup, html};
 
-/// The maximum number of payload bytes to show. A Lambda response is limited to 6 MB, and line breaks and escapes
-/// multiply a payload's size.
+/// The maximum number of payload bytes to show. A Lambda response is limited to 6 MB, and line breaks and escapes can
+/// multiply the size of a payload.
 const SHOWN_BYTES: usize = 64 * 1024;
 /// The limit for a payload with added line breaks and indentation.
 const PRETTY_BYTES: usize = 256 * 1024;
@@ -19,7 +19,7 @@ pub(super) fn body(payload: Option<&str>) -> Markup {
     html! {
         (scrolling("Payload", &text))
         @if shown.len() < payload.len() || !is_whole {
-            p { "Shortened: the payload has " (payload.len()) " bytes. The API returns all of them." }
+            p { "Shortened: the payload has " (payload.len()) " bytes. The API returns the entire payload." }
         }
     }
 }
@@ -30,7 +30,7 @@ pub(super) fn erasure(delivery: &Delivery) -> Markup {
         @if delivery.erased_at.is_none() && !delivery.needs_payload() {
             details {
                 summary { "Erase payload and responses" }
-                p { "The delivery and its attempts stay in the list. It can no longer be resent." }
+                p { "The delivery stays in the list with its attempts, but can no longer be resent." }
                 (Form {
                     button: "Erase payload and responses",
                     is_danger: true,
@@ -42,13 +42,12 @@ pub(super) fn erasure(delivery: &Delivery) -> Markup {
     }
 }
 
-/// Renders text in a scrollable box. The box is focusable, so the keyboard can scroll it, and therefore needs an
-/// accessible name.
+/// Renders text in a scrollable box. The box is focusable for keyboard users, and therefore needs an accessible name.
 pub(super) fn scrolling(name: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="group" aria-label=(name) { bdi { (visible(text)) } } }
 }
 
-/// Each attempt's headers. Signatures and the values of the tenant's own headers are not stored.
+/// The headers of each attempt. Signatures and the values of the tenant's own headers are not stored.
 pub(super) fn headers(
     delivery: &Delivery,
     event: EventName,

@@ -34,11 +34,11 @@ use crate::{
 
 pub(super) const ID: (&str, &str) = ("id", "The id of the delivery.");
 pub(super) const CONFIRM: (&str, &str) =
-    ("confirm", "`resend` shows the button to resend the delivery, even if the receiver asked to stop deliveries.");
+    ("confirm", "`resend` shows the button for resending the delivery, even if the receiver asked to stop deliveries.");
 const NOT_FOUND: Error = Error::NotFound("Delivery not found. It may have expired from the log");
-/// A due attempt is shown as in progress for this long.
+/// The time that a due attempt is shown as in progress.
 const SOON: Duration = Duration::from_secs(60);
-/// For this long after a resend, a link may show its confirmation.
+/// The time after a resend in which a link may show the confirmation.
 const JUST: Duration = Duration::from_secs(60);
 
 /// The delivery in the path.
@@ -82,7 +82,7 @@ pub(super) async fn page(
     let (console, (delivery, payload), endpoint) =
         tokio::try_join!(console, app.log.visible(tenant, id, now), endpoint(app, tenant, id))?;
     let mut attempts = app.log.earlier_attempts(tenant, &delivery).await?;
-    // A delivery that failed without an attempt still has a last attempt, which holds the reason.
+    // Even a delivery that failed without an attempt has a last attempt, which contains the reason.
     attempts.extend(delivery.last_attempt.clone());
     let told = notice_about(app, tenant, &delivery).await?;
     let about_what = subject(&delivery, |_| told.as_ref().map(|endpoint| short(&endpoint.name())));
@@ -127,7 +127,7 @@ fn receiver(delivery: &Delivery, endpoint: Option<&EndpointView>) -> String {
     }
 }
 
-/// The result of a resend. It is shown only right after a resend, because anyone can make such a link.
+/// The result of a resend. It is shown only right after a resend, because anyone can create such a link.
 fn resent(delivery: &Delivery, now: Timestamp) -> Markup {
     let is_resend = |attempt: &&Attempt| attempt.trigger == Trigger::Resend && now.since(attempt.at) < JUST;
     let attempt = delivery.last_attempt.as_ref().filter(is_resend);
@@ -154,7 +154,8 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
             (states::of_delivery(delivery.status, is_pulled))
             " "
             @match (delivery.status, delivery.next_attempt_at) {
-                (Status::Pending, _) if is_deleted(delivery, endpoint) => "Its endpoint was deleted. It won't be retried.",
+                (Status::Pending, _) if is_deleted(delivery, endpoint) => "The endpoint was deleted. This delivery \
+                                                                           won't be retried.",
                 (Status::Pending, Some(next)) if now.since(next) > SOON => {
                     "The attempt was due " (times::when(next, now)) " and is waiting its turn"
                     @if endpoint.is_some_and(|endpoint| endpoint.is_slow) { ": its receiver is slow, so few attempts run at once" }
@@ -162,11 +163,12 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 },
                 (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
                 (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
-                (Status::Held, _) if is_pulled => "It waits for a client to receive it.",
-                (Status::Held, _) if is_inactive => "The endpoint is disabled. It won't be sent automatically.",
-                (Status::Held, _) => "The endpoint was disabled when the event arrived. It won't be sent \
-                    automatically.",
-                (Status::Failed, _) => "It won't be retried automatically.",
+                (Status::Held, _) if is_pulled => "Waiting for a client to receive it.",
+                (Status::Held, _) if is_inactive => "The endpoint is disabled. This delivery won't be sent \
+                                                     automatically.",
+                (Status::Held, _) => "The endpoint was disabled when the event arrived. This delivery won't be sent \
+                                      automatically.",
+                (Status::Failed, _) => "This delivery won't be retried automatically.",
                 (Status::Ended, _) if is_deleted(delivery, endpoint) => "Canceled: its endpoint was deleted.",
                 (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
                 _ => "",
@@ -176,13 +178,13 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
     }
 }
 
-/// The button that resends the delivery, or why there is none.
+/// The button that resends the delivery, or the reason why there is none.
 fn again(delivery: &Delivery, endpoint: Option<&EndpointView>, is_kept: bool, is_confirmed: bool) -> Markup {
     if is_deleted(delivery, endpoint) {
-        return html! { p { "It cannot be resent: its endpoint was deleted." } };
+        return html! { p { "This delivery cannot be resent, because its endpoint was deleted." } };
     }
     if !is_kept {
-        return html! { p { "It cannot be resent: its payload is no longer stored." } };
+        return html! { p { "This delivery cannot be resent, because its payload is no longer stored." } };
     }
     let is_inactive = endpoint.is_some_and(|endpoint| !endpoint.active);
     let button = if is_inactive { "Enable endpoint and resend" } else { "Resend" };

@@ -31,8 +31,8 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("action", "The submitted form: `test`, `activate`, `deactivate`, `edit`, `rotate`, `recover` or `delete`."),
     (
         "sure",
-        "`delete`: `yes` from the checkbox that confirms the deletion. `recover` and `activate`: `yes` from the page \
-         that confirms it.",
+        "`delete`: `yes` from the checkbox that confirms the deletion. `recover` and `activate`: `yes` from the \
+         confirmation page.",
     ),
     (
         "since",
@@ -43,7 +43,7 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("status", "`recover`: the status of the deliveries to recover: `failed`, `held`, `both` or `pending`."),
     ("activate", "`recover`: `yes` enables the endpoint first."),
     ("secret", "`rotate`: the secret that the page generated."),
-    ("revision", "`rotate` and `edit`: the number of times the endpoint had been changed when the form was opened."),
+    ("revision", "`rotate` and `edit`: the endpoint's revision when the form was opened."),
     ("own", "`rotate`: your own secret, instead of the generated one."),
     ("url", "`edit`: the URL of the endpoint."),
     ("description", "`edit`: a description that identifies the endpoint."),
@@ -58,7 +58,7 @@ pub(super) const FIELDS: [(&str, &str); 21] = [
     ("did", "The confirmation to show after one of the page's forms has been submitted."),
 ];
 
-/// The error for a form that would undo a change made since it was opened.
+/// The error for a form that would undo a change made since the form was opened.
 const STALE: &str = "The endpoint was changed after you opened this form. Review the change, then try again";
 
 pub(super) async fn act(app: Arc<App>, call: Call<User>, form: Typed) -> Result<Reply> {
@@ -143,7 +143,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         headers,
         ..Change::default()
     };
-    // A form submitted a second time has no effect, so it is accepted.
+    // The form may have been submitted twice. The second submission changes nothing, so it is accepted.
     if settings.is_empty() {
         return Ok(after(id, "unchanged"));
     }
@@ -152,7 +152,7 @@ async fn edit(app: &App, tenant: &TenantId, id: EndpointId, form: &Typed) -> Res
         return stale();
     }
     match change(app, tenant, id, Change { revision: Some(was.revision), ..settings }).await {
-        // Another request changed the endpoint after the read above.
+        // Another request changed the endpoint after it was read above.
         Err(Error::Busy) if app.endpoints.view(tenant, id).await?.revision != was.revision => stale(),
         changed => changed.map(|()| after(id, "saved")),
     }

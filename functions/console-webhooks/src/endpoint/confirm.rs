@@ -29,7 +29,7 @@ use crate::{
     numbers::{counted, held, is_gone, within},
 };
 
-/// The maximum number of deliveries that are resent without confirmation.
+/// The maximum number of deliveries to resend without confirmation.
 const UNASKED: usize = 20;
 
 /// A recovery as requested by a form or a link.
@@ -146,7 +146,7 @@ pub(super) async fn page(app: &App, tenant: &TenantId, id: EndpointId, link: &Ty
                  are not affected." }
         }
         @if is_gone(&endpoint) { (gone("Resend")) }
-        @if is_enabled { p { "The endpoint is enabled first, so new events are sent to it as well." } }
+        @if is_enabled { p { "The endpoint is enabled first, so it also gets new events." } }
         @if !endpoint.active && !is_enabled { p { "The endpoint is disabled, so the deliveries will be held again." } }
         div .row {
             (Form {
@@ -175,7 +175,7 @@ pub(super) async fn enabling(app: &App, tenant: &TenantId, id: EndpointId) -> Re
     let content = html! {
         p .mono .whole { bdi { (visible(&endpoint.name())) } }
         @if is_gone(&endpoint) { (gone("Enable the endpoint")) }
-        p { "New events will be sent to it. Deliveries that it missed will not: resend them afterward." }
+        p { "New events will be sent to this endpoint, but deliveries that it missed will not. Resend them afterward." }
         div .row {
             (Form { to: &back, button: "Enable endpoint", hidden: &[("action", "activate"), ("sure", TICKED)], ..Form::default() })
             a href=(back) { "Cancel" }
@@ -189,7 +189,8 @@ pub(crate) fn gone(action: &str) -> Markup {
     html! {
         div .notice.bad role="status" {
             p {
-                "The receiver answered " strong { "410 Gone" } ", which means it wants no more deliveries. " (action)
+                "The receiver answered " strong { "410 Gone" } ", which means that it wants no more deliveries. "
+                (action)
                 " only if it accepts them again; another 410 disables the endpoint."
             }
         }

@@ -23,7 +23,7 @@ use crate::{
     states::State,
 };
 
-/// The numbers that only this page shows.
+/// The data that only this page shows.
 pub(super) struct More {
     /// A pull endpoint's deliveries that are waiting to be received.
     pub(super) waiting: Option<Waiting>,
@@ -83,7 +83,7 @@ fn failing(app: &App, known: &Known, since: Timestamp, now: Timestamp) -> Markup
     }
 }
 
-/// The meaning of the last error, and the receiver's response. The header shows the name and the time of the error.
+/// The meaning of the last error, and the receiver's response. The header shows the error's name and time.
 fn last_error(meaning: &str, erring: Option<&Delivery>, now: Timestamp) -> Markup {
     let attempt = erring.and_then(|delivery| delivery.last_attempt.as_ref());
     html! {

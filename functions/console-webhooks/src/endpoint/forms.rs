@@ -85,8 +85,8 @@ fn edit(endpoint: &EndpointView, refused: Option<&Refused<'_>>) -> Markup {
     }
 }
 
-/// The notice at the top of the page about a form that was rejected because it is out of date. The form itself is far
-/// below.
+/// The notice at the top of the page about a form that was rejected because it was out of date. The form itself is much
+/// further down.
 pub(super) fn stale(error: &Error) -> Markup {
     html! {
         @if let Some(message) = stale_message(error) {
@@ -103,7 +103,7 @@ fn stale_message(error: &Error) -> Option<&str> {
     stale.map(|issue| issue.message.as_str())
 }
 
-/// The current settings, above a form that was opened before they were changed.
+/// The current settings, shown above a form that was opened before they changed.
 fn changed(endpoint: &EndpointView) -> Markup {
     html! {
         div .notice.bad {
@@ -121,8 +121,8 @@ fn changed(endpoint: &EndpointView) -> Markup {
     }
 }
 
-/// The form that rotates the secret. It contains the new secret, so submitting it twice rotates only once. It also
-/// contains the time of the endpoint's last change, so an old form cannot restore an earlier secret.
+/// The form that rotates the secret. The form contains the new secret, so submitting it twice rotates the secret only
+/// once. It also contains the endpoint's revision, so an old form cannot restore an earlier secret.
 fn rotate(app: &App, endpoint: &EndpointView, error: Option<&Error>, now: Timestamp) -> Markup {
     let overlap = times::length(app.rotation_overlap);
     let rotated_at = endpoint.previous_secret_expires_at.map(|end| end.before(app.rotation_overlap));
@@ -163,7 +163,7 @@ fn since(error: Option<&Error>, now: Timestamp) -> Markup {
     html! {
         details open[error.is_some()] {
             summary { "Recover missed deliveries" }
-            p { "If there are more than 20, a page asks you to confirm." }
+            p { "If there are more than 20, you will be asked to confirm." }
             (Form {
                 id: "recover",
                 button: "Recover deliveries",

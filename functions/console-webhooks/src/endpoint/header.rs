@@ -18,7 +18,7 @@ use crate::{
     states::State,
 };
 
-/// The state, the numbers of the last 24 hours and the last error, in a row.
+/// A row with the state, the numbers for the last 24 hours, and the last error.
 pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) -> Markup {
     let (endpoint, state) = (&known.endpoint, State::of(known));
     let list = |status: &str| format!("/console/deliveries?endpoint={}&status={status}", endpoint.id);
@@ -52,7 +52,7 @@ pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) ->
                     ("held", if is_fetched(endpoint) { "To fetch" } else { "Held" }, &known.open.held),
                     ("pending", "Pending", &known.open.pending),
                 ] {
-                    // The number of deliveries to fetch includes tests, because a program gets them, too.
+                    // The number of deliveries to fetch includes tests, because programs get those, too.
                     @let waiting = waiting.filter(|_| status == "held" && is_fetched(endpoint)).map(|waiting| waiting.due);
                     div {
                         dt { (word) }
@@ -61,7 +61,8 @@ pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) ->
                                 a .strong href=(list(status)) aria-label={ (at_most(due)) " to fetch" } { (at_most(due)) }
                             } @else if waiting.is_none() && let Some(oldest) = backlog.oldest_at() {
                                 a .strong href=(list(status)) aria-label=(counted(backlog.number(), &format!("{status} delivery"), &format!("{status} deliveries"))) { (backlog.number()) }
-                                // Only for pending deliveries: notices show the age of failed and held ones.
+                                // Shown only for pending deliveries, because notices show the age of failed and held
+                                // ones.
                                 @if status == "pending" { " " span .soft { "oldest " (times::ago(oldest, now)) } }
                             } @else { "0" }
                         }

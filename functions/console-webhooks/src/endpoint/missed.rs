@@ -64,7 +64,7 @@ pub(super) fn retry(known: &Known, now: Timestamp) -> Markup {
 }
 
 /// The progress of the newest recovery: requested, in progress or finished. Its total is the sum of the resent and the
-/// remaining deliveries. A disabled endpoint gets none of them: they are held again.
+/// remaining deliveries. If the endpoint is disabled, they are not sent, but held again.
 pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
     let (open, time, is_active) = (&known.open, newest.since..newest.until, known.endpoint.active);
     let [failed, held, pending] = [&open.failed, &open.held, &open.pending].map(|backlog| within(backlog, &time));
@@ -99,7 +99,7 @@ pub(super) fn recovery(known: &Known, newest: &Recovery) -> Markup {
                     (false, 0, _) => {
                         strong { "Resending " (deliveries(left)) } ": usually starts within a minute, at up to 100 per second."
                     },
-                    // There is no total, because resent deliveries may be pending again.
+                    // There is no total, because resent deliveries may already be pending again.
                     (false, _, Missed::Pending) => { strong { "Resending: " (deliveries(resent)) " so far" } "." },
                     (false, ..) => { strong { "Resending: " (resent) " of " (deliveries(resent + left)) } "." },
                 }

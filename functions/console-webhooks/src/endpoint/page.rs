@@ -35,10 +35,10 @@ use crate::{
     settings::events,
 };
 
-/// The number of latest deliveries to show, and the maximum number to count.
+/// The number of latest deliveries to show.
 const SHOWN: usize = 10;
 const COUNTED: usize = 1000;
-/// For this long after a change, a link may show its confirmation.
+/// The time after a change in which a link may show the confirmation.
 const JUST: Duration = Duration::from_secs(60);
 
 const NOT_FOUND: Error = Error::NotFound("Endpoint not found");
@@ -77,7 +77,8 @@ pub(super) async fn page(
     let erring = known.oldest_pending.iter().chain(&failed.deliveries).chain(&page.deliveries);
     let erring = erring.filter(|delivery| LastError::of(delivery).is_some());
     let erring = erring.max_by_key(|delivery| delivery.last_attempt.as_ref().map(|last| last.at)).cloned();
-    // The item's last error is up to a minute old, or newer if its delivery has succeeded since.
+    // The last error in the item may be up to a minute older than the latest one, or newer if its delivery has since
+    // succeeded.
     let latest = erring.as_ref().and_then(LastError::of);
     let stored = known.last_error();
     let is_latest = latest.as_ref().map(|error| error.at) >= stored.as_ref().map(|error| error.at);
@@ -138,12 +139,12 @@ pub(super) async fn page(
     Ok(Page::new(title, content).actions(actions).refused(error).live(is_live && is_changing).within(console))
 }
 
-/// The notice about a finished action. It is shown only right after a change, because anyone can make such a link.
+/// The notice about a finished action. It is shown only right after a change, because anyone can create such a link.
 fn done(did: &str, endpoint: &EndpointView, now: Timestamp) -> Option<&'static str> {
     match did {
         "unchanged" => Some("Nothing has changed."),
         _ if now.since(endpoint.updated_at) > JUST => None,
-        "activated" if endpoint.active => Some("Endpoint enabled. New events are sent to it."),
+        "activated" if endpoint.active => Some("Endpoint enabled. It gets new events."),
         "deactivated" if !endpoint.active => Some("Endpoint disabled. New events are held."),
         "saved" => Some("Changes saved."),
         _ => None,
@@ -175,7 +176,7 @@ fn facts(endpoint: &EndpointView, now: Timestamp) -> Markup {
     }
 }
 
-/// The redirect after a form.
+/// The redirect after a form was submitted.
 pub(super) fn after(id: EndpointId, did: &str) -> Reply {
     Reply::Redirect { to: format!("/console/endpoints/{id}?did={did}"), cookies: Vec::new() }
 }

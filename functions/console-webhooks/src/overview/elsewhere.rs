@@ -1,4 +1,4 @@
-//! The endpoints on other pages that have a problem.
+//! Endpoints with problems on other pages of the list.
 
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ pub(super) struct Elsewhere {
     pub(super) is_erring: bool,
 }
 
-/// At most this many endpoints with recent errors on other pages are checked, because each check reads deliveries.
+/// The maximum number of endpoints with recent errors on other pages to check. Each check reads deliveries.
 const SUSPECTS: usize = 30;
-/// An error counts as recent for this long: the maximum time that a delivery is retried.
+/// The time that an error counts as recent: the maximum time that a delivery is retried.
 const RECENT: Duration = MAX_AGE;
 /// The maximum number of endpoints listed in a notice.
 const NAMED: usize = 5;
@@ -44,7 +44,7 @@ pub(super) async fn elsewhere(
     others: Vec<EndpointView>,
     now: Timestamp,
 ) -> Result<Vec<Elsewhere>> {
-    // An endpoint without an error since its creation has no failed deliveries. For the others, one call reads fifty
+    // An endpoint that has never had an error has no failed deliveries. For the others, each call reads fifty
     // endpoints.
     let may_have_failed = |endpoint: &EndpointView| {
         let is_new = endpoint.last_error.is_none() && endpoint.updated_at == endpoint.created_at;
@@ -71,8 +71,8 @@ pub(super) async fn elsewhere(
     Ok(others.chain(suspects).filter(is_troubled).collect())
 }
 
-/// The order on the page, as far as the endpoint's item shows it: failing, disabled by the service, active, then
-/// disabled by a user.
+/// The order on the page, as far as it can be derived from the endpoint's item: failing, disabled by the service,
+/// active, disabled by a user.
 pub(super) fn urgency(endpoint: &EndpointView) -> u8 {
     match endpoint {
         EndpointView { active: true, failing_since: Some(_), .. } => 0,
@@ -90,7 +90,7 @@ pub(super) fn erred_at(endpoint: &EndpointView, now: Timestamp) -> Option<Timest
 
 /// The notice about [`elsewhere`].
 pub(super) fn notice(elsewhere: &[Elsewhere], page: usize) -> Markup {
-    // Problems come first, so the other pages with problems are mostly the first ones.
+    // Endpoints with problems come first, so those on other pages are usually on the first pages.
     let other = if page == 1 { 2 } else { 1 };
     html! {
         @if !elsewhere.is_empty() {

@@ -69,7 +69,8 @@ fn line(row: &Known, now: Timestamp) -> Markup {
     }
 }
 
-/// The endpoint's events and workflows: by name if there is one, otherwise their number. The endpoint's page names all.
+/// The endpoint's events and workflows: the name if there is only one, otherwise the number. The endpoint's page lists
+/// all names.
 fn wanted(endpoint: &EndpointView) -> Markup {
     let names: Vec<_> = endpoint.events.iter().flat_map(EventFilter::names).collect();
     let workflows: Vec<_> = endpoint.workflows.iter().flat_map(WorkflowFilter::names).collect();
@@ -79,7 +80,8 @@ fn wanted(endpoint: &EndpointView) -> Markup {
     }
 }
 
-/// The description of an endpoint that is named by its URL. Long ones are truncated to keep the page small.
+/// The description of an endpoint that is identified by its URL. Long descriptions are truncated to keep the page
+/// small.
 pub(super) fn description(endpoint: &EndpointView) -> Markup {
     const MOST: usize = 80;
     html! {

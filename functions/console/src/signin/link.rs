@@ -1,4 +1,4 @@
-//! The values that the address of the page and its hidden fields carry through a sign-in. A link can contain any text.
+//! The values that the page's address and hidden fields carry through a sign-in. A link can contain any values.
 
 use common::{
     accounts::{cli_logins::parse_secret, token::Token},
@@ -20,7 +20,7 @@ pub(super) fn request(form: &Typed) -> Option<Result<(CliLoginId, Token)>> {
     Some(id.and_then(|id| Ok((id, secret?))).map_err(|_problems| NO_REQUEST))
 }
 
-/// The page that the visitor opened before signing in. A link can contain any text, so only console and invitation
+/// The page that the visitor opened before signing in. A link can contain any value, so only console and invitation
 /// paths are accepted. This prevents redirects to other sites and to prefilled forms.
 pub(super) fn next(form: &Typed) -> Option<&str> {
     let next = form.get("next");
@@ -31,7 +31,7 @@ pub(super) fn next(form: &Typed) -> Option<&str> {
 pub(super) fn console(next: &str) -> Option<&str> {
     let rest = next.strip_prefix("/console")?;
     let path = rest.split('?').next().unwrap_or_default();
-    // Browsers resolve `..`, even percent-encoded, which could leave the console.
+    // Browsers resolve `..`, even if it is percent-encoded, and could thereby leave the console.
     let is_path = (path.is_empty() || path.starts_with('/'))
         && !path.contains("/.")
         && !path.to_ascii_lowercase().contains("%2e");
@@ -42,7 +42,7 @@ fn is_plain(address: &str) -> bool {
     address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') && address.len() <= 2048
 }
 
-/// The mode, if it is known: a link can contain any text.
+/// The mode, if it is known. A link can contain any value.
 pub(super) fn mode(form: &Typed) -> &'static str {
     ["signin", "signup"].into_iter().find(|mode| form.get("mode") == *mode).unwrap_or_default()
 }

@@ -46,7 +46,7 @@ pub(super) fn sign_in_form(app: &App, form: &Typed, for_client: bool, error: Opt
     Page::new("Sign in", content).refused(error)
 }
 
-/// The second step of a sign-in. Its forms carry the same values as the first one.
+/// The second step of a sign-in. Its forms carry the same values as the first step.
 pub(super) fn code_form(form: &Typed, error: Option<Error>) -> Page {
     let is_backup = form.get("action") == "backup-code";
     let [_, mode, id, secret, next] = hidden(form, "");
@@ -114,7 +114,7 @@ pub(super) fn sign_up_form(app: &App, form: &Typed, error: Option<Error>) -> Pag
     Page::new("Sign up", content).refused(error)
 }
 
-/// A short introduction to the service, for new visitors.
+/// A short introduction to the service for new visitors.
 fn purpose() -> Markup {
     html! {
         p {
@@ -150,7 +150,7 @@ fn sign_out_form(link: &Typed) -> Markup {
     html! { (Form { button: "Sign out", is_secondary: true, hidden: &hidden, ..Form::default() }) }
 }
 
-/// The page where a user approves a client. Everything it shows about the request is untrusted text.
+/// The page where a user approves a client. Everything that it shows about the request is untrusted.
 pub(super) fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedIn>>, link: &Typed) -> Page {
     let here = call.client.to_string();
     let is_elsewhere = login.address != here;
@@ -183,7 +183,7 @@ pub(super) fn approval(user: &User, login: &CliLogin, call: &Call<Option<SignedI
             }
         }))
         (approve)
-        p { "Wasn't you? Close this page and nothing will happen. To use another account, sign out:" }
+        p { "If you did not start it, close this page and nothing will happen. To use another account, sign out:" }
         (sign_out_form(link))
     };
     Page::new("Sign in a command-line client?", content)
@@ -202,16 +202,16 @@ pub(super) fn approved() -> Page {
     Page::new("The command-line client is signed in", content).done()
 }
 
-/// The page for a user whose address is not confirmed, after an email was sent to it, or was not sent because of
-/// `error`.
+/// The page for a user whose address is not confirmed, after a confirmation email was sent or could not be sent because
+/// of `error`.
 pub(super) fn to_confirm(user: &User, form: &Typed, error: Option<Error>) -> Page {
     let sent = if error.is_none() { "We sent an email to " } else { "We already sent several emails to " };
     let content = html! {
         p { (sent) strong { (user.email_to_verify()) } ". Open the link in the newest one. It works for 24 hours." }
         @if request(form).is_some() {
             p {
-                "If you do so within 10 minutes of starting the sign-in, the command line continues by itself. You can \
-                 close this page."
+                "If you do this within 10 minutes of starting the sign-in, the command-line client continues \
+                 automatically. You can close this page."
             }
         }
         (resend_form(form, error.as_ref()))

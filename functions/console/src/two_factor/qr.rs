@@ -1,12 +1,12 @@
-//! QR codes as inline images, which the pages' content security policy permits.
+//! QR codes as inline SVG, which the pages' content security policy permits.
 
 use maud::{Markup, html};
 use qrcodegen::{QrCode, QrCodeEcc};
 
-/// The white border that scanners need, in modules (ISO/IEC 18004).
+/// The width of the white border that scanners need, in modules (ISO/IEC 18004).
 const BORDER: i32 = 4;
 
-/// The QR code for `text`, black on white even in dark mode. Empty if the text is too long, which an `otpauth` link
+/// The QR code for `text`, black on white even in dark mode. Empty if the input is too long, which an `otpauth` link
 /// never is.
 pub(super) fn svg(text: &str) -> Markup {
     let Ok(code) = QrCode::encode_text(text, QrCodeEcc::Medium) else { return html! {} };

@@ -56,8 +56,8 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
         )));
     }
     let why = format!(
-        "You received this email because an owner of {} chose this address for failure notifications. Owners can \
-         change it or turn emails about failed jobs off in the settings.",
+        "You received this email because an owner of {} chose this address for failure notifications. Owners can change \
+         the address or turn off emails about failed jobs in the settings.",
         organization.as_str()
     );
     Mail::new(
@@ -67,15 +67,15 @@ pub(crate) fn about(base: &BaseUrl, organization: &Name, failing: &Failing, last
     )
 }
 
-/// Whether the log can find deliveries by this workflow name: it must be complete, and a string. (Producers may send
-/// any JSON.)
+/// Whether deliveries can be found in the log by this workflow name: it must be complete and a string. (Producers may
+/// send any JSON.)
 fn is_whole(name: &str) -> bool {
     name.chars().count() < WORKFLOW
         && name.starts_with(char::is_alphabetic)
         && !matches!(name, "true" | "false" | "null")
 }
 
-/// Describes a failed job. If the job `is_single`, the link to its deliveries becomes the email's button.
+/// Describes a failed job. If `is_single`, the link to the job's deliveries becomes the email's button.
 fn shown(base: &BaseUrl, failure: &JobFailure, is_single: bool) -> Vec<Part> {
     let link = link(base, failure);
     let JobFailure { id, job_id, deployment, error, stack } = failure;

@@ -35,7 +35,7 @@ async fn a_failed_delivery_shows_its_cause_and_is_resent() {
         &page,
         &[
             "job-1 to 127.0.0.1",
-            "Failed It won't be retried automatically.",
+            "Failed This delivery won't be retried automatically.",
             "Resend",
             "Destination",
             "/hook",
@@ -146,7 +146,7 @@ async fn a_large_payload_is_cut_on_its_page() {
     let page = Browser::new(&world, &tenant.cookie).open(&format!("/console/deliveries/{delivery}")).await;
     assert_eq!(page.status, 200);
     assert!(page.page().len() < 700_000, "{}", page.page().len());
-    says(&page, &["Shortened: the payload has", "The API returns all of them"]);
+    says(&page, &["Shortened: the payload has", "The API returns the entire payload"]);
 }
 
 /// The endpoint was deleted while the delivery waited, so the page does not show a next attempt.
@@ -164,7 +164,13 @@ async fn a_delivery_of_a_deleted_endpoint_does_not_promise_attempts() {
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": endpoint})).await.ok();
     let (list, page) = (browser.open("/console/deliveries").await, browser.open(&path).await);
     says(&list, &["job-1", "Deleted endpoint", "HTTP 500"]);
-    says(&page, &["Its endpoint was deleted. It won't be retried.", "It cannot be resent: its endpoint was deleted."]);
+    says(
+        &page,
+        &[
+            "The endpoint was deleted. This delivery won't be retried.",
+            "This delivery cannot be resent, because its endpoint was deleted.",
+        ],
+    );
     for page in [list, page] {
         let text = text(&page);
         assert!(!text.to_lowercase().contains(" next ") && !page.page().contains(">Resend<"), "{text}");

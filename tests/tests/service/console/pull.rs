@@ -60,7 +60,7 @@ async fn the_test_of_a_pull_endpoint_waits_for_a_client() {
     let path = format!("/console/endpoints/{}", made.ok()["webhook_endpoint_id"].as_str().expect("an id"));
     let browser = Browser::new(&world, &tenant.cookie);
     let test = browser.press(&path, &browser.open(&path).await, "Send test event", &[]).await;
-    says(&test, &["To fetch", "It waits for a client to receive it."]);
+    says(&test, &["To fetch", "Waiting for a client to receive it."]);
     // Like all tests, it is not counted, but it is listed.
     says(&browser.open("/console").await, &["tests excluded: no deliveries.", "Pull endpoint …", "No recent jobs"]);
     says(

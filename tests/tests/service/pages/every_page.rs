@@ -139,7 +139,7 @@ async fn browsers_get_a_page_for_any_refusal_and_programs_get_json() {
         for (refused, status, code) in [(&foreign, 403, "INVALID_ORIGIN"), (&large, 413, "PAYLOAD_TOO_LARGE")] {
             assert_eq!(refused.status, status);
             if is_page {
-                assert!(refused.page().contains("</svg> Request refused</h1>"));
+                assert!(refused.page().contains("</svg> Request rejected</h1>"));
                 assert!(refused.headers.contains_key("content-security-policy"));
             } else {
                 assert_eq!(refused.body["code"], json!(code));

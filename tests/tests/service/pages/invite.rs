@@ -309,7 +309,7 @@ async fn another_account_can_sign_out_from_the_invitation() {
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     let link = invite_account(&world, &acme, &other.email).await;
     let page = super::open(&world, &acme.cookie, path(&link)).await;
-    assert!(page.page().contains("The invitation is for another address"), "{}", page.page());
+    assert!(page.page().contains("the invitation is for another address"), "{}", page.page());
     let form = super::filled(&page, "Sign out", &[]);
     let signed_out = super::submit(&world, &acme.cookie, "/signin", &form).await;
     assert!(super::location(&signed_out).contains("next=%2Finvite%3FtenantSlug"), "{signed_out:?}");
@@ -320,7 +320,7 @@ async fn another_account_can_sign_out_from_the_invitation() {
     forged.extend([("action".to_owned(), "join".to_owned()), leaves, ("sure".to_owned(), "yes".to_owned())]);
     let third = world.tenant("third").await;
     let refused = super::submit(&world, &third.cookie, "/invite", &forged).await;
-    assert!(refused.page().contains("The invitation is for another address"));
+    assert!(refused.page().contains("the invitation is for another address"));
     assert_eq!(world.cli_get(&third.cookie, "organization/list").await.body[0]["id"], json!(third.id));
 }
 

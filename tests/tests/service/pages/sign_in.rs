@@ -433,7 +433,7 @@ async fn an_approval_before_verification_sends_a_fresh_link() {
     // The email may be lost.
     let again = post(&world, &cookie, &filled(&approved, "Resend confirmation email", &[])).await;
     assert_eq!((again.status, mails(&world).await), (200, before + 2));
-    assert!(again.page().contains("the command line continues by itself"));
+    assert!(again.page().contains("the command-line client continues automatically"));
     assert_eq!(world.confirm(&link(&world.mail_to(EMAIL).await)).await.status, 200);
     assert_eq!(poll(&world, &login).await, "approved");
     // Now there is nothing to send.
@@ -459,7 +459,7 @@ async fn confirmation_emails_of_the_sign_in_page_are_limited() {
     // An approval counts toward the limit, and still succeeds.
     let (query, login) = ask(&world, "a client").await;
     let approve = filled(&get(&world, &cookie, &query).await, "Approve sign-in", SURE);
-    for (form, says) in [(&resend, ""), (&approve, "the command line continues by itself")] {
+    for (form, says) in [(&resend, ""), (&approve, "the command-line client continues automatically")] {
         let limited = post(&world, &cookie, form).await;
         assert_eq!(limited.status, 429);
         for says in [says, "Try again in", "We already sent several emails to <strong>jo@acme.example.com</strong>"] {
