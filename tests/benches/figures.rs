@@ -5,9 +5,9 @@
 //! writes only the JSON, and fails if a figure is more than twice as bad as its bound.
 //!
 //! With `--delivery`, the benchmark measures only deliveries, prints the table, and writes the costs and the plot. This
-//! omits the build of the other functions, which takes most of the time. With `--costs`, it only computes the costs and
-//! the requirements for some event rates (`docs/performance.md`). With names of parts, such as `warm thousand`, it
-//! measures and prints only these parts.
+//! skips building the other functions, which takes most of the time. With `--costs`, it only computes the costs and the
+//! requirements for some event rates (`docs/performance.md`). With the names of parts, such as `warm thousand`, it
+//! measures and prints only those parts.
 
 #![expect(
     clippy::expect_used,

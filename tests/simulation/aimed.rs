@@ -28,16 +28,16 @@ pub(crate) struct Aimed {
     pub(crate) script: Script,
 }
 
-/// A way for a call to fail.
+/// A way in which a call fails.
 #[derive(Clone, Copy)]
 enum Shot {
-    /// It has no effect, and neither do its repetitions.
+    /// The call has no effect, and neither do its retries.
     Before,
-    /// It takes effect, but its response is lost.
+    /// The call takes effect, but its response is lost.
     Lost,
-    /// It takes effect, and its process dies.
+    /// The call takes effect, and its process dies.
     Death,
-    /// It takes effect partially.
+    /// The call takes effect partially.
     Part,
 }
 
@@ -63,7 +63,8 @@ impl Shot {
     }
 }
 
-/// How a call to this operation can fail. For a read, a lost response is equivalent to a lost call.
+/// The ways in which a call to this operation can fail. For a read, losing the response is equivalent to losing the
+/// call.
 fn shots(operation: &str) -> &'static [Shot] {
     match operation {
         "GetItem" | "Query" => &[Shot::Before],
@@ -128,7 +129,7 @@ fn small() -> Vec<Aimed> {
         ("rotated", world(&[10], vec![receiver(&[], BROKEN)], &[0], &[(5, Call::Rotate)])),
         // A slow endpoint and a good one: one event is cut off and postponed, another is postponed at once.
         ("slow", world(&[1], vec![receiver(&[], SLOW), good()], &[0, 3], &[])),
-        // The first attempt is quick enough, and a later one is cut off.
+        // The first attempt is quick enough, but a later one is cut off.
         ("slower", world(&[5], vec![receiver(&[(2, BROKEN)], SLOW)], &[0], &[])),
         // A resend of a failed delivery while nothing else is pending.
         ("resent", world(&[2], vec![receiver(&[], BROKEN)], &[0], &[(60, Call::Resend(0))])),
@@ -140,7 +141,7 @@ fn small() -> Vec<Aimed> {
     worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
 }
 
-/// Worlds with long waits, and one with many calls by the tenant: too many AWS calls for `cargo test`.
+/// Worlds with long waits, and one with many calls by the tenant. They make too many AWS calls for `cargo test`.
 fn large() -> Vec<Aimed> {
     let worlds = [
         // A 410, then the endpoint is enabled, recovered and tested.
@@ -163,12 +164,12 @@ fn large() -> Vec<Aimed> {
     worlds.into_iter().map(|(name, script)| Aimed { name: name.to_owned(), script }).collect()
 }
 
-/// Checks that events arrive in each world without aimed faults.
+/// The worlds without aimed faults, to check that all events arrive.
 fn as_they_are() -> Vec<Aimed> {
     // Jitter can move the last attempt of the schedule past the deadline.
     let whole = world(WHOLE, vec![receiver(&[], BROKEN)], &[0], &[]);
     let whole = Aimed { name: "the whole schedule".to_owned(), script: whole };
-    // Without the mark for postponed deliveries in the log, a sweep would consider the messages for the longest waits
+    // If postponed deliveries were not marked in the log, a sweep would consider the messages for the longest waits
     // lost.
     let many = world(&[1], vec![receiver(&[(1800, Manner::Hangs)], Manner::Prompt)], &[0; 100], &[]);
     let many = Aimed { name: "many deliveries wait for a hanging endpoint".to_owned(), script: many };
@@ -205,7 +206,8 @@ fn copies() -> Vec<Aimed> {
     seeds.map(|(seed, send)| of(seed, send)).chain([late]).collect()
 }
 
-/// Each of these worlds once for each of its calls, which then fails, except calls to the operation `without`.
+/// Repeats each of these worlds once for each of its calls, and makes that call fail. Calls to the operation `without`
+/// are left alone.
 fn failing(worlds: Vec<Aimed>, without: &str) -> Vec<Aimed> {
     let mut all = Vec::new();
     for Aimed { name, script } in worlds {
@@ -241,7 +243,7 @@ const OPERATIONS: [&str; 11] = [
     "UpdateItem",
 ];
 
-/// The part that runs in `cargo test`. Queries are omitted, because most are similar queries by the sweep.
+/// The worlds for `cargo test`. Failing queries are omitted, because most of them are similar queries by the sweep.
 fn some() -> Vec<Aimed> {
     [as_they_are(), copies(), failing(small(), "Query")].into_iter().flatten().collect()
 }

@@ -1,5 +1,5 @@
 //! AWS for the SDK's clients: the embedded DynamoDB in this process, and simulations of SQS and SES. The simulated
-//! network between the clients and the services delays calls, makes calls fail, and loses calls.
+//! network between the clients and the services delays calls, loses calls, or makes them fail.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -26,11 +26,10 @@ use crate::{
     world::{Mail, World},
 };
 
-/// The time until an unanswered call ends, longer than the timeouts of clients.
+/// The time until an unanswered call ends, which is longer than any client's timeout.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-/// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls are free of faults and take
-/// no time.
+/// An HTTP client that calls this world's AWS for the process `who`. Without `who`, calls never fail and take no time.
 pub(crate) fn client(world: &Arc<World>, who: Option<String>) -> SharedHttpClient {
     let connector = SharedHttpConnector::new(Connector { world: Arc::clone(world), who });
     http_client_fn(move |_, _| connector.clone())
@@ -129,7 +128,7 @@ fn writes(operation: &str, body: &[u8]) -> usize {
     }
 }
 
-/// The keys of the deliveries whose first states a request writes.
+/// The keys of the deliveries for which a request writes the first state.
 fn new_states(operation: &str, body: &[u8]) -> Vec<[String; 2]> {
     let request = || serde_json::from_slice::<Value>(body).expect("JSON");
     let key_of = |value: &dyn Fn(&str) -> Option<String>| {
@@ -239,8 +238,8 @@ impl World {
         }
     }
 
-    /// Whether this call reads the due rows of a partition that has never had any. Nine out of ten calls are reads of
-    /// this kind by the sweep.
+    /// Whether this call reads the due rows of a partition that never contained any. Nine out of ten calls are such
+    /// reads by the sweep.
     fn is_known_to_be_empty(&self, operation: &str, body: &[u8]) -> bool {
         let text = str::from_utf8(body).unwrap_or_default();
         let mut partitions = text.split("\"due/").skip(1).filter_map(|rest| rest.split('"').next());
@@ -364,7 +363,7 @@ impl State {
     }
 }
 
-/// A transaction that conflicted with another one at its first item.
+/// The response for a transaction whose first item conflicted with another transaction.
 fn cancelled(body: &[u8]) -> Answer {
     let request: Value = serde_json::from_slice(body).expect("JSON");
     let writes = request["TransactItems"].as_array().map_or(0, Vec::len);

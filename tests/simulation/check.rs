@@ -35,7 +35,7 @@ impl Violation {
     }
 }
 
-/// A delivery in the log, with its attempts.
+/// A delivery in the log, with all its attempts.
 struct Logged {
     tenant: usize,
     endpoint: Option<usize>,
@@ -108,7 +108,7 @@ impl Check<'_> {
         self.violations.push(Violation::new(invariant, detail));
     }
 
-    /// When a delivery was resent.
+    /// The times at which a delivery was resent.
     fn resent<'b>(&'b self, logged: &'b Logged) -> impl Iterator<Item = Within> {
         let id = logged.text("delivery_id");
         let one = self.known.resends.iter().filter(move |resend| resend.delivery == id).map(|resend| resend.when);

@@ -1,6 +1,6 @@
 //! A crowd: tenants with healthy receivers next to many with bad receivers, and as many processes as Lambda would
 //! start. The delays of the healthy tenants' events are measured on the clock of the run, which moves only when no work
-//! is left. They are therefore caused by receivers, AWS and scheduling, never by CPU.
+//! is left. They are therefore caused by receivers, AWS and scheduling, never by a lack of CPU.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ const SLOWING: usize = SLOW_TENANT + 1;
 const FIRST_BAD: usize = SLOWING + 1;
 /// The usual behavior of the slow tenant's receiver.
 const SLOW: Manner = Manner::Answers(200, 800, None);
-/// The number of deliveries that the neighbor's receiver has accepted before.
+/// The number of deliveries that the neighbor's receiver has accepted before the first burst.
 const BEFORE: u32 = 5;
 
 /// The start of the bursts. At the first burst, no process is running and the bad receivers are unknown. At the second,
@@ -77,7 +77,7 @@ struct Crowd {
     ends: Time,
 }
 
-/// The times of some deliveries, from the queue to the receiver.
+/// The delays of some deliveries, from the queue to the receiver.
 struct Latencies {
     /// The delays, in ascending order.
     arrived: Vec<Duration>,
@@ -222,7 +222,7 @@ impl Figures {
                 attempts += 1;
                 continue;
             }
-            // Requests that were cut off are omitted: the receiver that becomes slow gets them again.
+            // Requests that were cut off are omitted, because the receiver that becomes slow gets them again.
             if post.to.0 == SLOWING && !post.taken {
                 continue;
             }
@@ -260,7 +260,7 @@ impl Figures {
 }
 
 impl Latencies {
-    /// How soon this percentage of the deliveries arrived, if they did.
+    /// The time within which this percentage of the deliveries arrived, if they did.
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let all = self.arrived.len() + self.missing;
         self.arrived.get((all * percent).div_ceil(100).saturating_sub(1)).copied()
@@ -309,7 +309,7 @@ const HEADER: &str = "each p50, p99 in seconds, and missing: cold: in the burst 
                       known: in the burst | after it | new tenants | slow | becoming slow | untried | \
                       attempts at the bad, invocations, billed seconds, SQS requests, rows written";
 
-/// The crowds of the figures. With `goes_on`, which causes ten times the work, there are only ten tenants, and no fair
+/// The crowds for the figures. With `goes_on`, which causes ten times the work, there are only ten tenants and no fair
 /// queues.
 fn crowds() -> Vec<Crowd> {
     let manners = [
@@ -422,7 +422,7 @@ const LATE_BESIDE_ENDPOINTS: Crowd =
 const LARGE: [Crowd; 8] =
     [MANY, SLOW_THEN_HANGING, VERY_MANY_CALLBACKS, BESIDE_STEADY, BESIDE_SLUGGISH, MANY_SLOW, SLOWER, SLOW_TENANTS];
 
-/// The rule that a crowd breaks if it delays other tenants too much.
+/// The rule that a crowd violates by delaying other tenants too much, if any.
 fn violation(crowd: &Crowd) -> Option<&'static str> {
     let figures = crowd.run();
     println!("{HEADER}\n{crowd}{figures}");

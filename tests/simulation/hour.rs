@@ -36,18 +36,18 @@ const BACK: Time = minutes(70);
 const END: Time = BACK.saturating_add(minutes(150));
 /// The table's periods, in minutes after the return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];
-/// Until this many minutes after the return, a receiver gets at most this multiple of its usual rate.
+/// Until this many minutes after the return, a receiver gets at most this multiple of its usual rate of requests.
 const BOUNDS: [(u64, f64); 5] = [(6, 3.0), (36, 2.0), (90, 1.0), (145, 2.0), (150, 1.0)];
 /// The period over which alarms evaluate metrics.
 const PERIOD: Duration = minutes(5);
-/// The maximum delay of a long wait, which ends with the sweep of its minute.
+/// The maximum time by which a long wait is exceeded. It ends when its minute is swept.
 const SLACK: Duration = Duration::from_secs(65);
-/// For this long after a sweep, attempts may have been woken by it.
+/// The time after a sweep in which an attempt may have been woken by it.
 const WITH_A_SWEEP: Duration = Duration::from_secs(1);
 const MOST_WITH_A_SWEEP: f64 = 0.1;
 /// The maximum delay of an event for a slow receiver.
 const POSTPONED: Duration = Duration::from_secs(5);
-/// The receivers are good again after this long, so events are no longer postponed.
+/// The time after which the receivers are good again and events are no longer postponed.
 const PROBATION: Duration = minutes(15);
 const PROMPT: Duration = Duration::from_secs(1);
 /// The maximum lag of the sweep. The metric counts from the beginning of a minute.
@@ -136,7 +136,8 @@ impl Metrics {
     fn violation(&self, begins: Time) -> Option<Violation> {
         let sum = |name| self.of(name, begins).0;
         let (failed, delivered, lag) = (sum("Failed"), sum("Delivered"), self.of("SweepLag", begins).1);
-        // `AttemptsFailed` also requires a hundred attempts, which correspond to less than one attempt in this run.
+        // `AttemptsFailed` also requires a hundred attempts, but at this scale, those correspond to less than one
+        // attempt.
         let invariant = if (failed > delivered) != (GONE..BACK).contains(&begins) {
             "the alarm is on during an outage, and only then"
         } else if !(1.0..LAG).contains(&lag) {
@@ -193,7 +194,7 @@ impl Hour {
         }
     }
 
-    /// The usual number of a tenant's events in a period of this length.
+    /// The usual number of events of a tenant in a period of this length.
     fn usual(&self, time: Duration) -> f64 {
         time.as_secs_f64() / self.every.as_secs_f64()
     }
@@ -267,13 +268,13 @@ impl Sent {
         self.at <= then && self.taken.first().is_none_or(|taken| *taken > then)
     }
 
-    /// The latest time at which the event has to be accepted, according to the schedule after each failed attempt.
+    /// The time by which the event has to be accepted, according to the schedule after each failed attempt.
     fn due(&self) -> Time {
         let Some(failed) = self.attempts.len().checked_sub(2) else { return self.at + POSTPONED };
         self.attempts[failed].end + Duration::from_secs(WHOLE[failed]).mul_f64(1.2) + SLACK
     }
 
-    /// The rule that the event breaks, if any.
+    /// The rule that the event violates, if any.
     fn violation(&self) -> Option<Violation> {
         let Self { at, taken, logged, status, attempts } = self;
         let last = taken.last().copied().unwrap_or(Time::MAX);
@@ -306,7 +307,7 @@ impl Seen {
         self.requests.iter().filter(is_meant).count()
     }
 
-    /// The rules that the run breaks.
+    /// The rules that the run violates.
     fn violations(&self, hour: &Hour) -> Vec<Violation> {
         let mut violations: Vec<_> = self.sent.iter().filter_map(Sent::violation).collect();
         let mut from = 0;
@@ -378,7 +379,7 @@ impl Seen {
     }
 }
 
-/// For `mutations.rs`: the first rule that the hour breaks.
+/// For `mutations.rs`: the first rule that the hour violates.
 pub(crate) fn first() -> Option<(String, &'static str)> {
     let violations = std::panic::catch_unwind(|| SMALL.run().violations(&SMALL));
     let first = violations.map(|violations| violations.first().map(|violation| violation.invariant));

@@ -56,7 +56,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The sums over all runs, and the first seed that failed.
+/// The totals of all runs, and the first seed that failed.
 #[derive(Default)]
 struct Sum {
     runs: u64,
@@ -162,7 +162,7 @@ fn simulate(seeds: std::ops::Range<u64>) {
     }
 }
 
-/// Seeds that once found mistakes in the code. 84: two copies of an event in one batch. 307: a copy of an event that
+/// Seeds that once revealed mistakes in the code. 84: two copies of an event in one batch. 307: a copy of an event that
 /// arrives minutes later and is handled as a new event.
 const FOUND: [u64; 2] = [84, 307];
 
@@ -179,7 +179,7 @@ fn a_long_simulation() {
     simulate(first..first + number("SEEDS").unwrap_or(10_000));
 }
 
-/// For `mutations.rs`: prints the first world of any kind that breaks a promise.
+/// For `mutations.rs`: prints the first world of any kind that violates a promise.
 #[test]
 #[ignore = "for mutations.rs"]
 fn mutated() {
@@ -239,7 +239,7 @@ fn each_promise_of_the_page_has_its_check_by_its_name() {
 fn two_simulations_of_a_seed_are_identical_to_the_byte() {
     for seed in 0..8 {
         let here = run(&Script::of(seed)).history;
-        // In a different thread, hash maps have a different order.
+        // On a different thread, hash maps have a different order.
         let there = thread::spawn(move || run(&Script::of(seed)).history).join().expect("no panic");
         for (number, (here, there)) in here.iter().zip(&there).enumerate() {
             assert_eq!(here, there, "seed {seed}, line {number}");

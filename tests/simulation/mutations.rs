@@ -26,13 +26,13 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 struct Mutation {
     name: String,
-    /// The code around the change without white space, and the range of the change in it.
+    /// The code around the change, without white space, and the range of the change in it.
     quote: String,
     changed: Range<usize>,
     new: String,
 }
 
-/// A source file, and its text without white space, with the position of each character.
+/// A source file, and its content without white space, with the position of each character.
 struct Source {
     path: PathBuf,
     text: String,
@@ -44,7 +44,8 @@ struct Source {
 type Found = (usize, Range<usize>);
 
 impl Mutation {
-    /// Reads a list item: `- Name: ``code «old» code`` becomes ``new``.` Without the marks, the whole quote changes.
+    /// Reads a list item: `- Name: ``code «old» code`` becomes ``new``.` Without the marks, the whole quotation is
+    /// replaced.
     fn parse(item: &str) -> Self {
         let mut parts = item.split('`');
         let (name, quote) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -59,7 +60,7 @@ impl Mutation {
         Self { name: name.trim_end_matches(':').to_owned(), quote, changed, new: new.to_owned() }
     }
 
-    /// The position of the quote, which must occur once in the code.
+    /// The position of the quotation, which must occur exactly once in the code.
     fn find(&self, sources: &[Source]) -> Result<Found, String> {
         let all = sources.iter().enumerate();
         let all = all.flat_map(|(file, source)| source.dense.match_indices(&self.quote).map(move |(at, _)| (file, at)));
@@ -73,7 +74,7 @@ impl Mutation {
     }
 }
 
-/// The listed mutations, and where each is.
+/// The listed mutations, and the position of each.
 fn listed(sources: &[Source]) -> Vec<(Mutation, Result<Found, String>)> {
     let list = fs::read_to_string(Path::new(ROOT).join(LIST)).expect("the list");
     let items = list.split("\n- ").skip(1).map(|item| item.split("\n\n").next().unwrap_or_default());

@@ -15,7 +15,7 @@ use crate::{
 const OUTAGE: Time = Duration::from_secs(62 * 60 * 60);
 /// The duration of the run, longer than the lifetime of a delivery created on the last evening of the outage.
 const END: Time = OUTAGE.saturating_add(Duration::from_secs((3 * 24 + 1) * 60 * 60));
-/// The receivers' failures. The second to last sends a `Retry-After` of one day each time.
+/// The ways in which receivers fail. The second-to-last one always sends a `Retry-After` of one day.
 const DOWN: [Manner; 5] = [
     Manner::Hangs,
     Manner::Refuses,

@@ -52,13 +52,13 @@ fn kind(what: &str) -> &'static str {
     }
 }
 
-/// A process, which dies after a number of wake-ups: all its work stops at await points.
+/// A process that dies after a number of wake-ups. All its work then stops at await points.
 pub(crate) struct Process {
     pub(crate) name: String,
     ambient: Ambient,
     /// The offset of its clock.
     off: i64,
-    /// The number of wake-ups before it dies.
+    /// The number of wake-ups before the process dies.
     left: AtomicU32,
     is_dead: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
@@ -275,7 +275,7 @@ impl Fleet {
             let is_due = next.is_some_and(|at| at <= tokio::time::Instant::now());
             if !is_due {
                 let until = next.unwrap_or_else(|| world.instant(Duration::from_secs(1_000_000)));
-                // Either there is a message, or the state has changed.
+                // Either there is a message now, or the state has changed.
                 drop(timeout_at(until, world.changed.notified()).await);
                 continue;
             }
@@ -424,7 +424,7 @@ pub(crate) async fn sweep(world: Arc<World>) {
     }
 }
 
-/// Records deliveries that have been due in the log for so long that a sweep considers their messages lost.
+/// Records deliveries that have been due for so long that a sweep considers their messages lost.
 fn note_overdue(world: &World) {
     let stored = world.stored();
     let is_overdue = |item: &&Value| {
@@ -459,7 +459,7 @@ fn has_nothing_to_sweep(world: &World) -> bool {
     let last_checked = last - i64::try_from(CHECK_AFTER.as_secs() / 60).unwrap_or(0);
     let is_due = first_wait.is_some_and(|minute| minute <= last) || first.is_some_and(|minute| minute <= last_checked);
     let is_recovery = |row: &Value| text(row, "destination").starts_with("recovery/") && row.get("open").is_some();
-    // A repeated failure is reported an hour after the last email.
+    // A repeated failure is reported no sooner than an hour after the last email.
     let waits = |row: &Value| {
         let mailed_at = row["mailed_at"]["N"].as_str().and_then(|at| at.parse::<i64>().ok());
         row["notice"]["S"] == "failures" && mailed_at.is_some_and(|at| world.ms() < at + 3_600_000)
@@ -487,7 +487,7 @@ fn humantime(time: SystemTime) -> String {
 pub(crate) struct Client {
     pub(crate) world: Arc<World>,
     pub(crate) key: String,
-    /// Whether its calls have no faults and take no time.
+    /// Whether the client's calls never fail and take no time.
     pub(crate) is_observer: bool,
     /// The functions that observers have called.
     pub(crate) observed: Arc<Mutex<HashMap<String, Handler>>>,

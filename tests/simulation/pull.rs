@@ -30,7 +30,7 @@ struct Book {
     /// The delivery and the job of each post.
     posts: Vec<(String, String)>,
     settled: Vec<Settled>,
-    /// Leases that the client did not settle after its post. Each may cause a repetition.
+    /// The number of leases that clients did not settle after posting, by delivery. Each may cause a repetition.
     cut: BTreeMap<String, usize>,
     resent: Vec<(String, Time)>,
 }
@@ -67,7 +67,7 @@ enum Deed {
     DiesAfterThePost,
 }
 
-/// The script of a seed, without receivers.
+/// The script for a seed, without receivers.
 fn script(seed: u64) -> Script {
     let script = Script::of(seed);
     let prompt =
@@ -158,7 +158,7 @@ async fn deal(client: &Client, book: &Mutex<Book>, delivery: &Value, is_calm: bo
     }
     if deed == Deed::SettlesLate {
         *lock(book).cut.entry(id.clone()).or_default() += 1;
-        // Another client may have leased it since.
+        // Another client may have leased the delivery in the meantime.
         sleep(LEASE + Duration::from_millis(rng.u64(0..8_000))).await;
     }
     let status = is_posted.then_some(status);
@@ -206,7 +206,7 @@ async fn pull_endpoint(known: &Known) -> String {
     text(&created, "webhook_endpoint_id")
 }
 
-/// Runs the script of a seed with two clients.
+/// Runs the script for a seed with two clients.
 fn run(seed: u64) -> (Vec<Violation>, Vec<String>) {
     in_virtual_time(seed, async {
         let world = World::new(script(seed));
@@ -314,7 +314,7 @@ pub(crate) fn first() -> Option<(String, &'static str)> {
     explained().map(|(seed, violated, _)| (format!("pull, seed {seed}"), violated))
 }
 
-/// The same, with the details.
+/// The first seed that fails, with details.
 fn explained() -> Option<(u64, &'static str, Vec<String>)> {
     (0..SEEDS).find_map(|seed| {
         let run = std::panic::catch_unwind(|| run(seed));

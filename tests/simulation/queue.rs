@@ -1,5 +1,5 @@
-//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. As on AWS, the
-//! order is random or roughly the oldest first, and a message may be delivered twice.
+//! SQS: standard queues with delays, visibility timeouts, receive counts and redrive, in virtual time. As on AWS,
+//! messages arrive in random order or roughly oldest first, and may be delivered twice.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,9 +10,9 @@ use crate::script::Order;
 
 /// The longest delay that SQS accepts.
 const MAX_DELAY: u64 = 900;
-/// A delayed message may be early by this much.
+/// The maximum time by which a delayed message may be early.
 const EARLY: u64 = 900;
-/// The number of messages that a receive chooses from, if the oldest are first.
+/// The number of messages that a receive chooses from if the oldest come first.
 const WINDOW: usize = 50;
 
 /// A message to send.

@@ -67,7 +67,7 @@ fn named(name: &str) -> Option<To> {
 
 /// The last part of an address without a listener.
 const NOBODY: u8 = 250;
-/// The same for callbacks. For an endpoint, the last part is its index.
+/// The last part of the address of a callback receiver. For an endpoint, the last part is its index.
 const CALLBACKS: u8 = 100;
 
 /// The address of a tenant's receiver, by its last part.

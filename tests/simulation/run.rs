@@ -65,9 +65,9 @@ pub(crate) struct Within {
 
 pub(crate) struct Endpoint {
     pub(crate) id: String,
-    /// Its secrets, and when each became current.
+    /// The endpoint's secrets, and when each became current.
     pub(crate) secrets: Vec<(String, Within)>,
-    /// When it became active or inactive.
+    /// When the endpoint became active or inactive.
     pub(crate) switches: Vec<(bool, Within)>,
     pub(crate) deleted: Option<Within>,
 }
@@ -98,7 +98,7 @@ pub(crate) fn callback_secret(tenant: usize) -> String {
     secret(tenant, 9, 0)
 }
 
-/// A secret that does not decode, so its text is the only key.
+/// A secret that is not valid base64, so its own bytes are the only key.
 fn secret(tenant: usize, endpoint: usize, number: usize) -> String {
     format!("**********{tenant}*{endpoint}*{number:03}*")
 }
@@ -402,7 +402,7 @@ async fn finish(world: &Arc<World>) -> Result<(), String> {
     }
 }
 
-/// The remaining work in the tables: deliveries and recoveries, and notices.
+/// The work that remains in the tables: deliveries and recoveries, and notices.
 pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
     let stored = world.stored();
     let deliveries = stored.deliveries.iter().filter(|item| {
@@ -411,7 +411,7 @@ pub(crate) fn pending(world: &World) -> (Vec<String>, Vec<Value>) {
         item["status"]["S"] == "pending" || is_open
     });
     let notices = stored.endpoints.iter().filter(|item| {
-        // A repeated failure within an hour is reported after the end of the run.
+        // A failure that is repeated within an hour is reported after the end of the run.
         let waits = item["notice"]["S"] == "failures" && item.get("mailed_at").is_some();
         item.get("notice").is_some() && !waits
     });

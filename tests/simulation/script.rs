@@ -27,7 +27,7 @@ pub(crate) struct Script {
     pub(crate) slots: usize,
     /// The maximum offset of the processes' clocks, in milliseconds.
     pub(crate) skew: i64,
-    /// The number of minutes between two sweeps. The rarer the sweeps, the more minutes each one covers.
+    /// The number of minutes between two sweeps. Less frequent sweeps cover more minutes each.
     pub(crate) sweep_every: u64,
     /// Whether the sweep also runs in minutes without work. Sweeps without work take nine tenths of a run's time, and
     /// always behave the same.
@@ -57,7 +57,7 @@ pub(crate) enum Order {
     Any,
     /// Roughly the oldest first, SQS's usual order.
     Oldest,
-    /// The same, but tenants with few messages in flight have priority, as in fair queues.
+    /// Roughly the oldest first, but tenants with few messages in flight have priority, as in fair queues.
     Fair,
 }
 
@@ -71,11 +71,11 @@ pub(crate) struct Tenant {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
-    /// Its successive behaviors, each with its end.
+    /// The receiver's successive behaviors, with the end of each.
     pub(crate) phases: Vec<(Time, Manner)>,
     /// Whether an endpoint subscribes only to `job.failed`.
     pub(crate) only_failures: bool,
-    /// Whether its name has a second address, without a listener.
+    /// Whether the host name has a second address, without a listener.
     pub(crate) has_dead_address: bool,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Manner {
     Answers(u16, u64, Option<u64>),
     /// Answers 200, each time after 20 to 80 milliseconds.
     Prompt,
-    /// Alternately leaves this many requests unanswered and answers this many like `Prompt`.
+    /// Alternates between leaving this many requests unanswered and answering this many like `Prompt`.
     Alternates(usize, usize),
     /// Answers alternately with 200 and 500.
     Flaps,
@@ -240,7 +240,7 @@ impl Script {
         let events = (0..rng.usize(1..=most)).map(|number| event(rng, span, &tenants, number)).collect();
         let mut actions: Vec<_> = (0..rng.usize(0..=4)).map(|_| action(rng, span, &tenants)).collect();
         let faults = if is_calm { Vec::new() } else { (0..rng.usize(1..=8)).map(|_| fault(rng, span)).collect() };
-        // This value has a separate generator, so the scripts of older seeds stay the same.
+        // This value comes from a separate generator, so that the scripts for older seeds stay the same.
         let apart = &mut Rng::with_seed(seed ^ 0x4E1D);
         let hold_for = [604_800, 604_800, 604_800, 20, 0][apart.usize(0..5)];
         if seed % 4 == 1 {
@@ -380,7 +380,7 @@ fn absence(rng: &mut Rng, span: Time, tenants: &[Tenant]) -> Vec<Action> {
     calls.into_iter().take(most).map(|(at, call)| Action { at, tenant, endpoint, call }).collect()
 }
 
-/// The operations that the delivery of events calls.
+/// The operations that are called to deliver events.
 const OPERATIONS: [&str; 10] = [
     "BatchWriteItem",
     "BatchExecuteStatement",

@@ -24,7 +24,7 @@ use crate::{
 /// The start of all runs: 2026-01-31T12:00:20Z.
 pub(crate) const BEGINNING: Duration = Duration::from_millis(1_769_860_820_000);
 
-/// For this long, a copy of an event is handled as a new event.
+/// The time in which a copy of an event is handled as a new event.
 pub(crate) const NEW: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -46,14 +46,14 @@ pub(crate) struct State {
     pub(crate) requests_of: BTreeMap<To, usize>,
     pub(crate) refused: usize,
     pub(crate) mails: Vec<Mail>,
-    /// The items of the tables, if read since the last write.
+    /// The items in the tables, if they have been read since the last write.
     pub(crate) stored: Option<Arc<Stored>>,
     /// The partitions for due rows that may contain a row.
     pub(crate) due: BTreeSet<String>,
     /// The numbers of calls, sent messages, processes and invocations.
     pub(crate) calls: usize,
     pub(crate) calls_of: BTreeMap<String, usize>,
-    /// The services in an outage, each with the end of the outage.
+    /// The services that are down, each with the end of its outage.
     pub(crate) outages: Vec<(Service, Time)>,
     pub(crate) sends: usize,
     pub(crate) processes: usize,
@@ -70,7 +70,7 @@ pub(crate) struct State {
     pub(crate) dying: BTreeSet<String>,
     /// Faults that took effect, including crashes.
     pub(crate) faults: usize,
-    /// Faults that do not permit repetitions.
+    /// The number of faults that do not justify repetitions.
     pub(crate) harmless: usize,
     /// The number of messages delivered twice.
     pub(crate) copies: usize,
@@ -249,7 +249,7 @@ impl World {
         (number, met.copied())
     }
 
-    /// The delay until the next message is delivered a second time, if it is.
+    /// The delay until the next message is delivered a second time, if any.
     pub(crate) fn next_send(&self, state: &mut State) -> Option<Duration> {
         let number = state.sends;
         state.sends += 1;
@@ -258,7 +258,7 @@ impl World {
             _ => None,
         });
         state.faults += usize::from(again.is_some());
-        // A late copy is recognized, because its deliveries are in the log.
+        // A late copy is recognized, because the deliveries are already in the log.
         let is_late = again.is_some_and(|again| again > NEW);
         state.harmless += usize::from(is_late);
         state.copies += usize::from(again.is_some() && !is_late);

@@ -23,7 +23,7 @@ impl Authenticator {
         Self::with_secret(secret)
     }
 
-    /// An app that a person has typed this secret into.
+    /// An app into which a person has typed this secret.
     #[must_use]
     pub fn with_secret(secret: &str) -> Self {
         let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::new());
@@ -41,7 +41,7 @@ impl Authenticator {
         Self(bytes)
     }
 
-    /// The code that the app shows now, or that many steps of 30 seconds later.
+    /// The code that the app shows now, or this many 30-second steps later.
     #[must_use]
     pub fn code(&self, steps_later: i64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs();
@@ -86,12 +86,12 @@ impl World {
         Protected { app, backup_codes, cookie: set_cookie(&verified, "session_token") }
     }
 
-    /// Forgets that the user `id` has used a code, as if 30 seconds had passed.
+    /// Makes the service forget that the user `id` has used a code, as if 30 seconds had passed.
     pub async fn forget_used_code(&self, id: &str) {
         self.set("users", ("pk", &format!("user#{id}")), json!({"totp_step": null})).await;
     }
 
-    /// Enters the right password of a user with a second factor. Returns the cookie of the sign-in.
+    /// Enters the correct password of a user with a second factor. Returns the cookie of the sign-in.
     pub async fn begin_sign_in(&self, email: &str, password: &str) -> String {
         let answer = self.sign_in(email, password).await;
         let needs_code = json!({"twoFactorRedirect": true, "twoFactorMethods": ["totp"]});
@@ -104,7 +104,7 @@ impl World {
         self.cli(cookie, "two-factor/verify-totp", json!({ "code": code })).await
     }
 
-    /// The same with a backup code.
+    /// Enters a backup code instead.
     pub async fn enter_backup_code(&self, cookie: &str, code: &str) -> Answer {
         self.cli(cookie, "two-factor/verify-backup-code", json!({ "code": code })).await
     }

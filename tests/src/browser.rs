@@ -32,7 +32,7 @@ impl<'a> Browser<'a> {
         }
     }
 
-    /// The same, without following redirects.
+    /// Presses a button without following redirects.
     pub async fn submit(&self, path: &str, page: &Answer, button: &str, typed: &[(&str, &str)]) -> Answer {
         let (action, mut fields) = form(page.page(), button);
         let to = if action == "?" { path.split('?').next().unwrap_or(path) } else { &action };

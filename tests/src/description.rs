@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 struct Operation(HashMap<u16, Response>);
 
 enum Response {
-    /// JSON that matches this schema, or a page if the description also allows a page. An error must equal one of the
+    /// JSON that matches this schema, or a page if the description also allows one. An error must match one of the
     /// examples, except for its message.
     Json { schema: Box<Validator>, examples: Vec<[Value; 3]> },
     /// A page, or an empty body.

@@ -1,4 +1,4 @@
-//! Processes that die at one of their calls, and a loop that makes them die at each call in turn.
+//! Processes that die at one of their calls, and a loop that makes processes die at each call in turn.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,8 @@ use local::{Handler, Worker};
 
 use crate::{CutOff, Proxy, World};
 
-/// A separate process with calls that fail. If all calls from some point on fail, the process appears dead.
+/// A separate process whose calls can be made to fail. If all calls from some point on fail, the process appears to be
+/// dead.
 pub struct Doomed<P> {
     pub process: P,
     cut_off: Arc<CutOff>,
@@ -23,7 +24,7 @@ pub struct Doomed<P> {
 }
 
 impl Doomed<Worker> {
-    /// Starts a worker. Its calls with these numbers fail; the first failing call may take effect.
+    /// Starts a worker whose calls with these numbers fail. The first failing call may take effect.
     pub async fn worker(world: &World, settings: &[(&str, &str)], fails: Range<u64>, takes_effect: bool) -> Self {
         let behind = [world.stack.dynamodb(), world.stack.sqs()].map(str::to_owned);
         Self::started(behind, fails, takes_effect, |[dynamodb, sqs]| {
@@ -35,7 +36,7 @@ impl Doomed<Worker> {
 }
 
 impl Doomed<Handler> {
-    /// Starts a function. Its calls with these numbers fail; the first failing call may take effect.
+    /// Starts a function whose calls with these numbers fail. The first failing call may take effect.
     pub async fn function(world: &World, name: &str, fails: Range<u64>, takes_effect: bool) -> Self {
         let services = ["DYNAMODB", "SQS", "SES"].map(|service| format!("AWS_ENDPOINT_URL_{service}"));
         let settings = world.stack.environment(name).expect("a function").clone();
@@ -78,7 +79,7 @@ fn handler(name: &str, mut settings: HashMap<String, String>, with: impl Iterato
     Handler::start(name, &Env::new(move |name| settings.get(name).cloned())).expect("settings")
 }
 
-/// The context of an invocation that has this many seconds left.
+/// The context of an invocation with this many seconds left.
 #[must_use]
 pub fn context(seconds: u64) -> Context {
     let mut context = Context::default();

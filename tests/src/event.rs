@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-/// An event about a completed job of this tenant.
+/// A `job.completed` event for this tenant.
 #[must_use]
 pub fn event(tenant: &str, job: impl ToString) -> Value {
     json!({"event": "job.completed", "tenant_id": tenant, "job_id": job.to_string()})
 }
 
-/// The same, for a job with a callback at `url`.
+/// A `job.completed` event for a job with a callback at `url`.
 #[must_use]
 pub fn callback(tenant: &str, job: impl ToString, url: impl Into<String>) -> Value {
     let mut event = event(tenant, job);

@@ -26,7 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-/// The time limit of a call, sufficient for an unoptimized binary on a busy machine.
+/// The time limit of a call. It is sufficient for an unoptimized binary on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The timeout of `deliveries-wake`, the longest in the template.
 const TIMEOUT_MS: i64 = 60_000;
@@ -53,7 +53,7 @@ impl Lambda {
         Self::started(Command::new(binary).stdout(log), environment).await
     }
 
-    /// The same, with standard output and standard error in the file `log`.
+    /// Like [`Self::start`], but sends standard output and standard error to the file `log`.
     pub async fn start_logged(binary: &Path, environment: &HashMap<String, String>, log: &File) -> Self {
         let log = || log.try_clone().expect("an open file");
         Self::started(Command::new(binary).stdout(log()).stderr(log()), environment).await
@@ -97,7 +97,7 @@ impl Lambda {
         self.invoke_all(vec![event]).await.remove(0)
     }
 
-    /// Sends events, each when the function requests one. Returns the responses.
+    /// Sends each event when the function requests one. Returns the responses.
     pub async fn invoke_all(&mut self, events: Vec<String>) -> Vec<String> {
         let (sender, mut answers) = (self.events.clone(), Vec::with_capacity(events.len()));
         let expected = events.len();

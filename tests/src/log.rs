@@ -11,7 +11,7 @@ use tokio::runtime::{Handle, Id};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt};
 
-/// Each line, and the runtime that logged it.
+/// The lines, each with the runtime that logged it.
 static LINES: Mutex<Vec<(Option<Id>, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// Starts collecting the log, in the format of the functions on Lambda, once for all tests in the process.

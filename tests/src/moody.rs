@@ -16,9 +16,9 @@ use tokio::{net::TcpListener, task::JoinHandle};
 pub type Answer = (Duration, u16);
 /// A quick success.
 pub const AT_ONCE: Answer = (Duration::from_millis(20), 200);
-/// A success that is too late for the time limit of shared queues.
+/// A success that is too late for the time limit in shared queues.
 pub const TOO_LATE: Answer = (Duration::from_secs(1), 200);
-/// A success after every timeout.
+/// A success that comes after every timeout.
 pub const FOREVER: Answer = (Duration::from_secs(600), 200);
 
 /// A receiver on a loopback port that responds to each request as the test chooses, and counts concurrent requests.

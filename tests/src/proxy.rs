@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::plain_http;
 
-/// This percentage of calls fails before taking effect, and the same percentage after.
+/// The percentage of calls that fail before taking effect. The same percentage fails afterward.
 const LOST_CALLS: u64 = 10;
 const LOST_ANSWERS: u64 = 10;
 
@@ -67,8 +67,8 @@ impl Index<&str> for Call {
     }
 }
 
-/// Calls that fail, numbered across all proxies that share this value. If all calls from some point on fail, the
-/// calling process appears dead.
+/// The calls that fail, numbered across all proxies that share this value. If all calls from some point on fail, the
+/// calling process appears to be dead.
 #[derive(Debug, Default)]
 pub struct CutOff(Mutex<Failing>);
 
@@ -132,8 +132,8 @@ pub struct Units {
 }
 
 struct Shared {
-    /// The service's address behind the proxy. The tables' address is set later: it exists only after the functions
-    /// have started, and they need the proxy's address.
+    /// The service's address behind the proxy. The tables' address is set later: it is known only after the functions
+    /// have started, and the functions need the proxy's address.
     behind: OnceLock<String>,
     manner: Manner,
     http: reqwest::Client,
@@ -186,7 +186,7 @@ impl Proxy {
         Self { shared, address, server }
     }
 
-    /// The same proxy, in front of the service at `behind`.
+    /// Places this proxy in front of the service at `behind`.
     #[must_use]
     pub fn before(self, behind: &str) -> Self {
         self.shared.behind.set(behind.to_owned()).expect("set once");
@@ -297,7 +297,7 @@ fn failure() -> Response<Body> {
     respond(StatusCode::INTERNAL_SERVER_ERROR, HeaderMap::new(), Bytes::new())
 }
 
-/// A number below 100 for each call, the same in every run (the finalizer of SplitMix64).
+/// Returns a number below 100 for each call, which is the same in every run (the finalizer of SplitMix64).
 fn draw(call: u64) -> u64 {
     let mut mixed = call.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -39,7 +39,7 @@ impl Received {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Verifies the signature with the bytes of this secret. A wrong signature fails the test.
+    /// Verifies the signature with the bytes of this secret. An invalid signature fails the test.
     pub fn verify(&self, secret: &str) {
         let webhook = Webhook::from_bytes(secret.as_bytes().to_vec()).expect("a key");
         webhook.verify(&self.body, &self.headers).expect("Standard Webhooks' own code verifies it");
@@ -117,7 +117,7 @@ impl Receiver {
         self.shared.lock().await.received.len()
     }
 
-    /// The received requests, once there are `count`.
+    /// Waits for `count` requests, and returns all received ones.
     pub async fn wait_for(&self, count: usize) -> Vec<Received> {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

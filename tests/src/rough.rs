@@ -10,10 +10,10 @@ use tokio::{
     time::Instant,
 };
 
-/// A receiver's treatment of a request.
+/// The way in which a receiver treats a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Manner {
-    /// Reads it, and never responds.
+    /// Reads the request, and never responds.
     Hangs,
     /// Closes the connection without responding.
     Closes,

@@ -42,7 +42,7 @@ impl Answer {
         self.body.get("json").unwrap_or(&Value::Null)
     }
 
-    /// The contents of a 200's envelope; anything else fails the test.
+    /// The contents of the envelope of a 200. Any other response fails the test.
     pub fn ok(&self) -> &Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.json()
@@ -113,7 +113,7 @@ impl World {
         Self::run(settings, false).await
     }
 
-    /// The same, but polls the queues like `cargo local`.
+    /// Like [`Self::with`], but polls the queues like `cargo local`.
     pub async fn live(settings: &[(&str, &str)]) -> Self {
         Self::run(settings, true).await
     }
@@ -142,7 +142,7 @@ impl World {
         self.post(key, &format!("/v1/{route}"), json!({ "json": fields }).to_string().into_bytes()).await
     }
 
-    /// The same, with this `idempotency-key`.
+    /// Like [`Self::rpc`], with this `idempotency-key`.
     pub async fn rpc_once(&self, key: &str, route: &str, idempotency_key: &str, fields: Value) -> Answer {
         let request = self.http.post(self.url(&format!("/v1/{route}"))).json(&json!({ "json": fields }));
         self.send(request.header("x-api-key", key).header("idempotency-key", idempotency_key)).await
@@ -210,8 +210,8 @@ impl World {
         self.send(if cookie.is_empty() { request } else { request.header("cookie", cookie) }).await
     }
 
-    /// Creates an endpoint, and returns its id. A secret that is too short for a new endpoint is written to the table,
-    /// as 0.1.0 could have stored it.
+    /// Creates an endpoint, and returns its id. A secret that is too short for a new endpoint is written directly to
+    /// the table, as 0.1.0 could have stored it.
     pub async fn endpoint(&self, tenant: &Tenant, url: &str, secret: &str) -> String {
         let is_old = secret.split_whitespace().map(str::len).sum::<usize>() < 16;
         let chosen = if is_old { "correct-horse-battery" } else { secret };

@@ -17,7 +17,7 @@ use http_body_util::Full;
 use hyper::Request;
 use sha2::Sha256;
 
-/// Any error: a baseline stops at the first one.
+/// Any error, because a baseline stops at the first one.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The value of an environment variable.

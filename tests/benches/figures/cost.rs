@@ -56,7 +56,7 @@ struct Invocation {
     log_bytes: f64,
 }
 
-/// The work for one event: its invocations, and the calls made elsewhere.
+/// The work for one event: the function's invocations, and calls made elsewhere.
 pub(crate) struct Way {
     invocations: Vec<Invocation>,
     /// The producer's requests to SQS, and those of `deliveries-wake`.
@@ -156,7 +156,7 @@ impl<'a> Process<'a> {
         process
     }
 
-    /// Invokes it with new events.
+    /// Invokes the function with new events.
     async fn first(&mut self, records: usize) -> Invocation {
         let mut events = Vec::new();
         for (tenant, _) in self.endpoints.iter().take(records) {
@@ -166,7 +166,7 @@ impl<'a> Process<'a> {
         self.invoke("job-events", events).await
     }
 
-    /// Invokes it with the next attempt of each tenant's newest delivery.
+    /// Invokes the function with the next attempt of each tenant's newest delivery.
     async fn next(&mut self, records: usize) -> Invocation {
         let mut messages = Vec::new();
         for (tenant, endpoint) in self.endpoints.iter().take(records) {
@@ -175,7 +175,7 @@ impl<'a> Process<'a> {
         self.invoke("deliveries", messages).await
     }
 
-    /// Invokes it with the newest first attempts in this queue, one for each endpoint.
+    /// Invokes the function with the newest first attempts in this queue, one for each endpoint.
     async fn waiting(&mut self, queue: &str, records: usize) -> Invocation {
         let mut messages = Vec::new();
         while messages.len() < records {
@@ -304,7 +304,7 @@ pub(crate) async fn table(world: &World, binaries: &Binaries, table: &mut Table)
             }
             let (tenant, endpoint) = &failing.endpoints[0];
             assert_eq!(newest(world, tenant, endpoint).await.1, "failed");
-            // The first invocation does not attempt a receiver that is known to hang.
+            // The first invocation makes no attempt at a receiver that is known to hang.
             let postponed = hanging.first(records).await;
             let hung = [postponed].into_iter().chain(attempts.iter().map(hangs)).collect();
             ways.push([way(bytes, vec![delivered], &[]), way(bytes, attempts, &delays), way(bytes, hung, &delays)]);

@@ -72,8 +72,8 @@ pub(crate) fn job_event(tenant: &str, job: usize) -> Value {
     job_event_of(1024, tenant, job)
 }
 
-/// A job event of this many bytes. Its result consists of words, ids, numbers and times, so it compresses like typical
-/// data.
+/// A job event of this size in bytes. The result consists of words, ids, numbers and times, so it compresses like
+/// typical data.
 pub(crate) fn job_event_of(bytes: usize, tenant: &str, job: usize) -> Value {
     const WORDS: [&str; 16] = [
         "invoice",
@@ -242,7 +242,7 @@ pub(crate) async fn fan_out(world: &World, binaries: &Binaries, effort: Effort, 
 const BURST: usize = 50_000;
 const AT_ONCE: usize = 1_000;
 
-/// A burst of one tenant's events to one good endpoint: its rate, and the process's memory.
+/// A burst of one tenant's events to one good endpoint: the delivery rate, and the memory of the process.
 pub(crate) async fn burst(world: &World, binaries: &Binaries, effort: Effort, table: &mut Table) {
     let counter = Counter::start().await;
     let tenant = tenant_with_endpoints(world, "burst", &counter.url, 1).await;

@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::scenario::Mode;
 
-/// An unread connection is kept for this long, longer than any attempt.
+/// The time that an unread connection is kept, which is longer than any attempt.
 const MUTE: Duration = Duration::from_secs(20);
 
 /// The path of the slow receiver, and its response time.

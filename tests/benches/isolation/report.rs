@@ -100,7 +100,7 @@ pub(crate) const HEAD: &str = "\
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|";
 
 impl Outcome {
-    /// Descriptions of the bounds that the run breaks. `absent` and `good` are its controls.
+    /// Describes the bounds that the run exceeds. `absent` and `good` are its controls.
     pub(crate) fn broken(&self, scenario: Scenario, absent: &Self, good: &Self) -> Vec<&'static str> {
         let control = if scenario.mode.only_waits() { absent } else { good };
         let p99 = |latencies: &Latencies| latencies.percentile(99);

@@ -275,7 +275,7 @@ impl Stage {
         }
     }
 
-    /// For each event to this path whose job id has this prefix: the time from sending to arrival.
+    /// The time from sending to arrival for each event to this path whose job id has this prefix.
     fn latencies(&self, path: &str, part: &str) -> Latencies {
         let sent = self.sent.borrow();
         let sent = sent.iter().filter(|sent| sent.path == path && sent.job.starts_with(part));

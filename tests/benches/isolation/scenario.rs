@@ -109,7 +109,7 @@ impl Scenario {
         Self { mode, shape: Shape { tenants, endpoints }, past }
     }
 
-    /// The same with healthy receivers.
+    /// This scenario with healthy receivers.
     pub(crate) fn good(self) -> Self {
         Self { mode: Good, past: Past::Cold, ..self }
     }
@@ -159,7 +159,7 @@ impl Scenario {
             // With callbacks, the number of endpoints makes no difference.
             let shapes =
                 if mode.calls_back() { &[(1, 0), (50, 0)][..] } else { &[(1, 1), (1, 20), (1, 100), (50, 10)] };
-            // Some combinations do not exist: a closed port and a missing name have no history of responses, and
+            // Some combinations are impossible: a closed port and a missing name have no history of responses, and
             // callback origins are never known in advance.
             let answered = !mode.calls_back() && !matches!(mode, Refuse | Nameless);
             let pasts = if answered { &[Past::Cold, Past::Warm, Past::Turns][..] } else { &[Past::Cold, Past::Warm] };

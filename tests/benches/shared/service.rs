@@ -24,7 +24,7 @@ pub(crate) fn build() -> PathBuf {
     folder.join("local")
 }
 
-/// A running `cargo local`, which is killed when dropped.
+/// A running `cargo local`. Dropping the value kills the process.
 pub(crate) struct Service {
     child: Child,
     addresses: Value,
@@ -41,7 +41,7 @@ pub(crate) struct Tenant {
 }
 
 impl Service {
-    /// Starts the service in memory, with these variables, and discards its log. Also returns the rest of its output.
+    /// Starts the service in memory with these variables, and discards its log. Also returns the rest of its output.
     pub(crate) async fn start(local: &Path, variables: &[(&str, &str)]) -> (Self, Lines<BufReader<ChildStdout>>) {
         let mut child = Command::new(local)
             .args(["--memory", "--json", "--api=0", "--dynamodb=0", "--sqs=0", "--mail=0", "--inbox=0"])

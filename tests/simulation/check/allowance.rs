@@ -11,20 +11,19 @@ use crate::{
 /// at a time may first handle two batches, each with a timeout of 15 seconds.
 const BESIDE_BAD: Duration = Duration::from_secs(60);
 
-/// The tolerated differences between times, and the tolerated consequences of faults. Each one limits promises in
-/// docs/reliability.md.
+/// The tolerated time differences and consequences of faults. Each of them relaxes promises in docs/reliability.md.
 pub(super) struct Allowance {
     /// The maximum offset of a process's clock. Limits "Valid signatures" and "Stable ids".
     pub(super) skew: Duration,
     /// The maximum difference between the clocks of two processes. Limits "Deliveries end".
     pub(super) apart: Duration,
-    /// The tolerated earliness of an attempt, by the clocks of two processes. Limits "Punctual attempts" and "Accepted
-    /// calls take effect".
+    /// The maximum time by which an attempt may be early, given the clocks of two processes. Limits "Punctual attempts"
+    /// and "Accepted calls take effect".
     pub(super) early: Duration,
     /// The maximum age of a process's read of an endpoint: the duration of an invocation. Limits "Punctual attempts"
     /// and "Permitted destinations".
     pub(super) read: Duration,
-    /// The same, by the clocks of two processes. Limits "Valid signatures" and "Endpoints".
+    /// The maximum age of such a read, given the clocks of two processes. Limits "Valid signatures" and "Endpoints".
     pub(super) stale: Duration,
     /// The number of seconds between a signature and its request. Limits "Stable ids".
     pub(super) signing: u64,
@@ -44,7 +43,8 @@ pub(super) struct Allowance {
     /// be made twice: if two processes make the previous attempt at the same moment, both leave a row for it. Limits
     /// "At least once".
     pub(super) long_waits: usize,
-    /// The number of failures on the service's side. Limits "Deliveries end", "Correct log" and "Endpoints".
+    /// The number of failures that the service, rather than a receiver, caused. Limits "Deliveries end", "Correct log"
+    /// and "Endpoints".
     pub(super) faults: usize,
     /// The number of repetitions that faults can cause. Limits "At least once".
     pub(super) repeating: usize,
@@ -83,8 +83,8 @@ impl Allowance {
             timeout: Duration::from_millis(14_900),
             long_waits: script.schedule.iter().filter(|delay| **delay >= 750).count(),
             faults: state.faults,
-            // A copy of an event also sends another message for its next attempt, which two processes can get at the
-            // same moment.
+            // A copy of an event also causes another message for the next attempt, and two processes can get both
+            // messages at the same time.
             repeating: state.faults - state.harmless + state.copies,
             harmless: state.harmless,
             is_sound: script.faults.iter().all(|fault| {

@@ -1,4 +1,4 @@
-//! Endpoints, and the notices to their tenants.
+//! Checks endpoints, and the notices to their tenants.
 
 use serde_json::Value;
 

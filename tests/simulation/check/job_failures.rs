@@ -1,4 +1,4 @@
-//! Failed jobs, and the emails to their organizations.
+//! Checks failed jobs, and the emails to their organizations.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ impl Check<'_> {
     }
 }
 
-/// The jobs in a set of ids, without their events' times.
+/// The jobs in a set of ids, without the times of the events.
 fn noted(row: &Value, set: &str) -> Vec<String> {
     let ids = row[set]["SS"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let jobs = ids.filter_map(|id| id.split('.').nth(1));

@@ -26,7 +26,7 @@ impl Check<'_> {
             let posts: Vec<_> = self.posts.iter().filter(|post| post.body.contains(&format!("\"{job}\""))).collect();
             let callbacks = rows.iter().filter(|row| row.delivery.get("webhook_endpoint_id").is_none()).count();
             let is_callback = event.audience == Audience::Callback;
-            // A success whose row could not be written is not sent again.
+            // A successful delivery is not repeated, even if its row could not be written.
             let unlogged = |to| self.allowance.faults > 0 && posts.iter().any(|post| post.to == to && post.taken);
             if is_callback && callbacks != 1 && !(callbacks == 0 && unlogged((event.tenant, None))) {
                 wrong.push(format!("{job} has {callbacks} deliveries to its callback"));
@@ -182,8 +182,8 @@ impl Check<'_> {
             // A request without a response on a reused connection is repeated on a new one, because the receiver may
             // already have closed the reused connection.
             let cut = posts.iter().filter(|post| post.is_cut).count();
-            // An attempt at a receiver that is not known to be slow is cut off after half a second, and at one that is
-            // not known to hang, after three seconds. It is then repeated with more time.
+            // An attempt is cut off after half a second if the receiver is not known to be slow, or after three seconds
+            // if it is not known to hang. The attempt is then repeated with more time.
             let is_short = |post: &&&Post| post.given_up.is_some_and(|end| end - post.at < self.allowance.short);
             let given_up = posts.iter().filter(is_short).count();
             // After a late copy, the process finds the delivery in the log, and resends the message for the next
@@ -285,7 +285,7 @@ impl Check<'_> {
             self.logged.iter().find(|logged| logged.tenant == tenant && logged.text("delivery_id") == id)
         };
         let attempted = |logged: &Logged, when: Within| {
-            // An attempt that was in progress at that time counts.
+            // An attempt that was in progress at that time counts, too.
             logged.attempts.iter().any(|attempt| ends(attempt) + self.allowance.early >= when.from)
         };
         for resend in self.known.resends.iter().filter(|resend| resend.is_done) {
@@ -361,7 +361,7 @@ impl Check<'_> {
     }
 }
 
-/// The key of a delivery in the log, by its id.
+/// Converts a delivery's id to its key in the log.
 pub(crate) fn log_key(tenant: &str, id: &str) -> [String; 2] {
     let (second, _) = id.match_indices('.').nth(1).expect("an id");
     [format!("{tenant}/{}", &id[..second]), id[second + 1..].to_owned()]
@@ -372,12 +372,13 @@ fn is_on(endpoint: &Endpoint, when: Within) -> bool {
     if endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to) {
         return false;
     }
-    // The last change that began before the period decides, and no other change may be within the period.
+    // The last change that began before the period determines the state, and no other change may fall within the
+    // period.
     let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
     last.is_none_or(|(active, switch)| *active && switch.to < when.from)
 }
 
-/// Whether its tenant had certainly disabled an endpoint during the whole period.
+/// Whether the tenant had certainly disabled the endpoint during the whole period.
 fn is_inactive(endpoint: &Endpoint, when: Within) -> bool {
     let last = endpoint.switches.iter().rfind(|(_, switch)| switch.from <= when.to);
     let is_deleted = endpoint.deleted.is_some_and(|deleted| deleted.from <= when.to);

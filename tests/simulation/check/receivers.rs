@@ -1,4 +1,4 @@
-//! Checks the requests at the receivers: their ids, times and signatures, and whether each one is permitted.
+//! Checks the requests that reached receivers: their ids, times and signatures, and whether each was permitted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -76,11 +76,11 @@ impl Check<'_> {
             return Err("the body is signed with another secret".to_owned());
         }
         if self.allowance.has_late_writes && secrets.len() > 2 {
-            // The first of two rotations may have been written again after the second.
+            // The first of two rotations may have taken effect again after the second.
             return if found.iter().all(Option::is_some) { Ok(()) } else { Err("a secret is unknown".to_owned()) };
         }
         let slack = self.allowance.stale;
-        // The time of a rotation is unknown if its response is missing.
+        // If a rotation's response is missing, the time of the rotation is unknown.
         let replaced = secrets.get(current + 1).map(|(_, when)| when.to);
         if since.from > post.at + self.allowance.skew || replaced.is_some_and(|replaced| replaced + slack < post.at) {
             return Err(format!("secret {current} is not current"));
@@ -135,7 +135,7 @@ impl Check<'_> {
         wrong.into_iter().for_each(|wrong| self.fail("tenants never meet", wrong));
     }
 
-    /// Whether an endpoint has certainly been inactive for so long that it must not get deliveries.
+    /// Whether an endpoint has certainly been inactive long enough that it must not get deliveries.
     fn is_off(&self, endpoint: &Endpoint, at: Time, is_test: bool) -> bool {
         let read = self.allowance.read;
         if endpoint.deleted.is_some_and(|when| when.to + read < at) {

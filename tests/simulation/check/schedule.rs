@@ -1,4 +1,4 @@
-//! The times of attempts.
+//! Checks the times of attempts.
 
 use std::time::Duration;
 
@@ -121,8 +121,8 @@ impl Check<'_> {
                 if let Some(before) = before {
                     let is_retry = attempt["trigger"] == "schedule";
                     let waited = at.saturating_sub(before);
-                    // The longest delay with its jitter, or the delay that a receiver requested, plus the wait for a
-                    // process.
+                    // The maximum delay: the longest one in the schedule, with jitter, or the one that the receiver
+                    // requested, plus the wait for a process.
                     let most = Duration::from_secs(longest.max(90)).mul_f64(1.2) + self.allowance.prompt;
                     if is_retry && waited > most {
                         wrong.push(format!("{id} is retried after {waited:?}"));
@@ -130,7 +130,7 @@ impl Check<'_> {
                 }
                 before = Some(ends(attempt));
             }
-            // A held delivery waits for its tenant.
+            // A held delivery waits until its tenant resends it.
             if let Some(first) = logged.attempts.first().filter(|first| first["trigger"] == "event") {
                 let waited = time(&first["at"]).saturating_sub(time(&logged.delivery["created_at"]));
                 if waited > self.allowance.prompt {

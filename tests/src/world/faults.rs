@@ -15,17 +15,17 @@ use crate::{Call, CutOff, Proxy, proxy::Units};
 pub struct Switch(Arc<AtomicBool>);
 
 impl Switch {
-    /// Switches it on.
+    /// Turns the switch on.
     pub fn on(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Switches it off.
+    /// Turns the switch off.
     pub fn off(&self) {
         self.0.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it is on.
+    /// Whether the switch is on.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.load(Ordering::SeqCst)
@@ -55,7 +55,7 @@ impl World {
         Self::behind(Proxy::answering(answer).await, settings).await
     }
 
-    /// The same, for calls to the queues.
+    /// Like [`Self::answering`], but for calls to the queues.
     pub async fn queues_answering(
         settings: &[(&str, &str)],
         answer: impl Fn(&Call) -> Option<(u16, Value)> + Send + Sync + 'static,
@@ -80,7 +80,7 @@ impl World {
         (Self::behind(Proxy::cut_off(&cut_off).await, &[]).await, cut_off)
     }
 
-    /// Starts the service. The indexes of this table return the items that the test gives, even if these are outdated.
+    /// Starts the service. This table's indexes return the items that the test provides, even if they are outdated.
     pub async fn lagging(table: &'static str) -> (Self, Arc<Mutex<Vec<Value>>>) {
         let index = Arc::<Mutex<Vec<Value>>>::default();
         let lagging = Arc::clone(&index);

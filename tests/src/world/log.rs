@@ -1,4 +1,4 @@
-//! The delivery log and the endpoints, as the functions store them.
+//! The delivery log and the endpoints, as stored by the functions.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use common::{
@@ -43,7 +43,7 @@ impl World {
         self.search(tenant, Filter::default()).await
     }
 
-    /// The same, for deliveries with this status.
+    /// A tenant's deliveries with this status, newest first.
     pub async fn log_of(&self, tenant: &str, status: Status) -> Vec<Delivery> {
         self.search(tenant, Filter { status: Some(status), ..Filter::default() }).await
     }
@@ -82,7 +82,7 @@ impl World {
         self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("the write succeeds");
     }
 
-    /// Changes when a pending delivery's next attempt is due.
+    /// Changes the time at which a pending delivery's next attempt is due.
     pub async fn make_due(&self, tenant: &str, delivery: &Delivery, at: Timestamp) {
         let id = delivery.id.to_string();
         let (moment, shard) = id.match_indices('.').nth(1).map(|(dot, _)| (&id[dot + 1..], &id[..dot])).expect("an id");

@@ -67,7 +67,7 @@ impl World {
         self.send(request.json(&fields)).await
     }
 
-    /// The response of `get-session` to a cookie.
+    /// The response of `get-session` to a call with this cookie.
     pub async fn session(&self, cookie: &str) -> Answer {
         self.send(self.http.get(self.url("/api/auth/get-session")).header("cookie", cookie)).await
     }
@@ -84,7 +84,7 @@ impl World {
         format!("session_token={}", answer.body["token"].as_str().expect("a token"))
     }
 
-    /// Whether a cookie has a valid session.
+    /// Whether a cookie contains a valid session.
     pub async fn is_signed_in(&self, cookie: &str) -> bool {
         self.session(cookie).await.body != Value::Null
     }

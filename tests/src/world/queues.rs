@@ -31,8 +31,8 @@ impl World {
         self.queues().filter(|name| *name != "job-events")
     }
 
-    /// The queues of due attempts that have messages to receive, or all of them if the counts are 0: a message is
-    /// counted only some time after its delay.
+    /// The queues of due attempts that have messages to receive. If all counts are 0, returns all these queues, because
+    /// a message is counted only some time after its delay.
     pub async fn filled<'a>(&self, queues: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         let (all, mut filled) = (queues.collect::<Vec<_>>(), Vec::new());
         for queue in &all {
@@ -79,7 +79,7 @@ impl World {
         join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
     }
 
-    /// The same, from all queues.
+    /// Handles a batch from each of the queues that functions read, and returns the number of records.
     pub async fn poll_each(&self) -> usize {
         let polled = self.filled(self.queues()).await;
         join_all(polled.into_iter().map(|queue| self.poll(queue))).await.into_iter().sum()
@@ -103,7 +103,7 @@ impl World {
         self.stack.invoke("deliveries-wake", json!({"time": at})).await.expect("a sweep");
     }
 
-    /// Stores these attributes in the item with the cursor and each sweeper's lease.
+    /// Stores these attributes in each sweeper's item, which contains its cursor and lease.
     pub async fn put_cursors(&self, fields: &Value) {
         for sweeper in 0..SWEEPERS {
             let mut cursor = fields.clone();

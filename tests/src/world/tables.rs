@@ -54,7 +54,7 @@ impl World {
         assert!(self.set_where(table, is_one, &attributes).await > 0, "no item of {table} has the {name} {text}");
     }
 
-    /// The same, for items that `is_one` accepts. Returns their number.
+    /// Sets attributes of the items that `is_one` accepts. Returns the number of these items.
     pub async fn set_where(&self, table: &str, is_one: impl Fn(&Item) -> bool, attributes: &Value) -> usize {
         let items: Vec<_> = self.items(table).await.into_iter().filter(is_one).collect();
         let changed = items.len();
@@ -70,7 +70,7 @@ impl World {
         changed
     }
 
-    /// Stores a secret without the rules for secrets that tenants choose.
+    /// Stores a secret without applying the rules for secrets that tenants choose.
     pub(super) async fn store_secret(&self, tenant: &Tenant, endpoint: &str, secret: &str) {
         let update = self.stack.dynamodb_client().update_item().table_name("webhook-endpoints");
         let update = update
@@ -84,7 +84,7 @@ impl World {
             .expect("the write succeeds");
     }
 
-    /// Sets the last use of all sessions and keys to the distant past.
+    /// Moves the last use of all sessions and keys to the distant past.
     pub async fn forget_uses(&self) {
         for (table, is_one, day) in [("tokens", "session_id", "seen_on"), ("api-keys", "key_id", "last_request")] {
             self.set_where(table, |item| item.contains_key(is_one), &json!({day: "2026-01-31T00:00:00.000Z"})).await;

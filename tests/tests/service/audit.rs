@@ -22,7 +22,7 @@ async fn latest(world: &World, tenant: &Tenant, action: &str) -> Value {
     found.into_iter().next().unwrap_or_else(|| unreachable!("{action} is not recorded"))
 }
 
-/// Whether a call writes an audit log entry.
+/// Whether a call to the tables writes an audit log entry.
 fn records(call: &Call) -> bool {
     let mut writes = call["TransactItems"].as_array().into_iter().flatten();
     writes.any(|write| write["Put"]["TableName"] == "audit")

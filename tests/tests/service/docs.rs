@@ -1,4 +1,4 @@
-//! The docs agree with the code and the template, and have valid links and runnable examples.
+//! The docs agree with the code and the template, and contain valid links and runnable examples.
 
 mod commands;
 mod deploying;
@@ -50,7 +50,7 @@ fn rows<'a>(page: &'a str, columns: &[&str]) -> Vec<Vec<&'a str>> {
     rows
 }
 
-/// The code spans of a cell, each with the text after it.
+/// The code spans in a cell, each with the text that follows it.
 fn codes(cell: &str) -> Vec<(&str, &str)> {
     let parts: Vec<_> = cell.split('`').skip(1).collect();
     parts.chunks(2).map(|pair| (pair[0], *pair.get(1).expect("a code ends"))).collect()

@@ -76,7 +76,7 @@ const TEXTS: [&str; 44] = [
 const DELIVERY: &str = r#"{"json": {"delivery_id":
     "01890f3e-7b5a-7cc0-8000-000000000000.0.1769860800999.1854d20f452c5b4c1e350d7c7a00518b"}}"#;
 
-/// Every route, with its function and a valid body. `someone` is replaced with a different person each time.
+/// Every route, with its function and a valid body. `someone` is replaced with a different name each time.
 const ROUTES: &[(&str, &str, &str, &str)] = &[
     (
         "auth-signup-and-create-org",
@@ -377,7 +377,7 @@ fn seeds() -> Range<u64> {
     first..first + number("FUZZ_CASES", CASES)
 }
 
-/// A route with a unique body, because some of many concurrent calls about one address are correctly rejected as
+/// A route with a unique body, because if many concurrent calls use the same address, some are correctly rejected as
 /// contended.
 fn route(rng: &mut Rng) -> (&'static str, &'static str, &'static str, String) {
     let (function, method, path, body) = rng.choice(ROUTES).expect("a route");
@@ -390,7 +390,7 @@ fn every_route_is_in_the_list() {
     assert_eq!(called, tests::description::routes().into_iter().map(|(name, _)| name).collect());
 }
 
-/// A string from the list, alone or inside another string; any character; or a string that is too long.
+/// A string from the list, alone or inside another string; a single random character; or a string that is too long.
 fn text(rng: &mut Rng) -> String {
     match rng.u8(..20) {
         0 => "a".repeat(rng.usize(..100_000)),

@@ -1,4 +1,4 @@
-//! Tests of the service through its public interfaces. The tests of a rule are in `<noun>/<rule>.rs`.
+//! Tests the service through its public interfaces. The tests for a rule are in `<noun>/<rule>.rs`.
 
 #![expect(
     clippy::indexing_slicing,

@@ -1,8 +1,8 @@
 //! A minimal function that makes the same AWS calls as `webhooks-deliver`: for each batch, one query of the endpoints
 //! and batched writes of the log's rows; for each event, a signed post to each endpoint.
 //!
-//! All events in a batch belong to one tenant. A failure of any kind fails the batch: nothing is retried, checked,
-//! measured or logged.
+//! All events in a batch belong to one tenant. Any failure fails the batch. Nothing is retried, checked, measured or
+//! logged.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

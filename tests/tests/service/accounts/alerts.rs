@@ -117,7 +117,8 @@ async fn removed_members_get_an_email_and_leaving_members_do_not() {
     assert_eq!(world.mails().await.len(), before + 1);
 }
 
-/// Otherwise, an organization could send its own text to a stranger through an invitation, an acceptance and a removal.
+/// Otherwise, an organization could send a stranger a message by inviting them, accepting the invitation and removing
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_address_gets_no_email_about_its_account() {
     let world = World::start().await;

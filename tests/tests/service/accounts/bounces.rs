@@ -1,4 +1,4 @@
-//! Addresses whose emails bounced, or whose owners reported one as spam, get only emails that they request.
+//! An address whose emails bounced, or whose owner reported one as spam, gets only requested emails.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn a_suppression_ends_by_itself() {
         let end = later(0).after(Duration::from_secs(days * 24 * 60 * 60)).as_second();
         assert!((end - 60..=end).contains(&expires_at), "{expires_at} {end}");
     }
-    // A later bounce of a requested email does not make the complaint end earlier.
+    // If a requested email bounces later, the suppression caused by the complaint does not end earlier.
     report(&world, bounce(&tenant.email)).await;
     assert_eq!(world.tokens("suppression").await[0]["cause"].as_s().expect("a string"), "complaint");
     let is_suppression = |item: &tests::world::tables::Item| item.contains_key("cause");
@@ -111,7 +111,7 @@ async fn owners_see_that_notifications_are_not_sent() {
         assert_eq!(status().await, expected);
         assert!(page().await.contains(notice));
     }
-    // Emails about failed jobs do not wait for the address: they are dropped, and later failures start over.
+    // Emails about failed jobs do not wait until the address works: they are dropped, and later failures start over.
     world.deliver(failed(&tenant.id, "import", "1")).await;
     sweep(&world, later(0)).await;
     assert_eq!(subjects(&world, "ops@example.com", 0).await, [""; 0]);

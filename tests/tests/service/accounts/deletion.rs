@@ -28,7 +28,7 @@ pub(super) async fn purge(world: &World, minutes: u64) -> anyhow::Result<Value> 
     world.stack.invoke("accounts-purge", json!({"time": time})).await
 }
 
-/// Runs the purge until no data remains. This takes one more pass after the one that finds the last endpoint.
+/// Runs the purge until no data remains. After the pass that finds the last endpoint, this takes one more.
 async fn purge_all(world: &World) {
     for _ in 0..2 {
         purge(world, 3).await.expect("a pass");
@@ -41,7 +41,7 @@ async fn has_ended(world: &World, who: &Tenant) {
     assert_eq!(world.sign_in(&who.email, PASSWORD).await.refused(), (401, "INVALID_EMAIL_OR_PASSWORD"));
 }
 
-/// The items with an organization's id, as table and key, except for items that expire: its users' tokens, and due
+/// The items that contain an organization's id, as table and key. Omits items that expire: its users' tokens, and due
 /// rows.
 pub(super) async fn left_of(world: &World, organization: &str) -> BTreeSet<String> {
     let mut left = BTreeSet::new();
@@ -256,7 +256,7 @@ async fn a_concurrent_deletion_prevents_joining_the_organization() {
         let fields =
             json!({"invitationId": invited["id"], "tenantSlug": jo.slug, "name": "Al", "password": "correct horse"});
         let join = async {
-            // The two calls make different transactions.
+            // The transactions of the two calls differ.
             for _ in 0..round % 8 {
                 world.session("").await;
             }
@@ -408,7 +408,7 @@ async fn a_crash_leaves_a_deletion_complete_or_not_begun() {
     for takes_effect in [false, true] {
         let lives = at_each_call(0.., |call| delete_and_die(call, takes_effect)).await;
         assert_eq!((lives.all.first(), lives.all.last()), (Some(&(true, false)), Some(&(false, true))));
-        // More calls follow the call that makes the deletion final.
+        // More calls follow the one that makes the deletion final.
         assert!(!lives.are_complete() || lives.all.contains(&(true, true)), "{:?}", lives.all);
     }
 }

@@ -140,7 +140,7 @@ async fn an_undo_takes_back_all_later_changes() {
     let reset = json!({"token": reset.rsplit('=').next(), "newPassword": PASSWORD});
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
     assert!(signs_in(&world, &jo.email).await);
-    // The same after further changes, which have their own links.
+    // The same applies after more changes, each of which has its own link.
     let jo = Tenant { cookie: world.signed_in(&jo.email, PASSWORD).await, ..jo };
     changed(&world, &jo, &jo.email, "three@example.com").await;
     for void in [&first, &second] {
@@ -229,7 +229,7 @@ async fn a_session_restricted_since_changes_no_address() {
     let refused = world.confirm(&link).await;
     assert!(refused.status == 400 && refused.page().contains("a second factor that your organization requires"));
     assert_eq!(email(&world, &member.cookie).await, "other@example.com");
-    // The old address can still take the account back.
+    // The owner of the old address can still take the account back.
     assert_eq!(world.confirm(&undo).await.status, 303);
     assert_eq!(world.cli_get(&member.cookie, "get-session").await.body, json!(null));
 }
@@ -323,7 +323,7 @@ async fn a_concurrent_change_and_undo_leave_one_address() {
         let undo = changed(&world, &jo, &jo.email, &one).await;
         let next = requested(&world, &jo, &two).await;
         let (undone, changed) = tokio::join!(world.confirm(&undo), world.confirm(&next));
-        // The undo takes effect in any order: if it comes first, the change is void.
+        // The undo takes effect in either order: if it comes first, the change is void.
         assert_eq!(undone.status, 303, "{undone:?}");
         assert!([200, 400].contains(&changed.status), "{changed:?}");
         let users = world.items("users").await;

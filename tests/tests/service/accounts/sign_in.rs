@@ -159,7 +159,8 @@ async fn a_success_resets_the_count_and_a_window_ends() {
     assert_eq!(world.sign_in("jo@acme.example.com", "correct horse battery").await.status, 200);
 }
 
-/// Replaces the user's hash with one of the same password, from a different implementation with different parameters.
+/// Replaces the user's hash with a hash of the same password from a different implementation, with different
+/// parameters.
 async fn store_older_hash(world: &World) -> String {
     let older = "$argon2id$v=19$m=32,t=3,p=1$c29tZXNhbHRzb21lc2FsdA$";
     let (salt, mut hash) = (b"somesaltsomesalt", [0; 32]);
@@ -236,7 +237,7 @@ async fn a_verification_token_is_not_a_session() {
     assert_eq!(world.confirm(&link).await.status, 200, "the link still works");
 }
 
-/// A Mac decomposes characters that a phone composes.
+/// A Mac decomposes characters that a phone sends in composed form.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_spelling_of_the_password_signs_in() {
     let world = World::start().await;

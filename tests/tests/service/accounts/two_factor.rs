@@ -80,7 +80,7 @@ async fn a_second_factor_counts_after_its_first_code() {
     let cookie = set_cookie(&verified, "session_token");
     assert_eq!(cookie, format!("session_token={}", text(&verified.body["token"])));
     assert_eq!(world.is_protected(&cookie).await, true);
-    // The sessions that began without it have ended.
+    // Sessions that began without the second factor have ended.
     for ended in [&jo.cookie, &elsewhere] {
         assert!(!world.is_signed_in(ended).await);
     }
@@ -100,7 +100,7 @@ async fn a_sign_in_needs_the_password_and_a_code() {
     assert!(set[0].ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=300") && set[0].starts_with("two_factor="));
     assert_eq!(set[1], "session_token=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
     let pending = set_cookie(&answer, "two_factor");
-    // It does not work as a session, under its own name or a different one.
+    // The cookie does not work as a session, under its own name or a different one.
     let as_session = pending.replace("two_factor=", "session_token=");
     for cookie in [&pending, &as_session] {
         assert!(!world.is_signed_in(cookie).await);
@@ -294,7 +294,7 @@ async fn a_reset_that_verifies_an_address_removes_it() {
     let jo = world.tenant("acme").await;
     let key = world.key(&jo.cookie, json!({"kind": "organization"})).await;
     world.protect(&jo).await;
-    // As in an account that predates the rule that the address must be verified.
+    // Simulates an account that is older than the rule that the address must be verified.
     world.set("users", ("pk", &format!("user#{}", jo.user)), json!({"email_verified": false})).await;
     world.cli("", "request-password-reset", json!({"email": jo.email})).await;
     let reset = link(&world.mail_to(&jo.email).await);
@@ -329,7 +329,7 @@ async fn a_stolen_session_cannot_guess_codes_or_weaken_it() {
     let world = World::start().await;
     let jo = world.tenant("acme").await;
     let protected = world.protect(&jo).await;
-    // Enabling has used one of the ten.
+    // Enabling the second factor has used one of the ten attempts.
     for _ in 0..9 {
         let refused = world.enter_code(&protected.cookie, &protected.app.wrong_code()).await;
         assert_eq!(refused.refused(), WRONG_CODE);
@@ -395,7 +395,7 @@ async fn a_reset_password_and_a_new_address_keep_it() {
     assert_eq!(world.confirm(&link(&world.mail_to("new@example.com").await)).await.status, 200);
     let pending = world.begin_sign_in("new@example.com", new).await;
     assert_eq!(world.enter_backup_code(&pending, &protected.backup_codes[0]).await.status, 200);
-    // So does undoing the change.
+    // Undoing the change removes the second factor, too.
     let undo = link(&world.mail_to(&jo.email).await);
     assert_eq!(world.confirm(&undo).await.status, 303, "the page leads to a new password");
     assert!(stored(&world, &jo.user).await.contains_key("two_factor_since"));

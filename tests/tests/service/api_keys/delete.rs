@@ -1,4 +1,4 @@
-//! Deleting a key, whatever the key index contains.
+//! Deleting a key, regardless of the content of the key index.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn another_organizations_key_is_not_found() {
     assert!(world.key_works(text(&issued["key"])).await);
 }
 
-/// For older keys, there is no item that leads from the id to the key.
+/// Older keys have no pointer from the id to the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_key_is_found_through_the_index() {
     let world = World::start().await;

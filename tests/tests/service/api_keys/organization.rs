@@ -29,7 +29,7 @@ async fn owner(world: &World, first: &Tenant) -> Tenant {
     Tenant { user, email: "al@example.com".to_owned(), cookie, key, ..first.clone() }
 }
 
-/// A program that calls the API with a key without a pause, counts the calls, and stops at the first rejected call.
+/// A program that calls the API continuously with a key, counts the calls, and stops at the first rejected one.
 struct Producer {
     running: Switch,
     calls: Arc<std::sync::atomic::AtomicUsize>,
@@ -139,7 +139,7 @@ async fn an_organization_key_ends_with_its_organization() {
     let world = World::start().await;
     let (tenant, other) = (world.tenant("acme").await, world.tenant("other").await);
     let (key, others) = (organization_key(&world, &tenant).await, organization_key(&world, &other).await);
-    // From the second call on, the process has the key in its cache.
+    // From the second call on, the key is in the process's cache.
     for _ in 0..2 {
         world.rpc(&key, "webhooks/list", json!({})).await.ok();
     }
@@ -149,7 +149,7 @@ async fn an_organization_key_ends_with_its_organization() {
     world.rpc(&others, "webhooks/list", json!({})).await.ok();
 }
 
-/// Without the check, a removed owner could leave a key that the remaining owners do not know about.
+/// Without the check, a removed owner could leave behind a key that the remaining owners do not know about.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_who_stops_being_an_owner_issues_no_key() {
     let (demotes, table) = (Switch::default(), Arc::<OnceLock<(aws_sdk_dynamodb::Client, String)>>::default());

@@ -1,4 +1,4 @@
-//! The scopes of keys: each route declares its scope, and the description names the scope.
+//! The scopes of keys. Each route declares its scope, and the description includes it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ async fn call(world: &World, name: &str, key: &str) -> Answer {
     world.send(request).await
 }
 
-/// The reason and the scope in a rejection, in either format.
+/// The reason and the missing scope in an error of either format.
 fn missing(answer: &Answer) -> Option<(&str, &str)> {
     let error = if answer.body["json"].is_object() { &answer.body["json"]["data"] } else { &answer.body };
     Some((error["reason"].as_str()?, error["scope"].as_str()?))

@@ -1,4 +1,4 @@
-//! Each change appears, with its author, their client, the target and the fields.
+//! Each change appears in the log, with its actor, the actor's client, the target and the fields.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ async fn since(world: &World, reader: &Tenant, before: usize) -> Vec<Value> {
     all
 }
 
-/// Checks that the entries after the first `before` are about exactly these changes, by the user at [`AGENT`].
+/// Checks that the entries after the first `before` record exactly these changes, made by the user with [`AGENT`].
 async fn check(world: &World, reader: &Tenant, before: usize, user: &str, expected: Value) {
     let found = since(world, reader, before).await;
     for entry in &found {
@@ -196,7 +196,7 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
         check(&world, &reader, before, user, expected).await;
     }
 
-    // The address changes, and changes back.
+    // The address is changed, and the change is undone.
     let new = "ada@acme.example.com";
     let before = count(&world, &reader).await;
     assert_eq!(owner.post("/api/auth/change-email", &json!({"newEmail": new})).await.status, 200);
@@ -315,7 +315,8 @@ async fn each_change_is_recorded_with_author_client_and_fields() {
     }
 }
 
-/// Changes to endpoints, which have their own tests, and by users who join and leave. Returns a signing secret.
+/// Makes changes to endpoints, which have their own tests, and changes by users who join and leave. Returns a signing
+/// secret.
 async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     let cookie = world.signed_in(&reader.email, "a third long password").await;
     let owner = Client { world, cookie };
@@ -327,7 +328,7 @@ async fn the_others_happen(world: &World, reader: &Tenant) -> String {
     world.deliver(event(&reader.id, "j")).await;
     world.rpc_by_session(&owner.cookie, "webhooks/delete", json!({"id": id})).await.ok();
 
-    // One declines, and moves later; their own organization is deleted.
+    // One user declines and moves later, which deletes their own organization.
     let mover = world.tenant("mover").await;
     let visitor = Client { world, cookie: mover.cookie.clone() };
     let invite = json!({"email": mover.email, "role": "owner"});
@@ -365,7 +366,7 @@ async fn a_change_of_a_page_is_recorded_as_by_the_api() {
     assert_eq!(entry["changes"][0]["new"], "page@example.com");
 }
 
-/// A browser login ends with a session, whose author is the user who approved it.
+/// A browser login ends with a session. Its actor is the user who approved the login.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_of_a_browser_login_is_its_users() {
     let world = World::start().await;
@@ -435,8 +436,8 @@ async fn a_change_of_people_that_cannot_be_recorded_is_not_made() {
     assert_eq!(state(&world).await, before);
 }
 
-/// An invitation's id is enough to sign up with it. If entries contained the id, the thief of a key that reads the log
-/// could become an owner.
+/// An invitation's id is enough to sign up. If entries contained the id, the thief of a key that reads the log could
+/// become an owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_entry_contains_the_id_of_an_invitation() {
     let world = World::start().await;
@@ -517,7 +518,7 @@ async fn a_change_that_ends_personal_keys_names_them() {
     assert_eq!(world.cli("", "reset-password", reset).await.status, 200);
     assert_eq!(ended_keys(&world, &acme, "password.reset").await, keys);
 
-    // Keys that ended before, or that have expired, do not end again.
+    // Keys that ended earlier or have expired are not listed again.
     let cookie = world.signed_in(&bo.email, PASSWORD).await;
     world.key(&cookie, json!({"expiresIn": 60})).await;
     let is_temporary =

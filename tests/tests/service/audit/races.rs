@@ -17,7 +17,7 @@ use tokio::{runtime::Handle, task::block_in_place};
 
 use super::{count, entries, records};
 
-/// The tables, while the race is on.
+/// The client for the tables, while the race is on.
 type Switch = Arc<Mutex<Option<Client>>>;
 
 /// A world in which, while the switch is on, an attribute of all users changes just before each write to the audit log.
@@ -54,7 +54,8 @@ async fn call(world: &World, cookie: &str, route: &str, fields: &Value) -> tests
     }
 }
 
-/// Otherwise, the previous organization's log would contain a change that the current one never sees.
+/// Otherwise, the previous organization's log would contain a change that is missing from the current organization's
+/// log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_races_with_a_move_is_refused() {
     let (world, switch) = racing("organization_id", || TenantId::generate().to_string()).await;
@@ -142,7 +143,7 @@ async fn concurrent_names_of_a_user_are_recorded_in_order() {
     assert!(renamed.iter().all(|status| [200, 503].contains(status)), "{renamed:?}");
     let found = entries(&world, &jo, json!({"action": "user.renamed"})).await;
     assert_eq!(found.len(), renamed.iter().filter(|status| **status == 200).count());
-    // Each entry starts with the name that another one ended with.
+    // The old name in each entry is the new name in another one.
     let mut steps: BTreeMap<&str, &str> =
         found.iter().map(|entry| (text(&entry["changes"][0]["old"]), text(&entry["changes"][0]["new"]))).collect();
     let mut name = "Jo Doe";

@@ -1,4 +1,4 @@
-//! Each route that makes changes records them, or is listed with the reason why it does not.
+//! Each route that makes changes records them, or is listed here with the reason why it does not.
 
 use std::collections::BTreeSet;
 

@@ -14,12 +14,12 @@ const SILENT: [(&str, &[&str]); 2] = [
         &[
             // The same password, with a different cost.
             "password_hash",
-            // An enrollment, which has no effect before its first code; and the use of a code, which the session names.
+            // An enrollment has no effect before its first code, and the session's entry records the use of a code.
             "totp_secret",
             "totp_step",
             "two_factor_since",
             "backup_codes",
-            // The copy of a setting, whose change is recorded.
+            // A copy of a setting. Changes to the setting itself are recorded.
             "must_have_two_factor",
         ],
     ),
@@ -76,7 +76,7 @@ fn is_to_record(write: &Value) -> bool {
                 let (_, silent) = SILENT.iter().find(|(name, _)| *name == table).expect("a table");
                 !touched.iter().all(|name| silent.contains(&name.as_str()))
             }
-            // The setting is copied to the members again, for a call that was interrupted.
+            // The setting is copied to the members again, because an earlier call may have been interrupted.
             "organizations" if touched == ["require_two_factor"] => {
                 let values = &update["ExpressionAttributeValues"];
                 values[":v0"] != values[":v1"]
@@ -94,7 +94,7 @@ fn is_to_record(write: &Value) -> bool {
             _ => false,
         };
     }
-    // A personal key that has ended is deleted later; the change that ended it names it.
+    // A personal key that has ended is deleted later. The entry for the change that ended the key names it.
     let deleted = &write["Delete"];
     match deleted["TableName"].as_str().unwrap_or_default() {
         "users" | "organizations" | "invitations" => true,

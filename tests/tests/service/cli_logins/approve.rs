@@ -124,7 +124,7 @@ async fn only_a_session_from_a_trusted_page_approves() {
             let request = origin.into_iter().fold(request, |request, origin| request.header("origin", origin));
             assert_eq!(world.send(request).await.error(), (403, "FORBIDDEN", ""), "{route}: {origin:?}");
         }
-        // A page on another site cannot bypass the check with a key.
+        // A page on another site cannot bypass the check by sending a key.
         for key in ["ak_x", &tenant.key] {
             let both = request().header("cookie", &tenant.cookie).header("x-api-key", key);
             let both = both.header("origin", "https://evil.example.com");

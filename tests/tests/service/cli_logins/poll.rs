@@ -1,4 +1,4 @@
-//! Polls by a client, which gets the session once.
+//! Polls by a client, which gets the session only once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -198,7 +198,7 @@ async fn end_all_sessions(tables: &Client) {
 }
 
 /// A call fails three times, the maximum number of tries. Another poll then gets the session, or shows that only the
-/// response was lost. A request never yields two sessions.
+/// response was lost. A request never results in two sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_die_at_any_call_of_a_poll() {
     let lives = (0..4).flat_map(|call| [(call, false), (call, true)]).map(async |(call, takes_effect)| {

@@ -75,7 +75,7 @@ impl Reader {
             Some("crate") => (&[][..], &path[1..]),
             Some("super") => (&self.module[..self.module.len() - depth], &path[depth..]),
             Some("self") => (&self.module[..], &path[1..]),
-            // The name may be a submodule of this module.
+            // The name may be that of a submodule.
             _ => (&self.module[..], &path[..]),
         };
         self.imports.insert([from, rest].concat());
@@ -155,7 +155,7 @@ fn read_paths(input: ParseStream<'_>, paths: &mut Vec<Vec<String>>) -> syn::Resu
     read_paths(input, paths)
 }
 
-/// For each module of a crate, the other modules that it imports.
+/// Returns the other modules that each module of a crate imports.
 fn imports(sources: &BTreeMap<Module, Source>) -> BTreeMap<&Module, BTreeSet<&Module>> {
     let module_of = |path: &Vec<String>| {
         (0..=path.len()).rev().find_map(|length| sources.get_key_value(&path[..length])).map(|(module, _)| module)
@@ -205,7 +205,7 @@ fn each_layer_imports_only_from_the_layers_below_it() {
             assert!(!apart, "{}: accounts and webhooks must not depend on each other", module.join("::"));
         }
     }
-    // These imports exist, so the test must find them.
+    // These imports are known to exist, so the test must find them.
     for pair in [
         ("presentation", "http"),
         ("http", "application"),

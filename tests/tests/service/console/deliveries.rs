@@ -125,7 +125,7 @@ async fn an_invalid_filter_is_marked() {
         assert_eq!(page.status, 400, "{query}");
         says(&page, &[message]);
     }
-    // A manually changed link.
+    // A link that was edited by hand.
     assert_eq!(browser.open("/console/deliveries?cursor=x").await.status, 400);
     assert_eq!(browser.open("/console/deliveries?status=&since=&cursor=").await.status, 200);
 }
@@ -339,7 +339,7 @@ async fn a_resend_to_a_receiver_that_is_gone_is_confirmed() {
         }
     };
     says(&browser.open(&path).await, &["Failed", "Enable endpoint and resend …"]);
-    // A form in another tab, opened before the endpoint was disabled.
+    // Submits a form in another tab that was opened before the endpoint was disabled.
     let request = world.http.post(world.url(&path)).header("accept", "text/html").header("cookie", &tenant.cookie);
     let asked = world.send(request.header("origin", world.stack.api()).form(&[("action", "resend")])).await;
     assert_eq!(asked.headers["location"], format!("{path}?confirm=resend"));

@@ -232,7 +232,7 @@ async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
     says(&first, &["Changes saved", "Orders"]);
     // A double click.
     says(&browser.press(&path, &old, "Save changes", &typed("Orders")).await, &["Nothing has changed."]);
-    // Both changes may have the same time in milliseconds.
+    // Both changes may have been made in the same millisecond.
     let id = path.rsplit('/').next().expect("an id");
     world.set("webhook-endpoints", ("webhook_endpoint_id", id), json!({"updated_at": before})).await;
     let refused = browser.press(&path, &old, "Save changes", &typed("Invoices")).await;
@@ -245,7 +245,7 @@ async fn an_edit_from_an_old_tab_does_not_undo_a_change() {
     let (above, _) = refused.page().split_once("<h2>").expect("a section");
     assert!(above.contains("Not saved.") && above.contains(" autofocus"), "the notice is at the top: {above}");
     assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Orders"));
-    // The rejected form is up to date.
+    // The rejected form is now up to date.
     browser.press(&path, &refused, "Save changes", &typed("Invoices")).await;
     assert_eq!(world.only_endpoint(&tenant).await["description"], json!("Invoices"));
 }

@@ -242,7 +242,7 @@ async fn events_are_named_or_counted() {
 }
 
 /// A hundred endpoints with the longest URLs and descriptions, of random characters, so they cannot be compressed. Each
-/// endpoint on the first page has a banner, and bars of every kind in every hour.
+/// endpoint on the first page has a banner, and every kind of bar in every hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_page_of_a_hundred_endpoints_is_small() {
     let world = World::start().await;
@@ -277,8 +277,8 @@ async fn the_first_page_of_a_hundred_endpoints_is_small() {
     assert!(small < 10_000, "{whole} bytes, {small} compressed");
 }
 
-/// A hundred endpoints, ten of them on the page, with a thousand deliveries each. Neither more endpoints on other pages
-/// nor more deliveries add reads.
+/// A hundred endpoints, ten of them on the page, with a thousand deliveries each. More endpoints on other pages or more
+/// deliveries would not add reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_page_of_a_hundred_endpoints_makes_few_reads() {
     let world = World::metered().await;

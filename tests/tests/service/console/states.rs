@@ -1,4 +1,4 @@
-//! The states of endpoints and their numbers: the first page, the endpoint's page and `stats` agree.
+//! The states and numbers of endpoints. The first page, the endpoint's page and `stats` agree on them.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;
@@ -32,7 +32,7 @@ async fn idle_endpoints_leave_their_share_to_a_busy_one() {
         let fields = json!({"url": format!("http://127.0.0.1:9/idle{number}"), "events": ["job.failed"]});
         world.rpc(&tenant.key, "webhooks/create", fields).await.ok();
     }
-    // The first page reads 300 deliveries, initially 30 per endpoint, which is the last of these numbers.
+    // The first page reads 300 deliveries, initially 30 per endpoint, which is the last of these limits.
     let mut sent = 0;
     for all in [30, 31, 60] {
         while sent < all {

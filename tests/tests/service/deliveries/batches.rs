@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_cannot_start_in_time_waits_in_its_queue() {
-    // Of the function's 30 s, 23 are for an attempt and 6 for bookkeeping, so attempts can start within one second.
+    // Of the function's 30 s, an attempt takes up to 23 and bookkeeping 6, so attempts can start only in the first
+    // second.
     let world = World::with(&[("DELIVERY_TIMEOUT", "23")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = Rough::start(Manner::Hangs).await;
@@ -70,7 +71,7 @@ async fn a_failure_of_the_service_fails_only_its_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_table_delays_only_its_records_and_only_once() {
-    // The table hangs before the response, and in the middle of the response.
+    // The table hangs before the response, or in the middle of it.
     tokio::join!(table_hangs(Manner::Hangs), table_hangs(Manner::Drips));
 }
 

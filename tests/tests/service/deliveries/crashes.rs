@@ -1,4 +1,4 @@
-//! A process dies, or a call fails, at each step of an event: no event is lost, and no delivery stays pending.
+//! A process dies or a call fails at each step of handling an event. No event is lost, and no delivery stays pending.
 
 use std::{ops::Range, time::Duration};
 
@@ -67,7 +67,7 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
     (doomed.has_died(), Err(format!("{case}: {left} messages are left, {dead:?} are dead: {items:?}")))
 }
 
-/// Makes a process handle a batch of each queue with messages, or wait for a batch.
+/// Makes a process handle a batch from each queue with messages, or wait for a batch.
 async fn handle(world: &World, process: &Worker) -> Result<(), anyhow::Error> {
     let polled = world.filled(world.queues()).await;
     try_join_all(polled.into_iter().map(|queue| process.poll(queue))).await.map(drop)

@@ -1,4 +1,4 @@
-//! Duplicate messages are posted once, if possible.
+//! Duplicate messages are posted only once, if possible.
 
 use common::webhooks::delivery::Status;
 use serde_json::json;

@@ -29,7 +29,7 @@ async fn is_anything_left(world: &World) -> bool {
     [SECRET, ANSWER, "payload"].into_iter().any(|text| items.contains(text))
 }
 
-/// A failed delivery with attempts in its state and in a separate item, each with a response.
+/// Creates a failed delivery with attempts in its state and in a separate item, each with a response.
 async fn failed(book: &Book, tenant: &Tenant, endpoint: &str) -> Delivery {
     let owner = id(tenant);
     let (mut delivery, payload) = draft(book, endpoint, "failed", Status::Failed).delivery(&owner);
@@ -84,7 +84,7 @@ async fn an_erased_delivery_keeps_only_its_row() {
     assert!(!is_anything_left(&world).await, "{:?}", world.items("deliveries").await);
     let listed = read(&world, &tenant, "list", json!({})).await;
     assert!(listed.ok()["deliveries"].as_array().expect("a list").iter().all(|one| one["erased_at"].is_string()));
-    // A late success by a second process does not restore any data.
+    // A late success recorded by a second process does not restore any data.
     let (before, last) = (&deliveries[0], deliveries[0].last_attempt.clone());
     let late = Delivery { status: Status::Delivered, last_attempt: last, ..before.clone() };
     assert!(!book.log.advance(&id(&tenant), before, &late).await.expect("an answer"));

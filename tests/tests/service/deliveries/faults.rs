@@ -40,7 +40,7 @@ async fn enqueue(world: &World, tenant: &Tenant, events: usize) {
     }
 }
 
-/// The deliveries that the workers logged as missing from the log.
+/// The deliveries that workers reported as missing from the delivery log.
 fn unlogged(said: File) -> HashSet<String> {
     let text = log::read(said);
     let lines = text.lines().filter(|line| line.contains("delivery.unlogged"));
@@ -213,7 +213,7 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     let receiver = Receiver::everywhere().await;
     let tenants = on_many_hosts(&world, &receiver, 1, 60).await;
     world.come_back_after(5).await;
-    // Far fewer descriptors than 200 concurrent attempts need, and too few for the queues, too.
+    // Far fewer descriptors than 200 concurrent attempts need, and too few even for the queues.
     let _worker = worker_with(40, &world, &[("RETRY_SCHEDULE", "")]);
     enqueue(&world, &tenants[0], 1).await;
     let (mut hosts, deadline) = (BTreeSet::new(), Instant::now() + Duration::from_secs(60));
@@ -226,7 +226,7 @@ async fn running_out_of_descriptors_does_not_count_as_an_attempt() {
     assert!(world.dead_letters().await.is_empty());
 }
 
-/// Sends events of tenants with this many hosts each through a worker with this many file descriptors. Every second
+/// Sends events for tenants with this many hosts each, through a worker with this many file descriptors. Every second
 /// round adds receivers that answer `100 Continue` endlessly and a receiver that closes its connection after each
 /// response. Every possible delivery must succeed on the first and only attempt.
 async fn deliver_beside_rough_ones(tenants: u8, hosts: u8, descriptors: usize, at_once: usize, rounds: usize) {
@@ -301,7 +301,7 @@ async fn rough_receivers_and_a_thousand_hosts_do_not_cost_attempts() {
     deliver_beside_rough_ones(10, 100, 1024, 200, 10).await;
 }
 
-/// The time from the start of the step until the last healthy receiver had the event.
+/// The time from the start of the step until the event has reached the last healthy receiver.
 async fn last_arrival(world: &World, tenant: &Tenant, healthy: &[Receiver], round: usize) -> Duration {
     world.enqueue("job-events", event(&tenant.id, round)).await;
     let started = Instant::now();

@@ -224,7 +224,7 @@ async fn a_resend_is_held_regardless_of_how_long_it_was_inactive() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
     let (world, tenant, receiver, endpoint) = inactive(&[]).await;
-    // The same events, in one batch and in two, received for the first time and redelivered.
+    // The same events in one batch and in two, both new and redelivered.
     let sent = Timestamp::now().as_millisecond().to_string();
     let batch = |job: &str, receives: &str| {
         let mut batch = records([event(&tenant.id, job), event(&tenant.id, job)]);
@@ -245,7 +245,7 @@ async fn a_duplicate_is_not_held_twice_or_after_its_delivery() {
         let answer = world.stack.invoke("webhooks-deliver", batch.clone()).await.expect("an answer");
         assert_eq!(answer["batchItemFailures"].as_array().map(Vec::len), Some(left));
     };
-    // The log rejects a copy that seems to be new. One of the two copies is redelivered, and then the log is read
+    // The log rejects a copy that appears to be new. One of the two copies is redelivered, and the log is then read
     // first.
     for (batch, left) in [(&held, 0), (&held, 1), (&again(&held), 0)] {
         handle(batch, left).await;
@@ -290,7 +290,7 @@ async fn a_payload_of_any_size_is_held_and_returned_unchanged() {
     assert_eq!(world.log_of(&tenant.id, Status::Delivered).await.len(), 4);
 }
 
-/// The write consists of a kilobyte and its index entry.
+/// The write takes a unit for a kilobyte, and one for the index entry.
 #[tokio::test(flavor = "multi_thread")]
 async fn holding_an_event_takes_one_write_per_endpoint() {
     let world = World::metered().await;

@@ -28,7 +28,7 @@ pub(super) async fn world_with(settings: &[(&str, &str)], url: &str) -> (World, 
     (world, tenant, id)
 }
 
-/// The same, with a receiver that has been hanging for two hours according to the endpoint's item.
+/// Like [`world_with`], but with a receiver that has been hanging for two hours according to the endpoint's item.
 pub(super) async fn silent(settings: &[(&str, &str)]) -> (World, Tenant, String, Rough) {
     let receiver = Rough::start(Manner::Hangs).await;
     let (world, tenant, id) = world_with(settings, receiver.url()).await;
@@ -248,7 +248,7 @@ async fn all_processes_know_that_a_receiver_hangs_until_activation() {
     assert_eq!((slow + hanging, untried(&world, &tenant.id).await.len()), (4, 4));
 }
 
-/// A standing applies to the receiver at the endpoint's current URL.
+/// A standing applies only to the receiver at the endpoint's current URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_url_is_a_fresh_start_for_an_endpoint_that_hangs() {
     let (world, tenant, id, _hanging) = silent(&[]).await;
@@ -420,7 +420,7 @@ async fn hanging_receivers_get_full_attempts_without_delaying_events() {
     let world = World::with(&[("DELIVERY_TIMEOUT", "1"), ("RETRY_SCHEDULE", "600")]).await;
     let tenant = world.tenant("acme").await;
     let hanging = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    // More deliveries than are signed at once: none of them may delay another.
+    // There are more deliveries than are signed at once, and none of them may delay another.
     for number in 0..12 {
         let url = format!("http://{}/{number}", hanging.local_addr().expect("an address"));
         world.endpoint(&tenant, &url, "s").await;
@@ -562,11 +562,11 @@ async fn hanging_receivers_do_not_delay_other_receivers() {
     }
 }
 
-/// The message is the same in both queues, and a process skips a message that it is handling.
+/// The same message is in both queues, and a process skips a message that it is already handling.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_is_cut_off_reaches_the_other_queue() {
     let world = World::live(&[("RETRY_SCHEDULE", "0,0")]).await;
-    // Each belongs to a different tenant, so no tenant has too many slow origins.
+    // Each origin belongs to a different tenant, so no tenant has too many slow origins.
     let tenants: Vec<_> = (0..12).map(|number| format!("tenant-{number}")).collect();
     let answers = [(Duration::ZERO, 500), TOO_LATE, AT_ONCE];
     let receivers = join_all(tenants.iter().map(|_| Moody::start(move |before| answers[before.min(2)]))).await;

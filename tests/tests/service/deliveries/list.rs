@@ -9,8 +9,8 @@ use tests::{Tenant, World};
 
 use super::{Book, DAY, Draft, HOUR, SECOND, STATUSES, ids, newest_first, pages, read};
 
-/// Deliveries of every status and event, three at each time: to two endpoints, to a deleted one, and to callbacks in
-/// several shards.
+/// Creates deliveries with every status and event, three at each time: to two endpoints, to a deleted one, and to
+/// callbacks in several shards.
 async fn mixed(world: &World) -> (Tenant, [String; 3], Vec<Delivery>, Book) {
     let tenant = world.tenant("acme").await;
     let mut endpoints = [const { String::new() }; 3];
@@ -86,7 +86,7 @@ async fn every_combination_of_filters_finds_all_matches() {
     let world = World::start().await;
     let (tenant, endpoints, deliveries, book) = mixed(&world).await;
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    // The condition of each field.
+    // The condition that each field sets.
     let passes = |fields: &Value, delivery: &Delivery| {
         let at = delivery.created_at.to_string();
         let wanted = |name: &str, has: Value| fields.get(name).is_none_or(|wanted| *wanted == has);

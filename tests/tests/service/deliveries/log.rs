@@ -62,7 +62,7 @@ async fn a_log_that_cannot_be_written_does_not_repeat_deliveries() {
     assert_eq!(tests::log::of_this_test().metric("LogWriteFailed").len(), 1, "and that is counted");
 }
 
-/// Incompressible text of this many bytes.
+/// Incompressible text with this many bytes.
 fn noise(length: usize) -> String {
     let mut random = fastrand::Rng::with_seed(7);
     std::iter::repeat_with(|| random.alphanumeric()).take(length).collect()

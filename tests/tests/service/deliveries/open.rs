@@ -1,5 +1,5 @@
-//! Undelivered deliveries in a log with 10,000 newer successes: the console's first page, the endpoint's page, `stats`
-//! and `list` agree.
+//! Undelivered deliveries in a log with 10,000 newer successes. The console's first page, the endpoint's page, `stats`
+//! and `list` agree on them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Book, Draft, HOUR, SECOND, pages};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The number of an endpoint's deliveries with a status, and the oldest time, from all pages of the list.
+/// The number of an endpoint's deliveries with a status, and when the oldest was created, from all pages of the list.
 async fn listed(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -> (usize, Option<Timestamp>) {
     let fields = json!({"webhook_endpoint_id": endpoint, "status": status, "event": "job.completed", "limit": 100});
     let ids = pages(world, tenant, fields).await.concat();

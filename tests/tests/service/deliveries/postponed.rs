@@ -1,4 +1,4 @@
-//! Deliveries with a postponed first attempt: they are in the log at once, and each call accepts them.
+//! Deliveries whose first attempt was postponed. They are in the log at once, and all calls accept them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn counted(world: &World, tenant: &Tenant, status: Status) -> Value {
     read(world, tenant, "stats", json!({"since": since})).await.ok()["total"][status.to_string()].clone()
 }
 
-/// A body that is stored with the state of its delivery, and one with a separate row.
+/// A body that is stored with the state of its delivery, or one that is stored in a separate row.
 fn small_or_large(tenant: &str, job: usize) -> Value {
     let mut event = event(tenant, job);
     event["result"] = json!("a word or two, ".repeat(if job.is_multiple_of(2) { 1 } else { 140 }));

@@ -37,7 +37,7 @@ async fn receive(world: &World, tenant: &Tenant, endpoint: &str, limit: u32) -> 
     world.rpc(&tenant.key, "deliveries/receive", fields).await.ok().clone()
 }
 
-/// Receives once, and returns the deliveries, which must include all available ones.
+/// Receives once, and returns the deliveries. They must include all available ones.
 async fn take(world: &World, tenant: &Tenant, endpoint: &str) -> Vec<Value> {
     receive(world, tenant, endpoint, 100).await["deliveries"].as_array().expect("deliveries").clone()
 }
@@ -606,7 +606,7 @@ async fn a_spread_log_is_received_oldest_first() {
     assert_eq!(jobs(&taken), expected);
 }
 
-/// The figures in docs/performance.md about polls and events.
+/// The figures for polls and events in docs/performance.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_poll_reads_four_small_items_and_writes_nothing() {
     let world = World::metered().await;

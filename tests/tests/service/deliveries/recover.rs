@@ -279,7 +279,7 @@ async fn a_recovery_that_has_begun_is_not_joined() {
     let (resent, _) = book.log.recover_page(&owner, &mut recovery, || now, now).await.expect("a page");
     assert_eq!(sorted(&resent), sorted(&early));
 
-    // The page is not saved yet, and the recovery is past these deliveries.
+    // The page is not saved yet, and the recovery has already passed these deliveries.
     let late = book.write(&tenant, [failed(8), failed(3)]).await;
     let second = recover(&world, &tenant, since(10)).await;
     assert_ne!(second, first);
@@ -368,7 +368,7 @@ async fn a_recovery_of_pending_deliveries_sends_them_now() {
     }
     let book = Book::of(&world);
     let waiting = async || world.log_of(&tenant.id, Status::Pending).await;
-    // One delivery is due anyway: it is waiting for its turn, or its attempt is in progress.
+    // One delivery is due anyway, because it is waiting for its turn or its attempt is in progress.
     let due = waiting().await.remove(0);
     world.make_due(&tenant.id, &due, Timestamp::now()).await;
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": since, "status": "failed"})).await;

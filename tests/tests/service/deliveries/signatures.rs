@@ -41,7 +41,7 @@ async fn the_library_verifies_by_the_secrets_text_and_bytes() {
     }
 }
 
-/// New endpoints cannot have a secret of this kind. Stored secrets sign with their text.
+/// New endpoints cannot have such a secret. For stored ones, the secret's own bytes are the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_decodes_to_an_empty_key_signs_with_its_text() {
     let world = World::start().await;

@@ -27,7 +27,7 @@ fn in_minutes(minutes: i64) -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond() + minutes * 60_000)
 }
 
-/// A world with a delivery whose first attempt has failed, and the endpoint's receiver, which accepts the next one.
+/// A world with a delivery whose first attempt has failed, and a receiver that accepts the next attempt.
 async fn failed_once(schedule: &str) -> (World, Tenant, Receiver) {
     let world = World::with(&[("RETRY_SCHEDULE", schedule)]).await;
     let tenant = world.tenant("acme").await;

@@ -1,4 +1,4 @@
-//! The log after real deliveries.
+//! The content of the log after real deliveries.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
-//! An endpoint that is disabled and enabled while events arrive: no event is lost, or sent while the endpoint is
-//! inactive.
+//! An endpoint is disabled and enabled while events arrive. No event is lost, or sent while the endpoint is inactive.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -14,8 +14,7 @@ const WAITING: usize = 500;
 /// deliveries are postponed for up to twice the duration of the silence.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits until the API counts this many of the endpoint's deliveries with each of these statuses, and none with other
-/// statuses.
+/// Waits until the API counts this many of the endpoint's deliveries in each of these statuses, and none in others.
 async fn counts(world: &World, tenant: &Tenant, endpoint: &str, expected: &[(&str, usize)]) {
     let all = ["pending", "delivered", "failed", "held", "ended"].map(|status| (status.to_owned(), 0));
     let mut totals = BTreeMap::from(all);
@@ -61,7 +60,7 @@ async fn every_call_works_while_500_deliveries_wait() {
     let one = world.rpc(&tenant.key, "deliveries/get", json!({"delivery_id": listed[7]})).await.ok().clone();
     assert!(one["payload"].as_str().is_some_and(|payload| payload.contains("job_id")), "{one}");
 
-    // A resend responds at once, and the delivery is counted as pending once.
+    // A resend responds at once, and the delivery is counted as pending only once.
     world.rpc(&tenant.key, "deliveries/resend", json!({"delivery_id": listed[7]})).await.ok();
     counts(&world, &tenant, &endpoint, &[("pending", WAITING)]).await;
 

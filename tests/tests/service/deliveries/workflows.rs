@@ -1,4 +1,4 @@
-//! Deliveries' workflow and last outcome, in the log and as list filters.
+//! The workflow and the last outcome of deliveries, in the log and as filters of lists.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};

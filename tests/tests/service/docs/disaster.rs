@@ -1,5 +1,5 @@
-//! The procedures of docs/operating.md after a disaster, rehearsed. The embedded DynamoDB has no point-in-time
-//! recovery: a copy of all items is the restored table.
+//! Rehearses the disaster procedures in docs/operating.md. The embedded DynamoDB has no point-in-time recovery, so a
+//! copy of all items serves as the restored table.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -48,7 +48,7 @@ async fn after_restore(world: &World, since: Timestamp) -> BTreeMap<(String, Str
     lines.into_iter().map(|line| ((line[2].clone(), line[3].clone()), line[4].clone())).collect()
 }
 
-/// Waits for the next second, so that all earlier changes are in the restored copy and no later ones.
+/// Waits for the next second, so that the restored copy contains all earlier changes and no later ones.
 async fn next_second() -> Timestamp {
     let now = Timestamp::now();
     let next = Timestamp::from_second(now.as_second() + 1).expect("a time");
@@ -148,7 +148,7 @@ async fn a_restore_gives_no_ended_access_back() {
     ok(world.cli("", "reset-password", json!({"token": token, "newPassword": NEW})).await);
     let session = world.signed_in(&protected.email, NEW).await;
     assert_eq!(world.is_protected(&session).await, false);
-    // The demoted owner can no longer manage members, and the canceled invitation cannot be accepted.
+    // The demoted owner cannot manage members anymore, and the canceled invitation cannot be accepted.
     let session = world.signed_in(&demoted.email, PASSWORD).await;
     let removal = json!({"memberIdOrEmail": quiet.email});
     assert_eq!(world.cli(&session, "organization/remove-member", removal).await.status, 403);
@@ -195,7 +195,7 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     restore(&world, tables).await;
     let results = after_restore(&world, since).await;
     assert_eq!(results[&("webhook.deleted".to_owned(), other)], "repeated");
-    // An event in its queue is delivered. A message about a delivery that the log does not have is dropped.
+    // An event in its queue is delivered. A message about a delivery that is missing from the log is dropped.
     world.poll_all("job-events").await;
     world.poll_due().await;
     assert_eq!((receiver.count().await, removed.count().await, world.left().await), (6, 0, 0));
@@ -212,7 +212,7 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     let expected = ["delivered", "pending", "pending", "delivered later", "pending later", "in the queue", "pending"];
     assert_eq!(jobs, expected);
     assert!(ids[1] == ids[2] && ids[2] == ids[6], "{ids:?}");
-    // Only the events since the restored time are missing in the log.
+    // Only events since the restored time are missing from the log.
     let mut logged: Vec<_> = world.log(&tenant.id).await.into_iter().map(|delivery| delivery.job_id).collect();
     logged.sort();
     assert_eq!(logged, ["delivered", "in the queue", "pending"]);
@@ -224,7 +224,7 @@ async fn a_restored_log_sends_its_pending_deliveries_again() {
     assert_eq!(world.only_endpoint(&tenant).await["webhook_endpoint_id"], json!(endpoint));
 }
 
-/// A version that fails for every event does not lose any: its dead letters are delivered after the rollback.
+/// A version that fails on every event loses none: the dead letters are delivered after the rollback.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_delivers_the_letters_of_a_poisoned_version() {
     let world = World::start().await;
@@ -233,7 +233,7 @@ async fn a_rollback_delivers_the_letters_of_a_poisoned_version() {
     world.endpoint(&tenant, &receiver.url("/"), "s").await;
     world.come_back_after(0).await;
     world.enqueue("job-events", event(&tenant.id, "1")).await;
-    // The version expects a table that the stack does not have.
+    // This version expects a table that does not exist in the stack.
     let poisoned = world.worker(&[("WEBHOOK_ENDPOINTS_TABLE", "absent")]);
     while world.counts("job-events-dead").await[0] == 0 {
         poisoned.poll("job-events").await.expect("a step");

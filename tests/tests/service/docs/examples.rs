@@ -62,7 +62,7 @@ async fn run(path: &str) {
     stack.stop().await;
 }
 
-/// The output of an example, as quoted on its page.
+/// An example's output, as quoted on its page.
 pub(super) enum Answer {
     Json(Value),
     /// A request, with its headers and its body.
@@ -92,7 +92,7 @@ pub(super) fn examples(page: &str) -> (String, Vec<Answer>) {
     (script, answers)
 }
 
-/// The script with the addresses of this stack, and a free port, where nothing listens.
+/// The script with the addresses of this stack, and with a free port that nothing listens on.
 fn elsewhere(mut script: String, stack: &Stack) -> String {
     let addresses = [("9000", stack.api()), ("8025", stack.mail()), ("9110", stack.inbox()), ("9324", stack.sqs())];
     for (usual, here) in addresses {

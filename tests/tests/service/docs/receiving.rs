@@ -15,7 +15,7 @@ use super::{page, rows};
 const SECRET: &str = "correct-horse-battery-staple";
 const BODY: &str = r#"{"event":"job.completed","job_id":"j\u00fc"}"#;
 
-/// Headers, each with its validity. Characters of headers are in ISO 8859-1.
+/// Sets of headers, each with whether they are valid. Header characters are in ISO 8859-1.
 fn requests() -> Vec<(Vec<(&'static str, String)>, bool)> {
     let (id, now) = ("msg_1854d20f452c5b4c1e350d7c7a00518b", common::timestamp::Timestamp::now().as_second());
     let webhook = Webhook::from_bytes(SECRET.into()).expect("a secret");
@@ -92,7 +92,7 @@ fn example(language: &str) -> String {
     rest.split_once("```").expect("its end").0.to_owned()
 }
 
-/// The values that an example in a different language returns for each of the requests.
+/// The values that an example in another language returns for each of the requests.
 async fn returned(program: &str, arguments: &[&str], script: &str) -> Option<Value> {
     let version = if program == "go" { "version" } else { "--version" };
     let found = Command::new(program).arg(version).stdout(Stdio::null()).status().await;

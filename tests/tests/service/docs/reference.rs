@@ -150,7 +150,7 @@ fn section(name: &str, route: &Value) -> String {
     )
 }
 
-/// The names of the objects that more than one route returns, which have separate sections.
+/// The names of the objects that more than one route returns. These have separate sections.
 static SHARED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for (_, route) in of(&described(), is_v1) {
@@ -189,7 +189,7 @@ fn table(column: &str, rows: &str) -> String {
     format!("| {column} | type | meaning |\n|---|---|---|\n{rows}")
 }
 
-/// A row for each member of an object and of its nested objects that have no section.
+/// A row for each member of an object, and of its nested objects without a section.
 fn rows_of(before: &str, schema: &Value, is_input: bool) -> String {
     let mut members = members_of(schema);
     if is_input {
@@ -294,7 +294,7 @@ fn answer_of(route: &Value) -> &Value {
     schema.pointer("/properties/json").unwrap_or(schema)
 }
 
-/// Wraps text at the usual length, indented from the second line on.
+/// Wraps text at the usual length, and indents it from the second line on.
 fn wrapped(text: &str, indent: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in text.split(' ') {
@@ -307,7 +307,7 @@ fn wrapped(text: &str, indent: &str) -> String {
     lines + line.trim_end() + "\n"
 }
 
-/// JSON in few but readable lines. The envelope is not on a separate line.
+/// Formats JSON on few but readable lines. The envelope is not on a separate line.
 fn compact(value: &Value, depth: usize) -> String {
     let (open, parts, close): (_, Vec<String>, _) = match value {
         Value::Object(members) if depth == 0 && members.len() == 1 && members.contains_key("json") => {

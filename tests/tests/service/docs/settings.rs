@@ -20,7 +20,8 @@ fn every_variable_is_listed_with_its_parameter() {
     for row in rows(&source, &VARIABLES) {
         assert_eq!(listed.insert(code(row[0]), code(row[1]).to_owned()), None, "{} is there twice", row[0]);
     }
-    // In this template, each parameter's value is its name, so a variable's value is the name of its parameter.
+    // In this template, each parameter's value is the parameter's name, so a variable's value is the name of its
+    // parameter.
     let least = template(&LEAST);
     let names: Vec<_> = least["Parameters"].as_object().expect("parameters").keys().map(String::as_str).collect();
     let template = template(&names.iter().map(|name| (*name, *name)).collect::<Vec<_>>());
@@ -79,7 +80,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
             };
             assert!(fits, "{name} is one of {allowed:?}, not {range}");
         } else if parameter["Type"] == "Number" {
-            // The template can be stricter than the function. In this case, the page says `A to B; in the template C at
+            // The template can be stricter than the function. If so, the page says `A to B; in the template C at
             // least`.
             let (least, most) = match numbers(range)[..] {
                 [_, high, least] if range.ends_with("at least") => (least, high),
@@ -97,7 +98,7 @@ fn every_parameter_is_listed_with_its_default_and_range() {
     assert_eq!(listed, parameters.keys().map(String::as_str).collect());
 }
 
-/// A default on the page: `None` if there is none, and empty if the page describes it in words.
+/// A default on the page: `None` if there is none, or empty if the page describes the default in words.
 fn default(cell: &str) -> Option<String> {
     match codes(cell)[..] {
         [(value, "")] => Some(value.to_owned()),

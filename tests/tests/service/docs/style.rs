@@ -1,4 +1,4 @@
-//! Text for people follows docs/style.md: docs, strings in the code, comments, the template and test names.
+//! Everything that people read follows docs/style.md: docs, strings in the code, comments, the template and test names.
 
 use std::fs;
 
@@ -64,7 +64,7 @@ const SPELLINGS: [(&str, &str); 34] = [
     ("vectoris", "vectoriz"),
 ];
 
-/// Words that may only begin questions.
+/// Words that may begin only questions.
 const OPENINGS: [&[&str]; 7] =
     [&["What"], &["Who"], &["How", "so"], &["How", "many"], &["How", "long"], &["How", "often"], &["How", "far"]];
 
@@ -79,10 +79,10 @@ const EXCEPTIONS: [(&str, &str, &str); 2] = [
     ("common/src/accounts/invitations.rs", "cancelled", "stored items have this status"),
 ];
 
-/// Separates two pieces of text in a file.
+/// Separates two passages in a file.
 const BREAK: u8 = 0;
 
-/// The text for people in a file, on the same lines as in the file. Everything else is blank.
+/// The prose in a file, on the same lines as in the file. Everything else is blank.
 fn prose(path: &str, source: &str) -> Option<String> {
     let (name, extension) = path.rsplit_once('.').unwrap_or((path, ""));
     let comments = |marker| {
@@ -149,7 +149,7 @@ fn rust(source: &str, has_texts: bool) -> String {
         }
         at += open + text + close;
     }
-    String::from_utf8(prose).expect("texts are copied whole")
+    String::from_utf8(prose).expect("passages are copied whole")
 }
 
 /// Removes fenced blocks and code spans from `text`.
@@ -265,7 +265,7 @@ fn texts_and_test_names_keep_to_the_style() {
     }
     assert!(count > 400, "the sources are found");
     found.sort();
-    assert!(found.is_empty(), "{} texts are not in the style of docs/style.md:\n{}", found.len(), found.join("\n"));
+    assert!(found.is_empty(), "{} passages are not in the style of docs/style.md:\n{}", found.len(), found.join("\n"));
 }
 
 /// Lines from earlier versions, each with its file and the banned word.

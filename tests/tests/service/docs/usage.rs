@@ -1,4 +1,4 @@
-//! Organizations' usage, for billing: `operate usage` and the log line `usage.recorded`.
+//! The usage of organizations, for billing: `operate usage` and the log line `usage.recorded`.
 
 use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::json;

@@ -25,7 +25,7 @@ pub(crate) async fn impatient() -> (World, Tenant) {
     (world, tenant)
 }
 
-/// Changes when the endpoint started to fail.
+/// Changes the time at which the endpoint started to fail.
 pub(crate) async fn failing_for(world: &World, tenant: &Tenant, endpoint: &str, milliseconds: i64) {
     let since = Timestamp::now().as_millisecond() - milliseconds;
     assert!(world.only_endpoint(tenant).await["failing_since"].is_string());
@@ -51,7 +51,7 @@ async fn an_endpoint_fails_from_a_failed_delivery_until_a_success() {
     world.deliver(event(&tenant.id, "2")).await;
     while world.poll_due().await == 0 {}
     assert_eq!(world.only_endpoint(&tenant).await, failing);
-    // A delivery that succeeds on its second attempt counts as a success, too.
+    // A delivery that succeeds on its second attempt also counts as a success.
     world.deliver(event(&tenant.id, "3")).await;
     while receiver.count().await < 5 {
         world.poll_due().await;

@@ -241,7 +241,7 @@ async fn a_repeated_create_with_other_header_values_is_rejected() {
     assert_eq!(world.endpoints(&tenant).await.len(), 1);
 }
 
-/// Checks every output to tenants and operators, after each event in a header's life.
+/// Checks everything that tenants and operators see, after each event in a header's life.
 #[tokio::test(flavor = "multi_thread")]
 async fn header_values_appear_in_no_response_log_email_or_item() {
     let world = World::with(&[("RETRY_SCHEDULE", "0")]).await;
@@ -281,7 +281,7 @@ async fn header_values_appear_in_no_response_log_email_or_item() {
     let mut kept = 0;
     for delivery in world.log(&tenant.id).await {
         let shown = world.rpc(key, "deliveries/get", json!({"delivery_id": delivery.id})).await;
-        // A response that repeats the values is stored without these values.
+        // A response that repeats the values is stored without them.
         for attempt in shown.ok()["attempts"].as_array().expect("a list") {
             let response = attempt["response"].as_str().expect("a response");
             assert!(response.contains(r#""authorization": "Bearer [secret]""#), "{response}");

@@ -131,7 +131,7 @@ async fn rotating_again_keeps_the_two_newest() {
     assert!(!format!("{:?}", world.items("webhook-endpoints").await).contains(SECRETS[0]));
 }
 
-/// The same applies to changes to other fields, and after the overlap.
+/// The same is true for changes to other fields, and after the overlap.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_secret_again_is_not_a_rotation() {
     let world = World::start().await;
@@ -204,8 +204,8 @@ async fn concurrent_rotations_keep_the_previous_secret() {
     assert!([current, previous].iter().all(|one| secrets.contains(one)), "{current:?} after {previous:?}");
 }
 
-/// The receiver gets a new secret just before the endpoint, and then drops the second to last. Even the older of its
-/// two secrets verifies every request, so the receiver can switch later.
+/// The receiver gets each new secret just before the endpoint does, and then drops the second-to-last one. Even the
+/// older of its two secrets verifies every request, so the receiver can switch later.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_secrets_verify_1000_deliveries_during_three_rotations() {
     // No delivery fails, however the failed attempts are distributed.

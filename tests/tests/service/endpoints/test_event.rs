@@ -121,7 +121,7 @@ async fn every_test_is_a_separate_delivery() {
     let received = receiver.received().await;
     let ids: BTreeSet<_> = received.iter().map(|one| one.header("webhook-id").to_owned()).collect();
     assert_eq!((received.len(), ids.len()), (3, 3));
-    // The messages are redelivered as after a crash, and nothing is posted twice.
+    // The messages are redelivered, as after a crash, but nothing is posted twice.
     for test in world.log(&tenant.id).await {
         let message = json!({"tenant_id": tenant.id, "delivery_id": test.id, "attempt": 1});
         world.enqueue("deliveries", message).await;
@@ -277,7 +277,7 @@ async fn a_process_may_die_at_any_of_its_writes() {
         let times = items.iter().find_map(|item| item.get("tested_at")?.as_l().ok()).map_or(0, Vec::len);
         let begun = world.log(&tenant.id).await.len();
         // The message is lost, so the sweep finds the test and makes its attempt. On a busy machine, the attempt may be
-        // cut off, and a later sweep repeats it.
+        // cut off; a later sweep then repeats it.
         for minutes in [17, 34, 51] {
             world.sweep(Timestamp::now().after(Duration::from_secs(minutes * 60))).await;
             world.handle_all().await;

@@ -96,8 +96,8 @@ async fn a_binary_without_a_setting_ends_with_a_message_that_names_it() {
 }
 
 /// The folder of the functions' binaries: `FUNCTIONS_DIR`, which CI sets to binaries in the release profile, or this
-/// test's target directory. There, the binaries share the features and the artifacts of `cargo test`, so they only need
-/// linking. The first call builds them, and Cargo makes concurrent calls wait.
+/// test's target directory. In the target directory, the binaries share the features and the artifacts of `cargo test`,
+/// so they only have to be linked. The first call builds them, and Cargo makes concurrent calls wait.
 pub(crate) async fn build() -> PathBuf {
     if let Some(directory) = env::var_os("FUNCTIONS_DIR") {
         return directory.into();

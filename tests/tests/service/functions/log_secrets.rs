@@ -16,7 +16,7 @@ async fn no_canary_reaches_the_log() {
     let verification = link.rsplit('=').next().expect("a token").to_owned();
     world.confirm(&link).await;
     world.confirm(&link).await;
-    // A link that an email program has damaged, with the token in its path.
+    // A link that an email program has mangled, so the token is in the path.
     world.send(world.http.get(link.replace("?token=", "/"))).await;
     world.send(world.http.get(link.replace("/verify-email?", "/%76erify-email;"))).await;
     // A complete reset, and invalid resets of each kind.

@@ -81,7 +81,7 @@ fn every_event_gets_an_answer_from_the_binaries() {
         let functions: BTreeSet<_> = ROUTES.iter().map(|(function, ..)| function).collect();
         let each = functions.into_iter().map(async |name| {
             let mut environment = world.stack.environment(name).expect("a function").clone();
-            // The base URL is empty as in a deployment, so the domain of the event counts.
+            // The base URL is empty, as in a deployment, so the event's domain is used.
             environment.insert("BASE_URL".to_owned(), String::new());
             let mut lambda = Lambda::start_logged(&directory.join(name), &environment, &log).await;
             for seed in seeds.clone().filter(|seed| function(*seed) == *name) {

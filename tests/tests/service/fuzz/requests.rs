@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{query, route, run, spoil, text};
 
-/// A request that takes longer is considered incomplete.
+/// The time after which a request is considered incomplete.
 const QUIET: Duration = Duration::from_secs(1);
 /// The time limit for a request, sufficient on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ fn content(rng: &mut Rng, usual: &str) -> Vec<u8> {
     }
 }
 
-/// The body as sent, and headers that describe it correctly or incorrectly.
+/// The body as sent. Also adds headers that describe the body, correctly or not.
 fn framed(rng: &mut Rng, headers: &mut Vec<String>, body: Vec<u8>) -> Vec<u8> {
     match rng.u8(..16) {
         0 => headers.push(format!("content-length: {}", text(rng))),
@@ -105,8 +105,8 @@ fn noise(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The response up to the end of the connection. `None` is valid if the service may close the connection or did not
-/// read the whole request.
+/// The response up to the end of the connection. `None` is acceptable if the service may close the connection or did
+/// not read the whole request.
 async fn exchange(address: &str, request: &[u8]) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.expect("the API accepts connections");
     drop(stream.write_all(request).await);

@@ -1,4 +1,4 @@
-//! The callers that may act for a tenant: the holder of a key, and a signed-in user with a verified email.
+//! Two kinds of callers may act for a tenant: the holder of a key, and a signed-in user with a verified email.
 
 use reqwest::{
     Method,
@@ -50,7 +50,7 @@ async fn a_session_acts_for_the_users_organization() {
     let theirs = by_session("webhooks/list", json!({})).await;
     assert_eq!(listed(&theirs), [id]);
     assert_eq!(theirs.ok()["webhook_endpoints"][0]["active"], false);
-    // The tenant is also the key's tenant.
+    // The key belongs to this tenant, too.
     assert_eq!(world.rpc(&tenant.key, "webhooks/list", json!({})).await.body, theirs.body);
     by_session("webhooks/delete", json!({"id": id})).await.ok();
     assert!(listed(&by_session("webhooks/list", json!({})).await).is_empty());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::{Tenant, World, sample_event};
 
-/// How a function under `/api/auth` responds to an event with these cookies and headers: the status and body.
+/// The status and body with which a function under `/api/auth` responds to an event with these cookies and headers.
 async fn call(world: &World, method: &str, route: &str, cookies: Value, headers: Value) -> (u64, Value) {
     let mut event = sample_event("auth-cli");
     event["rawPath"] = json!(format!("/api/auth/{route}"));

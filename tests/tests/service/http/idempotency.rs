@@ -36,7 +36,7 @@ impl Setup {
         }
     }
 
-    /// The number of effects that a route has had, such as endpoints or messages. Existing messages are handled.
+    /// The number of effects that a route has had, such as endpoints or messages. Handles existing messages.
     async fn effects(&self, world: &World, tenant: &Tenant, route: &str) -> usize {
         world.poll_all("deliveries").await;
         match route {
@@ -74,7 +74,7 @@ async fn a_repeated_call_changes_nothing_and_gets_the_same_response() {
         // The effect is not repeated, even if the endpoint has been changed in the meantime.
         assert_eq!(call().await.ok(), &first, "{route}");
         assert_eq!(setup.effects(&world, &tenant, route).await, 1, "{route}");
-        // A different key makes a new call, and so does a call without a key.
+        // A call with a different key counts as a new call, and so does a call without a key.
         world.rpc_once(&tenant.key, route, "retry-2", setup.fields(route)).await.ok();
         assert_eq!(setup.effects(&world, &tenant, route).await, 2, "{route}");
         world.rpc(&tenant.key, route, setup.fields(route)).await.ok();

@@ -123,7 +123,8 @@ fn named_values_are_enums_and_not_alternatives() {
     assert!(document["components"]["schemas"]["Status"]["enum"].is_array());
 }
 
-/// Adds the paths of the properties and parameters below `part` that have no description, and counts all of them.
+/// Collects the paths of all properties and parameters below `part` without a description, and counts all properties
+/// and parameters.
 fn undescribed(part: &Value, path: &str, missing: &mut Vec<String>) -> usize {
     let mut count = 0;
     let mut check = |name: &str, described: &Value| {
@@ -160,12 +161,12 @@ fn every_property_and_parameter_is_described() {
     assert!(count > 400, "{count}");
 }
 
-/// Readers run the examples in the reference first.
+/// Readers try the examples in the reference first.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_a_call_is_valid() {
     let (world, document) = (World::start().await, document());
     let tenant = world.tenant("acme").await;
-    // An owner can require a second factor only with their own.
+    // An owner can require a second factor only if they have one themselves.
     let session = world.protect(&tenant).await.cookie;
     let mut seen = 0;
     for (path, _, operation) in operations(&document).filter(|(path, ..)| path.starts_with("/v1/")) {

@@ -36,7 +36,7 @@ async fn fail_and_die(call: u64, takes_effect: bool, skips: bool) -> (bool, ()) 
     // The call may fail, as intended.
     while matches!(doomed.process.poll("job-events").await, Ok(0)) && !doomed.has_died() {}
     let has_died = doomed.has_died();
-    // An email may be sent before the event is redelivered.
+    // An email may already be sent before the event is redelivered.
     sweep(&world, later(0)).await;
     while world.left().await > 0 {
         world.poll_each().await;
@@ -159,7 +159,7 @@ async fn a_failure_during_an_email_is_in_the_next_one() {
     }
 }
 
-/// This many jobs of a workflow fail, each event arrives twice, and five processes die in the meantime.
+/// Lets this many jobs of a workflow fail. Each event arrives twice, and five processes die in the meantime.
 async fn survive(events: usize) {
     let world = World::start().await;
     let tenant = world.tenant("acme").await;

@@ -1,4 +1,4 @@
-//! The emails about failed jobs: their times, recipients and contents.
+//! Emails about failed jobs: when they are sent, to whom, and with what content.
 
 use serde_json::json;
 use tests::{Browser, Receiver, Tenant, World, callback, text};

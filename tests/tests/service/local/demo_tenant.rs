@@ -37,7 +37,7 @@ async fn deliveries(world: &World, cookie: &str) -> Vec<Value> {
     }
 }
 
-/// The endpoints by their URL's path.
+/// The endpoints, by the path of their URL.
 async fn endpoints(world: &World, cookie: &str) -> BTreeMap<String, Value> {
     let listed = world.rpc_by_session(cookie, "webhooks/list", json!({})).await.ok().clone();
     let listed = listed["webhook_endpoints"].as_array().expect("a list").clone();

@@ -10,7 +10,7 @@ use aws_sdk_sqs::{
 };
 use tests::World;
 
-/// A world, a client, and the URL of an empty queue.
+/// Starts a world. Returns it with a client and the URL of an empty queue.
 async fn queue() -> (World, Client, String) {
     let world = World::start().await;
     let (client, url) = (world.stack.sqs_client(), world.stack.queues()["job-events"].clone());

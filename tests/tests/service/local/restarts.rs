@@ -33,7 +33,7 @@ use super::{
 const SENT: MessageSystemAttributeName = MessageSystemAttributeName::SentTimestamp;
 const RECEIVES: MessageSystemAttributeName = MessageSystemAttributeName::ApproximateReceiveCount;
 
-/// A directory for data, which is removed at the end, unless the test fails.
+/// A directory for data, which is removed when the test succeeds.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -337,7 +337,7 @@ impl Process {
         Self::of(command).await
     }
 
-    /// The same, but the process cannot write files of more than two megabytes, as on a full disk.
+    /// Starts a process that cannot write files of more than two megabytes, as on a full disk.
     async fn without_room(directory: &Path) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_worker")]);

@@ -37,7 +37,7 @@ async fn the_tables_outlive_a_killed_runner() {
     std::fs::remove_dir_all(directory).expect("the removal succeeds");
 }
 
-/// A folder has the file's name, because tests may run as a user who can write everywhere.
+/// A folder takes the file's name, because tests may run as a user who can write everywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_data_folder_that_cannot_be_written_is_named() {
     let directory = std::env::temp_dir().join(uuid::Uuid::now_v7().to_string());
@@ -171,7 +171,7 @@ async fn a_request_without_its_body_is_answered_and_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_poll_lasts_longer_than_a_connection_may_be_idle() {
     let stack = impatient(200, LONG).await;
-    // The client gives an attempt two seconds.
+    // The client's attempts time out after two seconds.
     let receive = stack.sqs_client().receive_message().queue_url(&stack.queues()["job-events"]).wait_time_seconds(1);
     assert_eq!(receive.send().await.expect("an answer").messages, None);
 }

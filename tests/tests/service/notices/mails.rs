@@ -1,4 +1,4 @@
-//! The emails about endpoints: their times and contents.
+//! Emails about endpoints: when they are sent, and with what content.
 
 use common::timestamp::Timestamp;
 use serde_json::json;

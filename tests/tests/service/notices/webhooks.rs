@@ -87,7 +87,7 @@ async fn an_endpoint_that_subscribes_to_notices_gets_each_once() {
     assert_eq!(notices(&failing.received().await), [Value::Null; 0]);
 }
 
-/// Each endpoint gets only notices about the other, and fails to accept these, too.
+/// Each endpoint gets only notices about the other one, and rejects these, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_that_fail_at_notices_cause_no_loop() {
     let (world, tenant) = impatient().await;

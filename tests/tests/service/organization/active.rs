@@ -146,8 +146,7 @@ async fn a_call_without_credentials_has_no_active_organization() {
     assert_eq!(world.cli("", "organization/set-active", json!({})).await.refused(), (401, "UNAUTHORIZED"));
 }
 
-/// Sessions are not cached in cookies, and calls do not extend them, so these client parameters do not need to have any
-/// effect.
+/// Sessions are not cached in cookies, and calls do not extend them, so these client parameters can be ignored.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_may_bypass_the_session_cache_and_refresh() {
     let world = World::start().await;

@@ -271,7 +271,7 @@ async fn concurrent_invitations_stay_within_the_inviters_limit() {
     assert!(invited.iter().filter(|answer| answer.status == 200).count() <= 20, "{invited:?}");
 }
 
-/// Every item has the template's TTL attribute, with a time after the item's last use.
+/// Every item has the template's TTL attribute, set to a time after the item's last use.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invitation_is_deleted_a_month_after_it_expires() {
     let world = World::start().await;

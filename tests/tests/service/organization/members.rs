@@ -286,7 +286,7 @@ async fn one_of_several_concurrent_removals_succeeds() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 404, 404, 404, 404, 404, 404, 404]);
     world.is_shut_out(&al).await;
-    // Of two concurrent calls to leave, the second does not find a member.
+    // Of two concurrent calls to leave, the second one no longer finds the member.
     let bo = world.member(&jo, "bo@example.com", "member").await;
     let (one, two) = tokio::join!(leave(&world, &bo), leave(&world, &bo));
     let mut statuses = [one.status, two.status];
@@ -294,7 +294,7 @@ async fn one_of_several_concurrent_removals_succeeds() {
     assert!(matches!(statuses, [200, 401 | 404]), "{statuses:?}");
 }
 
-/// The owners of each pair or ring make concurrent calls that would together leave no owner.
+/// The owners in each pair or ring make concurrent calls that together would leave no owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn owners_who_remove_each_other_or_leave_keep_one_owner() {
     let world = World::start().await;

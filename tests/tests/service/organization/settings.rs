@@ -36,7 +36,7 @@ fn settings(address: &str, is_disabled: bool) -> Value {
     })
 }
 
-/// The settings in the response to each member of the organization.
+/// The settings, as returned to any member of the organization.
 async fn read(world: &World, who: &Tenant) -> Value {
     by_key(world, who, json!({})).await.ok().clone()
 }
@@ -316,7 +316,7 @@ async fn concurrent_changes_of_different_settings_both_take_effect() {
     }
 }
 
-/// The caller has moved or was deleted together with the organization, which a repeated call notices.
+/// The caller has moved or was deleted together with the organization. A repeated call reports this.
 const BUSY: (u16, &str, &str) = (503, "SERVICE_UNAVAILABLE", "");
 
 /// A process may have read the organization just before its deletion.

@@ -60,14 +60,14 @@ async fn a_required_factor_restricts_sessions_begun_before() {
     for key in [&owner.key, &member.key] {
         assert!(world.key_works(key).await);
     }
-    // The member can see their own account, and set up a second factor.
+    // The member can see their own account and set up a second factor.
     assert_eq!(world.is_protected(&member.cookie).await, false);
     let enrolled = world.cli(&member.cookie, "two-factor/enable", json!({"password": PASSWORD})).await;
     assert!(is_restricted(&world, &member.cookie).await, "an enabling that is not finished does not count");
     let app = Authenticator::new(text(&enrolled.body["totpURI"]));
     let session = set_cookie(&world.enter_code(&member.cookie, &app.code(0)).await, "session_token");
     assert!(!is_restricted(&world, &session).await);
-    // Without it, the member is restricted again.
+    // Without the second factor, the member is restricted again.
     let disabled = world.cli(&session, "two-factor/disable", json!({"password": PASSWORD})).await;
     let session = set_cookie(&disabled, "session_token");
     assert!(is_restricted(&world, &session).await);

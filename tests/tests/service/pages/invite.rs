@@ -29,7 +29,7 @@ async fn accepting_an_invitation_on_the_page_signs_in() {
     let tenant = world.tenant("acme").await;
     let link = invite(&world, &tenant).await;
     assert!(link.starts_with(&world.url("/invite?tenantSlug=acme&invitationId=")), "{link}");
-    // A client prints the link in this form.
+    // Clients print the link in this form.
     for link in [&link, &format!("{link}&accept=1")] {
         let page = world.send(world.http.get(link)).await;
         assert_eq!(page.status, 200);
@@ -149,7 +149,7 @@ async fn an_invitation_without_its_token_proves_no_address() {
         assert_eq!(super::location(&joined), "/console/welcome", "{token}");
         assert_eq!(world.session(&super::set(&joined)).await.body["user"]["emailVerified"], false, "{token}");
         assert_eq!(world.mail_to(&email).await["subject"], "Webhooks: Confirm your email address");
-        // A person who only knows the id could choose a different address, so the page does not accept one.
+        // The page does not accept a different address, because the visitor may be a person who only knows the id.
         let page = super::follow(&world, &super::set(&joined), &joined).await;
         assert!(page.page().contains("Ask the person who invited you") && !page.page().contains("Change address"));
         let replace = [("action", "replace"), ("email", "thief@example.com")]

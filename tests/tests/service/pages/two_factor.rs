@@ -26,7 +26,7 @@ async fn begin(world: &World, query: &str, email: &str) -> (Answer, String) {
     (asked, cookie)
 }
 
-/// A tenant who has set up the second factor on the page, with the app and the backup codes.
+/// A tenant who has set up a second factor on the page, with the app and the backup codes.
 async fn protected(world: &World) -> (Tenant, Authenticator, Vec<String>) {
     let jo = world.tenant("acme").await;
     let page = open(world, &jo.cookie, PAGE).await;

@@ -14,7 +14,7 @@ use tests::World;
 
 use super::{LEAST, functions, template, text, variables};
 
-/// The names of the entries in one of the repository's directories.
+/// The names of the entries in a directory of the repository.
 fn directory(name: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
     let entries = fs::read_dir(path).expect("a directory");

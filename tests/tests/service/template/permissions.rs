@@ -49,7 +49,7 @@ fn nothing_is_permitted_by_a_wildcard() {
         let holders = ["AWS::IAM::Role", "AWS::IAM::ManagedPolicy"].map(|kind| resources(&template, kind));
         for (name, holder) in holders.into_iter().flatten() {
             let properties = &holder["Properties"];
-            // Here, a template's policy is a name; an AWS-managed policy would be an ARN.
+            // Policies in the template are referenced by name; an AWS-managed policy would be referenced by ARN.
             let shared = properties["ManagedPolicyArns"].as_array().into_iter().flatten().map(text);
             for policy in shared {
                 assert!(!policy.starts_with("arn:"), "{name} has permissions that are not in the template: {policy}");
@@ -80,7 +80,8 @@ fn nothing_is_permitted_by_a_wildcard() {
     }
 }
 
-/// A table variable needs a permission on that table, and a permission needs a variable; likewise for queues and mail.
+/// A function with a variable for a table needs a permission on that table, and vice versa. The same is true for queues
+/// and email.
 #[test]
 fn permissions_match_the_resources_in_the_variables() {
     let template = template(&LEAST);
@@ -152,7 +153,7 @@ async fn every_call_is_permitted_and_every_permission_is_used() {
         let needed = permissions(&call.operation, &call.body).into_iter();
         let mut calls = calls.lock().expect("no panic");
         calls.extend(needed.map(|permission| format!("{} {permission}", call.function)));
-        // Queries read a part of the index that is too large for a statement.
+        // Queries read parts of the index that are too large for a statement.
         if call.operation == "ExecuteStatement" && call.function == "deliveries-stats" {
             return Some((200, json!({"Items": [], "NextToken": "more"})));
         }
@@ -281,7 +282,7 @@ async fn everything_happens_once(world: &World, throttles: &Switch) {
     the_organization_is_deleted(world, &tenant).await;
 }
 
-/// One receiver answers a POST with a 410, and another does so for a delivery that is settled.
+/// One receiver answers a POST with a 410, and another answers a delivery with one that a client then settles.
 async fn endpoints_whose_receivers_are_gone_are_disabled(world: &World, owner: &tests::Tenant) {
     let tenant = world.tenant("gone").await;
     let receiver = Receiver::scripted(&[(410, &[])]).await;

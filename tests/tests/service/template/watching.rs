@@ -141,7 +141,7 @@ fn the_dashboard_shows_every_metric() {
     for widget in body["widgets"].as_array().expect("widgets") {
         let mut last: Vec<String> = Vec::new();
         for metric in widget["properties"]["metrics"].as_array().expect("metrics") {
-            // A dot repeats the value at the same position in the line above.
+            // A dot repeats the value at the same position on the line above.
             let line: Vec<String> = (metric.as_array().expect("a list").iter().filter_map(Value::as_str).enumerate())
                 .map(|(place, part)| if part == "." { last[place].clone() } else { part.to_owned() })
                 .collect();
