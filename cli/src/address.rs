@@ -55,7 +55,7 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Parses a URL with or without a scheme. A number alone is a port of this machine.
+/// Parses a URL with or without a scheme. A bare number is a port on this machine.
 fn typed(text: &str, scheme: impl Fn(&Url) -> &'static str) -> Result<Url, String> {
     let text = text.trim();
     if text.contains("://") {

@@ -32,7 +32,7 @@ const fn minutes(minutes: u64) -> Duration {
 /// When the receivers fail and return.
 const GONE: Time = minutes(10);
 const BACK: Time = minutes(70);
-/// The end of the run. The longest wait in progress at the return takes two hours, plus up to a fifth.
+/// The end of the run. When the receivers return, the longest wait in progress takes two hours plus up to 20%.
 const END: Time = BACK.saturating_add(minutes(150));
 /// The table's periods, in minutes after the return.
 const PERIODS: [u64; 9] = [0, 1, 3, 6, 30, 36, 90, 120, 150];

@@ -68,10 +68,10 @@ pub(crate) struct Named {
     /// Id of the delivery, the first characters of its short id, or its `webhook-id`
     #[arg(required_unless_present = "job", conflicts_with_all = ["job", "endpoint"])]
     pub(crate) id: Option<String>,
-    /// Job of the delivery, instead of its id
+    /// Job whose delivery to use, instead of an id
     #[arg(long)]
     pub(crate) job: Option<String>,
-    /// Endpoint of the delivery, if the job has several deliveries
+    /// Endpoint whose delivery to use, if the job has several deliveries
     #[arg(long)]
     pub(crate) endpoint: Option<String>,
 }

@@ -138,7 +138,7 @@ async fn make(api: &Api, config: &mut Config, description: String, listen: &List
     Ok(id)
 }
 
-/// Deletes the endpoints of `listen` that no client has called for a day. Their deliveries stay in the log.
+/// Deletes endpoints that `listen` created and that no client has called for a day. Their deliveries stay in the log.
 async fn remove_unused(api: &Api, config: &mut Config, endpoints: &[Endpoint], mine: Option<&Endpoint>) {
     let mine = mine.map(|endpoint| &endpoint.webhook_endpoint_id);
     let is_unused = |endpoint: &&Endpoint| {

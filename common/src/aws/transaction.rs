@@ -160,8 +160,8 @@ enum Cancelled {
     Broken,
 }
 
-/// Reads the codes of the cancellation reasons, one for each write. If any write met contention, the list of failed
-/// conditions may be incomplete, so contention takes precedence.
+/// Reads the codes of the cancellation reasons, one for each write. If any write was rejected because of contention,
+/// the list of failed conditions may be incomplete, so contention takes precedence.
 fn read_reasons<'a>(codes: impl Iterator<Item = &'a str> + Clone) -> Cancelled {
     let contended = |code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded");
     let refused = |(index, code)| (code == "ConditionalCheckFailed").then_some(index);

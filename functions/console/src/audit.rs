@@ -37,7 +37,7 @@ const FIELDS: [(&str, &str); 4] = [
     ("action", "Only changes of this type, such as `member.removed`."),
     ("actor", "Only changes by the user or key with this id, or by `system`."),
     ("cursor", "The cursor for this page, from the link on the previous page."),
-    ("newer", "The cursors for the newer pages, for the link to them."),
+    ("newer", "The cursors for newer pages, to build the link to them."),
 ];
 
 pub(crate) fn show() -> Route<App> {

@@ -35,7 +35,7 @@ pub struct App {
     log: Log,
 }
 
-/// The maximum time that a call searches, well below API Gateway's timeout.
+/// The maximum time that a call spends searching, well below API Gateway's timeout.
 const TIME: Duration = Duration::from_secs(8);
 /// The maximum number of deliveries per search page.
 const PAGE: usize = 500;

@@ -185,8 +185,8 @@ impl App {
         (states, left)
     }
 
-    /// Wakes overdue deliveries. Returns how many were woken, and the rows of those that could not be. Tenants do not
-    /// delay each other.
+    /// Wakes overdue deliveries. Returns the number of woken deliveries, and the rows of those that could not be woken.
+    /// Tenants do not delay each other.
     async fn rouse(
         &self,
         late: impl Iterator<Item = (DueRow, Delivery)>,

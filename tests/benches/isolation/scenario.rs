@@ -36,12 +36,12 @@ const BAD: [Mode; 18] = [
 ];
 
 impl Mode {
-    /// Whether the events of the bad tenants have callbacks, instead of going to endpoints.
+    /// Whether the bad tenants' events go to callbacks instead of endpoints.
     pub(crate) fn calls_back(self) -> bool {
         matches!(self, Callbacks1 | Callbacks | CallLinger | CallTurns)
     }
 
-    /// Whether the receivers cost only waiting time, so the delay for others must be small.
+    /// Whether the receivers only make attempts wait, without using CPU, so the delay for other tenants must be small.
     pub(crate) fn only_waits(self) -> bool {
         !matches!(self, Good | Slow5 | Linger | Linger23 | CallLinger | Fail4 | Fail | Flap11 | Flap91)
     }

@@ -66,7 +66,7 @@ impl Fields {
         }
     }
 
-    /// Records a field of a type that has a schema.
+    /// Records a field whose type has a schema.
     #[cfg_attr(not(feature = "openapi"), expect(clippy::unused_self, reason = "only a description records fields"))]
     pub(super) fn note<T: JsonSchema>(&mut self, _name: &'static str, _is_required: bool) {
         #[cfg(feature = "openapi")]

@@ -38,7 +38,7 @@ pub(super) const NEWER: &str = "newer";
 pub(super) const IDS: &str = "ids";
 pub(super) const REST: [(&str, &str); 4] = [
     (CURSOR, "The cursor for this page, from the link on the previous page."),
-    (NEWER, "The cursors for the newer pages, for the link to them."),
+    (NEWER, "The cursors for newer pages, to build the link to them."),
     (IDS, "Shows only the deliveries with these ids, separated by spaces. Other filters are ignored."),
     LIVE,
 ];

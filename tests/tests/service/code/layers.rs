@@ -115,7 +115,7 @@ impl<'ast> Visit<'ast> for Reader {
         visit::visit_path(self, path);
     }
 
-    /// The input of a macro is not always Rust, but paths in it are.
+    /// A macro's input is not always valid Rust, but the paths in it are.
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         let mut paths = Vec::new();
         let read = |input: ParseStream<'_>| read_paths(input, &mut paths);

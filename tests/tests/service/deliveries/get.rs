@@ -107,7 +107,7 @@ async fn the_largest_delivery_fits_into_lambdas_response() {
     let tenant = world.tenant("acme").await;
     let book = Book::of(&world);
     let (mut delivery, payload) = Draft::to_callback(0, book.now, "j").status(Status::Failed).delivery(&id(&tenant));
-    // As JSON inside JSON, no one-mebibyte body and no one-kibibyte response is longer.
+    // Encoded as JSON inside JSON, no other one-mebibyte body or one-kibibyte response is longer.
     let payload = Payload { body: "\\".repeat(1 << 20).into(), ..payload };
     let outcome = Outcome::Failed(Failure::Status(500, None));
     let largest = Attempt {

@@ -67,7 +67,7 @@ async fn every_field_is_validated() {
     }
 }
 
-/// RFC 3339 permits any offset and any number of digits. Times at the ends of the calendar do not cause an error.
+/// RFC 3339 permits any offset and any number of digits. Times at the limits of the calendar do not cause errors.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_time_of_rfc_3339_is_accepted() {
     let world = World::start().await;

@@ -11,7 +11,8 @@ use super::{Book, Draft, HOUR, SECOND, pages};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The number of an endpoint's deliveries with a status, and when the oldest was created, from all pages of the list.
+/// Reads all pages of the list. Returns the number of an endpoint's deliveries with this status, and the time of the
+/// oldest.
 async fn listed(world: &World, tenant: &Tenant, endpoint: &str, status: &str) -> (usize, Option<Timestamp>) {
     let fields = json!({"webhook_endpoint_id": endpoint, "status": status, "event": "job.completed", "limit": 100});
     let ids = pages(world, tenant, fields).await.concat();

@@ -1,4 +1,4 @@
-//! After a process dies, the email is still sent, nearly always once.
+//! Even if a process dies, the email is sent, and almost always only once.
 
 use serde_json::json;
 use tests::{Doomed, at_each_call, context, event};

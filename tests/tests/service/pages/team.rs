@@ -142,7 +142,7 @@ async fn refused_invitations_get_the_form_again() {
         assert!(harmless(&refused).contains(says), "{says} in {refused:?}");
         assert_eq!(refused.page().contains("value=\"owner\" checked"), role == "owner");
     }
-    // The limit is three invitations to an address, regardless of the sender.
+    // The limit is three invitations per address, regardless of the sender.
     for round in 0..4 {
         let api = json!({"email": "al@example.com", "role": "member"});
         let status = match round % 2 {

@@ -155,7 +155,7 @@ async fn a_replacement_does_not_reveal_other_accounts() {
     assert!(!mail.to_string().contains("verify-email") && !mail.to_string().contains("acme"), "{mail}");
     assert_eq!(world.sign_in(&owner.email, PASSWORD).await.body["user"]["id"], owner.user);
 
-    // If another account gets the address between the email and the click, it keeps the address.
+    // If another account gets the address between the email and the click, that account keeps the address.
     assert_eq!(replace(&world, &cookie, "free@example.com").await.status, 303);
     let late = link(&world.mail_to("free@example.com").await);
     let mut fields = World::sign_up_fields("free");
