@@ -1,5 +1,5 @@
 //! The values of the API, shared by the functions that return them and the client that reads them. The name of each
-//! field, status and reason is declared only here, so renaming one on only one side does not compile.
+//! field, status and reason is declared only here, so renaming one on only one side is a compile-time error.
 //!
 //! A call is a struct with the fields that the client sends. Functions parse these fields one by one, by the names in
 //! `NAMES`, so the caller gets all issues at once. Responses contain plain strings instead of domain types, because

@@ -81,7 +81,7 @@ pub(crate) fn reject() -> Route<App> {
         decline,
     )
     .records(&[Action::InvitationRejected])
-    .summary("Declines an invitation to the caller's address. It can no longer be accepted.")
+    .summary("Declines an invitation to the caller's address, which can then no longer be accepted.")
     .description("Declining an invitation again succeeds.")
     .faults(&[
         Fault::EmailNotVerified,

@@ -41,7 +41,7 @@ const READ: usize = 300;
 
 pub(crate) fn show() -> Route<App, People> {
     Route::get("/console", VerifiedPerson, |_, fields| Ok(fields.typed(&FIELDS)), open)
-        .summary("Shows the endpoints and their last 24 hours. Endpoints with problems come first.")
+        .summary("Shows the endpoints, with their deliveries in the last 24 hours. Endpoints with problems come first.")
         .faults(&[Fault::EmailNotVerified])
 }
 

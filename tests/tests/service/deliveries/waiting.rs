@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{DAY, pages};
 
 const WAITING: usize = 500;
-/// The time limit for the expected counts. On a busy machine, the receiver has been silent for longer, and waiting
+/// The time limit for the expected counts. The slower the machine, the longer the receiver has been silent, and waiting
 /// deliveries are postponed for up to twice the duration of the silence.
 const PATIENCE: Duration = Duration::from_secs(180);
 

@@ -290,7 +290,7 @@ async fn a_process_may_die_at_any_of_its_writes() {
     let mut expected = [(500, 0, 0, 0); 10];
     // Batched writes may be retried later.
     expected[6..8].fill((503, 0, 0, 0));
-    // The last failing write, the transaction, took effect.
+    // The last of the failing writes, the transaction, took effect.
     expected[9] = (500, 1, 1, 1);
     assert_eq!(join_all(lives).await, expected);
 }

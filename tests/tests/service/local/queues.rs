@@ -1,4 +1,4 @@
-//! The embedded SQS behaves like AWS to its clients.
+//! To its clients, the embedded SQS behaves like the real one.
 
 use aws_sdk_sqs::{
     Client,
