@@ -24,6 +24,7 @@ pub mod http;
 pub mod id;
 pub mod issue;
 mod json_members;
+pub mod lock;
 pub mod name;
 pub mod paging;
 pub mod patch;

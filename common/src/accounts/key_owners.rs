@@ -1,9 +1,6 @@
 //! Reads an API key together with its user or organization.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
 use crate::{
     accounts::{
@@ -17,6 +14,7 @@ use crate::{
     config::{ConfigError, Env},
     error::{Error, Result},
     id::{TenantId, UserId},
+    lock::lock,
     timestamp::Timestamp,
 };
 
@@ -54,7 +52,7 @@ impl KeyOwners {
     /// strongly consistent.
     pub async fn find(&self, key: &ApiKey, now: Timestamp) -> Result<Option<Found>> {
         let hash = SecretHash::of(key.reveal());
-        let seen = self.seen().get(&hash).cloned();
+        let seen = lock(&self.seen).get(&hash).cloned();
         let is_known = seen.is_some();
         let found = match seen {
             Some(second) => match self.read_both(&hash, &second, now).await {
@@ -68,7 +66,7 @@ impl KeyOwners {
         let found = found.filter(|(holder, user)| user.as_ref().is_none_or(|user| holder.is_of(user)));
         match &found {
             Some((holder, _)) if !is_known => self.remember(hash, Second::of(holder)),
-            None if is_known => drop(self.seen().remove(&hash)),
+            None if is_known => drop(lock(&self.seen).remove(&hash)),
             _ => {}
         }
         Ok(found)
@@ -104,15 +102,11 @@ impl KeyOwners {
     }
 
     fn remember(&self, hash: SecretHash, second: Second) {
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         if seen.len() >= MOST {
             seen.clear();
         }
         seen.insert(hash, second);
-    }
-
-    fn seen(&self) -> MutexGuard<'_, HashMap<SecretHash, Second>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

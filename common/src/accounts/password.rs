@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use argon2::{Algorithm, Argon2, Block, Params, Version, password_hash::phc};
@@ -17,6 +17,7 @@ use crate::{
     config::{ConfigError, Env},
     error::{Error, Result},
     issue::Problem,
+    lock::lock,
     random,
 };
 
@@ -223,7 +224,7 @@ impl Hasher {
     fn argon2(&self, params: &Params, password: &str, salt: &[u8]) -> Result<[u8; HASH_LENGTH]> {
         let mut hash = [0; HASH_LENGTH];
         // The buffer may be reused after a panic: the next hash overwrites it before reading.
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = lock(&self.memory);
         memory.resize(params.block_count(), Block::default());
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone())
             .hash_password_into_with_memory(password.as_bytes(), salt, &mut hash, memory.as_mut_slice())

@@ -9,13 +9,13 @@ use std::{
     collections::{HashMap, HashSet},
     io,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{Notify, watch};
 
-use crate::id::TenantId;
+use crate::{id::TenantId, lock::lock};
 
 /// Looks up the addresses of a host name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
@@ -100,7 +100,7 @@ impl Lookups {
 
     /// Begins a lookup, or joins another attempt's lookup. `None` if there is no capacity.
     fn begin(&self, tenant: &TenantId, name: &str) -> Option<watch::Receiver<Option<Found>>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(result) = state.in_progress.get(name) {
             return Some(result.clone());
         }
@@ -117,10 +117,6 @@ impl Lookups {
         InProgress { lookups: self.clone(), tenant: tenant.clone(), name: name.to_owned(), is_new, result }.run();
         Some(receiver)
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl InProgress {
@@ -129,7 +125,7 @@ impl InProgress {
     fn run(self) {
         let mut lookup = (self.lookups.lookup)(self.name.clone());
         let end = |this: Self, found: io::Result<_>| {
-            this.lookups.lock().remember(&this.name, found.is_ok());
+            lock(&this.lookups.state).remember(&this.name, found.is_ok());
             this.result.send_replace(Some(found.map_err(Arc::new)));
         };
         match (&mut lookup).now_or_never() {
@@ -141,7 +137,7 @@ impl InProgress {
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        let mut state = self.lookups.lock();
+        let mut state = lock(&self.lookups.state);
         state.in_progress.remove(&self.name);
         state.count.remove(self.is_new);
         if let Some(count) = state.tenants.get_mut(&self.tenant) {
@@ -246,6 +242,6 @@ mod tests {
             assert_eq!(threads.load(Ordering::Relaxed), 1);
         });
         assert!(found.iter().all(Result::is_err));
-        assert!(lookups.lock().in_progress.is_empty() && lookups.lock().tenants.is_empty());
+        assert!(lock(&lookups.state).in_progress.is_empty() && lock(&lookups.state).tenants.is_empty());
     }
 }

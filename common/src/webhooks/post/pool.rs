@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use super::{connection::Connection, dialer::MAX_PARALLEL};
+use crate::lock::lock;
 
 /// The maximum idle time of a reused connection. It is short, because some gateways silently drop idle connections.
 const MAX_IDLE: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ impl Pool {
 
     /// Takes the most recently used idle connection to `origin`, which is the least likely to have been closed.
     pub(super) fn take(&self, origin: &str) -> Option<Connection> {
-        let mut idle = self.idle();
+        let mut idle = lock(&self.idle);
         while idle.front().is_some_and(|longest| longest.since.elapsed() > MAX_IDLE) {
             idle.pop_front();
         }
@@ -71,7 +72,7 @@ impl Pool {
     /// Keeps a connection to `origin` if it can be reused.
     pub(super) fn put(&self, origin: &str, mut connection: Connection) {
         if connection.is_idle() {
-            self.idle().push_back(Idle { origin: origin.into(), since: Instant::now(), connection });
+            lock(&self.idle).push_back(Idle { origin: origin.into(), since: Instant::now(), connection });
         }
     }
 
@@ -82,16 +83,12 @@ impl Pool {
             if let Ok(permit) = Arc::clone(&self.sockets).try_acquire_many_owned(MAX_PARALLEL as u32) {
                 return Some(permit);
             }
-            self.idle().pop_front()?;
+            lock(&self.idle).pop_front()?;
         }
     }
 
     /// Closes all idle connections.
     pub(super) fn clear(&self) {
-        self.idle().clear();
-    }
-
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle).clear();
     }
 }
