@@ -4,15 +4,19 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     hash::Hash,
     mem,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
+use futures::future::join_all;
 use tokio::{
     sync::{self, oneshot},
     task::yield_now,
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    lock::lock,
+};
 
 /// The reads of a process. Only one is in progress at a time; the next one reads all keys requested in the meantime.
 pub struct Gathered<K, V> {
@@ -57,7 +61,7 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
     ) -> Result<HashMap<K, V>> {
         loop {
             let (sender, mut answer) = oneshot::channel();
-            self.asked().push(Asked { keys: keys.clone(), answer: sender });
+            lock(&self.asked).push(Asked { keys: keys.clone(), answer: sender });
             // Yields so that concurrent callers can enqueue their keys before this read starts.
             yield_now().await;
             let turn = tokio::select! {
@@ -77,9 +81,33 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
         }
     }
 
+    /// Reads one key, in a call of `read` that begins after this call, concurrently with the other requested keys.
+    /// Returns `None` if it has no value.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: the key could not be read.
+    pub async fn get_one<R: Future<Output = Result<Option<V>>>>(
+        &self,
+        key: K,
+        read: impl Fn(K) -> R,
+    ) -> Result<Option<V>> {
+        let read_each = async |keys: Vec<K>| {
+            let mut found = Found::default();
+            let values = join_all(keys.iter().cloned().map(&read)).await;
+            for (key, value) in keys.into_iter().zip(values) {
+                match value {
+                    Ok(value) => found.values.extend(value.map(|value| (key, value))),
+                    Err(_) => drop(found.unread.insert(key)),
+                }
+            }
+            found
+        };
+        Ok(self.get(vec![key.clone()], read_each).await?.remove(&key))
+    }
+
     /// Reads all keys that have been requested.
     async fn read_all<R: Future<Output = Found<K, V>>>(&self, read: impl Fn(Vec<K>) -> R) {
-        let asked = mem::take(&mut *self.asked());
+        let asked = mem::take(&mut *lock(&self.asked));
         if asked.is_empty() {
             return;
         }
@@ -95,17 +123,13 @@ impl<K: Clone + Hash + Ord, V: Clone> Gathered<K, V> {
             answer.send(found).ok();
         }
     }
-
-    fn asked(&self) -> MutexGuard<'_, Vec<Asked<K, V>>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, future::pending, rc::Rc};
 
-    use futures::{FutureExt, future::join_all};
+    use futures::FutureExt;
 
     use super::*;
 

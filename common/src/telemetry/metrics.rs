@@ -24,9 +24,17 @@ pub struct Metric {
     pub values: Vec<f64>,
 }
 
+impl Metric {
+    /// A number of things.
+    #[must_use]
+    pub fn count(name: &'static str, number: u32) -> Self {
+        Self { name, unit: "Count", values: vec![number.into()] }
+    }
+}
+
 /// Adds one to the metric `name`.
 pub fn count(name: &'static str) {
-    emit(&[Metric { name, unit: "Count", values: vec![1.0] }], &[]);
+    emit(&[Metric::count(name, 1)], &[]);
 }
 
 /// Logs and counts the failure of a secondary write. The call itself, which is named in `with`, succeeds anyway.
@@ -77,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_metric_is_counted_in_total_and_by_dimension() {
-        let failed = Metric { name: "Failed", unit: "Count", values: vec![2.0] };
+        let failed = Metric::count("Failed", 2);
         assert_eq!(
             documents(&[failed], &[("Reason", "timeout")], 1_700_000_000_000),
             [json!({
@@ -97,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_document_has_at_most_100_values_of_a_metric() {
-        let counted = Metric { name: "Attempts", unit: "Count", values: vec![201.0] };
+        let counted = Metric::count("Attempts", 201);
         let measured = Metric { name: "Latency", unit: "Milliseconds", values: vec![1.0; 201] };
         let none = Metric { name: "Age", unit: "Milliseconds", values: Vec::new() };
         let documents = documents(&[counted, measured, none], &[], 0);

@@ -24,7 +24,7 @@ pub use self::{
     answer::Posted,
     dialer::{Connect, Network, Stream},
     lookups::Lookup,
-    tls::tls,
+    tls::{system_tls, tls},
 };
 use self::{
     answer::Read,

@@ -5,14 +5,21 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
+use aws_lambda_events::sqs::SqsMessage;
 use common::{
     id::TenantId,
-    webhooks::{delivery::Queue, event::JobEvent, job_failures::FailedJob},
+    lock::lock,
+    webhooks::{delivery::Queue, event::JobEvent, job_failures::FailedJob, queue::Queues},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
 
-use crate::{observe::Tally, plan::Ended, record::Record};
+use crate::{
+    observe::Tally,
+    outgoing::Ended,
+    record::{self, Record},
+    rests,
+};
 
 pub(crate) struct Batch {
     /// The queue that the batch came from; `None` for job events.
@@ -35,21 +42,23 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// Builds the batch of `records`, whose attempts start until `last_start` and then go to `finished`.
     pub(crate) fn new(
-        queue: Option<Queue>,
-        crowd: Option<TenantId>,
+        records: &[SqsMessage],
+        queues: &Queues,
         last_start: Instant,
-        is_late: bool,
         finished: UnboundedSender<Ended>,
     ) -> Self {
         static BATCHES: AtomicU64 = AtomicU64::new(0);
+        // All records in a batch are from the same queue.
+        let queue = records.first().and_then(|record| queues.with_arn(record.event_source_arn.as_deref()?));
         Self {
             queue,
-            crowd,
+            crowd: queue.and_then(|_| rests::crowd(records)),
             number: BATCHES.fetch_add(1, Ordering::Relaxed),
             last_start,
             tally: Tally::default(),
-            is_late,
+            is_late: queue.is_none() && records.iter().any(record::has_waited),
             in_progress: AtomicUsize::new(0),
             failed: Mutex::default(),
             finished,
@@ -63,9 +72,8 @@ impl Batch {
 
     /// Keeps the event of a failed job, to be recorded after the attempts.
     pub(crate) fn keep_failed(&self, record: &Record, event: &JobEvent) {
-        let failed = FailedJob::of(event, record.is_repeated).map(|failed| (record.index, failed));
-        if failed.is_some() {
-            self.failed.lock().unwrap_or_else(PoisonError::into_inner).extend(failed);
+        if let Some(failed) = FailedJob::of(event, record.is_repeated) {
+            lock(&self.failed).push((record.index, failed));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use common::{
-    error::Error,
+    error::Result,
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DeliveryId, Destination, DueAttempt, Queue, SHARDS, Status},
@@ -18,7 +18,6 @@ use crate::{
     outgoing::Outgoing,
     record::{Record, Undone},
     sender::Sender,
-    stores::Stores,
 };
 
 /// Events of at least this age are checked against the log: SQS may deliver a late copy with a receive count of one.
@@ -32,14 +31,13 @@ pub(crate) async fn event(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, reads, .. } = &ledger.stores;
     let endpoints = match event.audience {
-        Audience::Endpoints => reads.endpoints(&event.tenant, endpoints).await?,
+        Audience::Endpoints => ledger.reads.all(&event.tenant).await?,
         Audience::None | Audience::Callback { .. } => Arc::default(),
     };
     let now = Timestamp::now();
     let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name, event.workflow.as_deref()));
-    let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.stores.hold_for, now));
+    let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.hold_for, now));
     let mut firsts = firsts(record, &event, interested);
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
@@ -71,23 +69,22 @@ async fn leave_out_known(
     event: &JobEvent,
     firsts: &mut Vec<Outgoing<'_>>,
     ledger: &Ledger,
-) -> Result<(), Error> {
+) -> Result<()> {
     let tenant = &event.tenant;
     let mut ids: Vec<_> = firsts.iter().flat_map(places).collect();
     if record.is_repeated {
         ids.extend(elsewhere(event, ledger).await?);
     }
-    let known = ledger.stores.log.known(tenant, &ids).await?;
+    let known = ledger.log.known(tenant, &ids).await?;
     let now = Timestamp::now();
     let waiting = known.values().filter(|delivery| delivery.status == Status::Pending);
     let waiting: Vec<_> = waiting.filter_map(|delivery| DueAttempt::soon(tenant, delivery, now)).collect();
-    ledger.stores.queues.send(Queue::Shared, &waiting, now).await.into_iter().collect::<Result<(), _>>()?;
+    ledger.queues.send(Queue::Shared, &waiting, now).await.into_iter().collect::<Result<()>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
-    let (stores, follow) = (&ledger.stores, (ledger.disable_after, false));
     for first in firsts.iter() {
         match known.get(&first.due.delivery.webhook_id) {
             Some(delivery) if delivery.failed_with(1) => {
-                stores.follow(tenant, delivery, first.health().copied(), follow, now).await?;
+                ledger.follow(tenant, delivery, first.health().copied(), false, now).await?;
             }
             _ => {}
         }
@@ -98,11 +95,11 @@ async fn leave_out_known(
 
 /// Returns the possible ids of the event's deliveries to all endpoints of its tenant. When the record was first
 /// received, the event may have been sent to endpoints that have since been deleted or made inactive.
-async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>, Error> {
+async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>> {
     if !matches!(event.audience, Audience::Endpoints) {
         return Ok(Vec::new());
     }
-    let shards = ledger.stores.endpoints.shards(&event.tenant, None).await?;
+    let shards = ledger.endpoints.shards(&event.tenant, None).await?;
     let ids = shards.into_iter().filter_map(|shard| {
         let endpoint = shard.destination.endpoint()?;
         let first = Delivery::first(event, &Destination::Endpoint(endpoint), SHARDS).id;

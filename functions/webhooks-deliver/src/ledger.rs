@@ -20,14 +20,19 @@ use std::{
 };
 
 use common::{
-    aws::rounds,
-    error::Error,
+    audit::Recorder,
+    aws::{clients::Aws, rounds},
+    config::{ConfigError, Env},
+    error::{Error, Result},
+    id::TenantId,
     random,
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status},
-        log::{First, Row},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status, retry_schedule},
+        endpoints::{Endpoints, Health, HoldFor, disable_after},
+        log::{First, Log, Row},
+        queue::Queues,
     },
 };
 use futures::{
@@ -42,9 +47,10 @@ use tokio::{
 
 use crate::{
     news, observe,
-    plan::{Due, Ended, Plan},
+    outgoing::{Due, Ended},
+    plan::Plan,
+    reads::Reads,
     record::Undone,
-    stores::Stores,
 };
 
 /// The number of attempts that are stored together: the limit of a batched write.
@@ -56,13 +62,26 @@ const CHUNKS_KB: u32 = 16 * 1024;
 /// The maximum time that an ended attempt waits for others to be stored with it. At the end of a batch, none of them
 /// waits.
 const LINGER: Duration = Duration::from_millis(50);
+/// The number of concurrent writes for each queue that is not shared. More writes could delay the shared queues if a
+/// table is busy.
+const WRITES: usize = 4;
 
+/// The tables and queues that deliveries read and write.
 pub(crate) struct Ledger {
-    pub(crate) stores: Stores,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) reads: Reads,
+    pub(crate) log: Log,
+    pub(crate) queues: Queues,
+    recorder: Recorder,
+    /// Events for an inactive endpoint are held for this long.
+    pub(crate) hold_for: HoldFor,
     /// The delays between attempts.
-    pub(crate) schedule: Vec<Duration>,
+    schedule: Vec<Duration>,
     /// A failing endpoint is disabled after this long; zero means never.
-    pub(crate) disable_after: Duration,
+    disable_after: Duration,
+    /// The limits on concurrent writes for records from the queues that are not shared.
+    slow: Semaphore,
+    hanging: Semaphore,
 }
 
 /// Waits until there is memory for a chunk with this many bytes of bodies; a larger chunk waits until it is alone.
@@ -80,16 +99,33 @@ struct Entry {
     after: Delivery,
     plan: Plan,
     /// The result of this entry's writes so far. [`Error::Busy`] means that the partition of its row was throttled.
-    written: Result<(), Error>,
+    written: Result<()>,
 }
 
 impl Ledger {
-    /// Stores ended attempts until the batch ends. Returns the numbers of the records that stay in their queue.
-    pub(crate) async fn store_all(
-        &self,
-        inbox: UnboundedReceiver<Ended>,
-        gate: Option<&Semaphore>,
-    ) -> Vec<(usize, Undone)> {
+    pub(crate) fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
+        let endpoints = Endpoints::from_env(env, aws)?;
+        Ok(Self {
+            reads: Reads::new(endpoints.clone()),
+            endpoints,
+            log: Log::from_env(env, aws)?.gathering(),
+            queues: Queues::from_env(env, aws)?,
+            recorder: Recorder::system(env)?,
+            hold_for: HoldFor::from_env(env)?,
+            schedule: retry_schedule(env)?,
+            disable_after: disable_after(env)?,
+            slow: Semaphore::new(WRITES),
+            hanging: Semaphore::new(WRITES),
+        })
+    }
+
+    /// Stores ended attempts until the batch, which came from `queue`, ends. Returns the numbers of the records that stay in their queue.
+    pub(crate) async fn store_all(&self, inbox: UnboundedReceiver<Ended>, queue: Queue) -> Vec<(usize, Undone)> {
+        let gate = match queue {
+            Queue::Shared => None,
+            Queue::Slow => Some(&self.slow),
+            Queue::Hanging => Some(&self.hanging),
+        };
         let chunks = stream::unfold(inbox, async |mut inbox| {
             let mut chunk = Vec::new();
             let fill = async {
@@ -121,7 +157,7 @@ impl Ledger {
         self.begin(&mut entries, now).await;
         self.spread(&mut entries, now).await;
         let stored = join_all(entries.iter().map(|entry| self.finish(entry, now))).await;
-        news::note(&self.stores.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after)), now).await;
+        news::note(&self.endpoints, entries.iter().map(|entry| (&entry.ended, &entry.after)), now).await;
         let (mut undone, mut messages) = (Vec::new(), BTreeMap::<Queue, (Vec<_>, Vec<_>)>::new());
         for (Entry { ended: Ended { due: Due { index, mark, .. }, queue, .. }, .. }, stored) in
             entries.into_iter().zip(stored)
@@ -139,9 +175,9 @@ impl Ledger {
                 Err(error) => undone.push((index, error.into())),
             }
         }
-        let sent = messages.into_iter().map(async |(queue, (indexes, due))| {
-            indexes.into_iter().zip(self.stores.queues.send(queue, &due, now).await)
-        });
+        let sent = messages
+            .into_iter()
+            .map(async |(queue, (indexes, due))| indexes.into_iter().zip(self.queues.send(queue, &due, now).await));
         let sent = join_all(sent).await.into_iter().flatten();
         undone.extend(sent.filter_map(|(index, sent)| Some((index, sent.err()?.into()))));
         undone
@@ -153,7 +189,7 @@ impl Ledger {
         let mut begun = HashSet::new();
         let entries = ended.into_iter().filter_map(|ended| {
             let after = self.after(&ended.due.delivery, &ended.result, now);
-            let plan = Plan::of(&ended, &after, self.stores.log.kept_payload_bytes());
+            let plan = Plan::of(&ended, &after, self.log.kept_payload_bytes());
             let is_copy = matches!(plan, Plan::Begin { .. }) && !begun.insert((ended.due.tenant.clone(), after.id));
             (!is_copy).then_some(Entry { ended, after, plan, written: Ok(()) })
         });
@@ -168,7 +204,7 @@ impl Ledger {
 
     /// Writes rows, each for the entry with the given number.
     async fn put(&self, entries: &mut [Entry], rows: Vec<(usize, Row)>) {
-        for (number, error) in self.stores.log.put(rows).await {
+        for (number, error) in self.log.put(rows).await {
             if let Some(entry) = entries.get_mut(number) {
                 entry.written = Err(error);
             }
@@ -177,7 +213,7 @@ impl Ledger {
 
     /// Returns the rows to write before an entry's state.
     fn rows(&self, entry: &Entry, now: Timestamp) -> impl Iterator<Item = Row> + use<> {
-        let (Entry { ended, after, plan, .. }, log) = (entry, &self.stores.log);
+        let (Entry { ended, after, plan, .. }, log) = (entry, &self.log);
         let Ended { due: Due { tenant, delivery: before, payload, .. }, result, queue, .. } = ended;
         let due = || log.due_row(tenant, after, *queue, now);
         let [row, due] = match plan {
@@ -205,7 +241,7 @@ impl Ledger {
             First { tenant: &due.tenant, delivery: after, payload: is_in_state.then_some(&due.payload) }
         });
         let states: Vec<_> = firsts.collect();
-        let begun = self.stores.log.begin(&states, now).await;
+        let begun = self.log.begin(&states, now).await;
         new.iter_mut().zip(begun).for_each(|(entry, begun)| entry.written = begun);
     }
 
@@ -216,7 +252,7 @@ impl Ledger {
         let endpoints: BTreeMap<_, _> =
             throttled.filter_map(|it| Some((it.after.webhook_endpoint_id?, it.ended.due.tenant.clone()))).collect();
         for (endpoint, tenant) in endpoints {
-            if let Err(error) = self.stores.endpoints.spread_log(&tenant, endpoint).await {
+            if let Err(error) = self.endpoints.spread_log(&tenant, endpoint).await {
                 // The successes are not moved: reads visit only the shards that the endpoint's item names.
                 common::log!("log.spread_failed", %tenant, %endpoint, ?error);
                 continue;
@@ -229,7 +265,7 @@ impl Ledger {
                 }
                 let id = DeliveryId { shard: entry.after.webhook_id.shard(SHARDS), ..entry.after.id };
                 let (after, due) = (Delivery { id, ..entry.after.clone() }, &entry.ended.due);
-                moved.push((number, self.stores.log.delivered_row(&due.tenant, &after, &due.payload, now)));
+                moved.push((number, self.log.delivered_row(&due.tenant, &after, &due.payload, now)));
                 entry.written = Ok(());
             }
             self.put(entries, moved).await;
@@ -237,7 +273,7 @@ impl Ledger {
     }
 
     /// Stores a logged delivery's next state, and its consequences. Returns the message to send.
-    async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>, Error> {
+    async fn finish(&self, entry: &Entry, now: Timestamp) -> Result<Option<(DueAttempt, Timestamp)>> {
         let Entry { ended, after, plan, written } = entry;
         let Due { tenant, delivery, payload, .. } = &ended.due;
         let after = match plan {
@@ -257,10 +293,9 @@ impl Ledger {
         };
         match after.status {
             Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
-            Status::Delivered => self.stores.log.forget_large(tenant, &after.id, &payload.body).await?,
+            Status::Delivered => self.log.forget_large(tenant, &after.id, &payload.body).await?,
             Status::Failed => {
-                let follow = (self.disable_after, true);
-                self.stores.follow(tenant, &after, ended.health, follow, now).await?;
+                self.follow(tenant, &after, ended.health, true, now).await?;
             }
             Status::Held => {
                 common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts = after.attempts);
@@ -272,10 +307,23 @@ impl Ledger {
         Ok(None)
     }
 
+    /// Records the consequences of a failed delivery for its endpoint, as [`Endpoints::follow`] does.
+    pub(crate) async fn follow(
+        &self,
+        tenant: &TenantId,
+        delivery: &Delivery,
+        health: Option<Health>,
+        is_new: bool,
+        now: Timestamp,
+    ) -> Result<()> {
+        let following = self.endpoints.follow(tenant, delivery, health, (self.disable_after, is_new), now);
+        self.recorder.clone().within(following).await
+    }
+
     /// Changes the state to `after` and returns the new state, or `None` if a concurrent attempt was stored first, so
     /// this one does not count.
-    async fn advance(&self, ended: &Ended, after: Delivery, now: Timestamp) -> Result<Option<Delivery>, Error> {
-        let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.stores.log);
+    async fn advance(&self, ended: &Ended, after: Delivery, now: Timestamp) -> Result<Option<Delivery>> {
+        let (Due { tenant, delivery, .. }, log) = (&ended.due, &self.log);
         rounds((delivery.clone(), after), |(before, after)| async move {
             if log.advance(tenant, &before, &after).await? {
                 return Ok(Break(Some(after)));

@@ -13,11 +13,7 @@
 //! A record is acknowledged only after the results of its attempts have been stored; `ledger` defines the order. A
 //! crash at any point repeats work, but loses none. `job_failures` records failed jobs for the emails about them.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use common::{
@@ -25,12 +21,10 @@ use common::{
     config::{ConfigError, Env},
     timestamp::Timestamp,
     webhooks::{
-        delivery::retry_schedule,
         destination::DestinationPolicy,
-        endpoints::disable_after,
         event::JobEvent,
         job_failures::JobFailures,
-        post::{self, Client, Network},
+        post::{Client, Network, system_tls},
         queue::parse_message,
     },
 };
@@ -47,7 +41,6 @@ use crate::{
     record::{Record, Undone},
     sender::Sender,
     slots::Slots,
-    stores::Stores,
 };
 
 mod batch;
@@ -69,7 +62,6 @@ mod retry;
 mod sender;
 mod slots;
 mod standing;
-mod stores;
 mod trials;
 mod turn;
 
@@ -94,7 +86,7 @@ struct App {
 /// # Errors
 /// A setting is missing or does not parse, or the machine has no trusted certificate authorities.
 pub fn function(env: &Env) -> Result<Deliver, ConfigError> {
-    function_over(env, Network::system(), tls()?)
+    function_over(env, Network::system(), system_tls()?)
 }
 
 /// Builds the function with the settings in `env`. It connects to receivers with `network` and `tls`.
@@ -103,31 +95,11 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let timeout = Duration::from_secs(env.number("DELIVERY_TIMEOUT", 1..=23)?);
     let attempts = env.number("MAX_CONCURRENT_ATTEMPTS", 1..=1000)?;
     let client = Client::new(DestinationPolicy::from_env(env)?, timeout, attempts, tls, network);
-    let stores = Stores::from_env(env, &aws)?;
-    let schedule = retry_schedule(env)?;
-    let endpoints = stores.endpoints.clone();
+    let ledger = Ledger::from_env(env, &aws)?;
+    let endpoints = ledger.endpoints.clone();
     let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
-    let ledger = Ledger { stores, schedule, disable_after: disable_after(env)? };
     let notes = Notes::new(JobFailures::from_env(env, &aws)?);
     Ok(Deliver { app: Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() }) })
-}
-
-/// The machine's certificate authorities, read once per process because a test run starts hundreds of functions.
-static AUTHORITIES: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
-    let mut authorities = rustls::RootCertStore::empty();
-    authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    Arc::new(authorities)
-});
-
-/// Returns the TLS settings: versions 1.2 and 1.3, trusting [`AUTHORITIES`].
-fn tls() -> Result<rustls::ClientConfig, ConfigError> {
-    let broken =
-        |error: &dyn std::fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("cannot be used for TLS: {error}"));
-    let authorities = Arc::clone(&AUTHORITIES);
-    if authorities.is_empty() {
-        return Err(broken(&"the machine trusts no certificate authority"));
-    }
-    post::tls(authorities).map_err(|error| broken(&error))
 }
 
 impl Deliver {
@@ -142,13 +114,9 @@ impl Deliver {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());
         };
         let (finished, inbox) = mpsc::unbounded_channel();
-        let (records, stores) = (&event.payload.records, &app.ledger.stores);
-        // All records in a batch are from the same queue.
-        let queue = records.first().and_then(|record| stores.queues.with_arn(record.event_source_arn.as_deref()?));
-        let is_late = queue.is_none() && records.iter().any(record::has_waited);
-        let crowd = queue.and_then(|_| rests::crowd(records));
-        let batch = Batch::new(queue, crowd, Instant::now() + spare, is_late, finished);
-        let gate = stores.gate(batch.queue());
+        let records = &event.payload.records;
+        let batch = Batch::new(records, &app.ledger.queues, Instant::now() + spare, finished);
+        let storing = app.ledger.store_all(inbox, batch.queue());
         let attempts = async {
             // Moved here so that `end` consumes it and closes the channel. The ledger stops when there are no more
             // attempts.
@@ -158,7 +126,7 @@ impl Deliver {
             let unnoted = app.notes.note(batch.end()).await;
             undone.into_iter().chain(unnoted).collect::<Vec<_>>()
         };
-        let (mut undone, unstored) = tokio::join!(attempts, app.ledger.store_all(inbox, gate));
+        let (mut undone, unstored) = tokio::join!(attempts, storing);
         undone.extend(unstored);
         let mut response = SqsBatchResponse::default();
         undone.sort_by_key(|(index, _)| *index);
@@ -219,28 +187,18 @@ mod tests {
     /// A function with a single slot and a resolver that panics. Its queues and tables do not exist.
     fn panicking() -> Deliver {
         let env = Env::new(|name| {
-            let is_number = matches!(name, "DELIVERY_RETENTION" | "HOLD_FOR" | "KEPT_PAYLOAD_BYTES");
-            Some(if is_number { "1" } else { "http://127.0.0.1:9/nowhere" }.to_owned())
+            let value = match name {
+                "ALLOW_HTTP_DESTINATIONS" => "true",
+                "ALLOWED_DESTINATIONS" => "127.0.0.0/8",
+                "MAX_CONCURRENT_ATTEMPTS" | "DELIVERY_TIMEOUT" | "RETRY_SCHEDULE" => "1",
+                "DELIVERY_RETENTION" | "HOLD_FOR" | "KEPT_PAYLOAD_BYTES" | "DISABLE_AFTER" => "1",
+                _ => "http://127.0.0.1:9/nowhere",
+            };
+            Some(value.to_owned())
         });
-        let aws = Aws::new(&env).expect("settings");
         let lookup = |name| -> BoxFuture<'static, _> { Box::pin(async move { panic!("no resolver for {name}") }) };
         let network = Network { lookup: Arc::new(lookup), ..Network::system() };
-        let policy = DestinationPolicy::new(true, vec!["127.0.0.0/8".parse().expect("a range")]);
-        let tls = tls().expect("the machine trusts a certificate authority");
-        let stores = Stores::from_env(&env, &aws).expect("settings");
-        let client = Client::new(policy, Duration::from_secs(2), 1, tls, network);
-        let app = App {
-            sender: Sender {
-                client,
-                slots: Slots::new(1),
-                receivers: Receivers::new(),
-                endpoints: stores.endpoints.clone(),
-            },
-            ledger: Ledger { stores, schedule: Vec::new(), disable_after: Duration::ZERO },
-            notes: Notes::new(JobFailures::from_env(&env, &aws).expect("settings")),
-            in_progress: InProgress::default(),
-        };
-        Deliver { app: Arc::new(app) }
+        function_over(&env, network, system_tls().expect("trusted authorities")).expect("settings")
     }
 
     /// A record with an event for the callback `url`.

@@ -14,7 +14,7 @@ use futures::future::join_all;
 
 use crate::{
     observe,
-    plan::{Due, Ended},
+    outgoing::{Due, Ended},
     standing::Shown,
 };
 

@@ -20,7 +20,7 @@ use common::{
 };
 
 use crate::{
-    plan::{Due, Ended},
+    outgoing::{Due, Ended},
     record::Undone,
 };
 

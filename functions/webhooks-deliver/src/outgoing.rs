@@ -1,16 +1,42 @@
 //! A delivery on its way to its destination.
 
-use common::webhooks::{
-    delivery::{AttemptResult, Delivery, Destination, Payload, Queue, SHARDS, Trigger},
-    destination::Target,
-    endpoints::{Endpoint, Health},
-    event::JobEvent,
+use common::{
+    id::TenantId,
+    webhooks::{
+        delivery::{AttemptResult, Delivery, Destination, Payload, Queue, SHARDS, Trigger},
+        destination::Target,
+        endpoints::{Endpoint, Health},
+        event::JobEvent,
+    },
 };
 
-use crate::{
-    plan::{Due, Ended},
-    record::Record,
-};
+use crate::{in_progress::Mark, record::Record, standing::Shown};
+
+/// A delivery with an attempt that is due.
+pub(crate) struct Due {
+    /// The number of the delivery's record in the batch.
+    pub(crate) index: usize,
+    pub(crate) tenant: TenantId,
+    /// The delivery before the attempt.
+    pub(crate) delivery: Delivery,
+    pub(crate) payload: Payload,
+    /// Whether the log already contains the delivery.
+    pub(crate) is_stored: bool,
+    /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
+    pub(crate) mark: Option<Mark>,
+}
+
+/// A delivery whose due attempt has ended, or could not be made.
+pub(crate) struct Ended {
+    pub(crate) due: Due,
+    pub(crate) result: AttemptResult,
+    /// The endpoint's health before the attempt.
+    pub(crate) health: Option<Health>,
+    /// The behavior that the receiver showed, if the attempt was made.
+    pub(crate) shown: Option<Shown>,
+    /// The queue that the message for the next attempt goes to, if there is one.
+    pub(crate) queue: Queue,
+}
 
 /// A due delivery, with its endpoint.
 pub(crate) struct Outgoing<'a> {

@@ -2,46 +2,16 @@
 
 use std::time::Duration;
 
-use common::{
-    id::TenantId,
-    webhooks::{
-        delivery::{AttemptResult, Delivery, Outcome, Payload, Queue},
-        endpoints::Health,
-        log::{CHANGED_WITH_STATE, HELD_WITH_STATE},
-    },
+use common::webhooks::{
+    delivery::{AttemptResult, Delivery, Outcome},
+    log::{CHANGED_WITH_STATE, HELD_WITH_STATE},
 };
 
-use crate::{in_progress::Mark, standing::Shown};
+use crate::outgoing::{Due, Ended};
 
 /// The maximum delay of an attempt that is not written to the log. It is well below the ten minutes after which the
 /// sweep considers a message lost and sends it again.
 const UNNOTED: Duration = Duration::from_secs(5 * 60);
-
-/// A delivery with an attempt that is due.
-pub(crate) struct Due {
-    /// The number of the delivery's record in the batch.
-    pub(crate) index: usize,
-    pub(crate) tenant: TenantId,
-    /// The delivery before the attempt.
-    pub(crate) delivery: Delivery,
-    pub(crate) payload: Payload,
-    /// Whether the log already contains the delivery.
-    pub(crate) is_stored: bool,
-    /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
-    pub(crate) mark: Option<Mark>,
-}
-
-/// A delivery whose due attempt has ended, or could not be made.
-pub(crate) struct Ended {
-    pub(crate) due: Due,
-    pub(crate) result: AttemptResult,
-    /// The endpoint's health before the attempt.
-    pub(crate) health: Option<Health>,
-    /// The behavior that the receiver showed, if the attempt was made.
-    pub(crate) shown: Option<Shown>,
-    /// The queue that the message for the next attempt goes to, if there is one.
-    pub(crate) queue: Queue,
-}
 
 /// The writes for one delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +68,7 @@ mod tests {
     use common::{
         timestamp::Timestamp,
         webhooks::{
-            delivery::{Attempt, Destination, Failure, Trigger},
+            delivery::{Attempt, Destination, Failure, Payload, Queue, Trigger},
             event::EventName,
         },
     };

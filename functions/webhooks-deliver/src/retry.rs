@@ -15,11 +15,9 @@ use crate::{
     batch::Batch,
     in_progress::Mark,
     ledger::Ledger,
-    outgoing::Outgoing,
-    plan::Due,
+    outgoing::{Due, Outgoing},
     record::{Record, Undone},
     sender::Sender,
-    stores::Stores,
 };
 
 /// An attempt that is early by no more than this is made immediately: SQS may deliver messages slightly early.
@@ -65,7 +63,7 @@ pub(crate) async fn attempt(
     ledger: &Ledger,
     batch: &Batch,
 ) -> Result<(), Undone> {
-    let Stores { endpoints, reads, log, queues, .. } = &ledger.stores;
+    let Ledger { endpoints, reads, log, queues, .. } = ledger;
     let now = Timestamp::now();
     let Some((delivery, payload)) = log.find(&due.tenant, &due.id).await? else {
         // The log's retention has deleted the delivery.
@@ -79,8 +77,7 @@ pub(crate) async fn attempt(
                 None => None,
             };
             let health = endpoint.filter(Endpoint::is_active).map(|endpoint| endpoint.health);
-            let follow = (ledger.disable_after, false);
-            return Ok(ledger.stores.follow(&due.tenant, &delivery, health, follow, now).await?);
+            return Ok(ledger.follow(&due.tenant, &delivery, health, false, now).await?);
         }
         Step::SendOn => {
             if delivery.pull.is_some() {
@@ -96,7 +93,7 @@ pub(crate) async fn attempt(
     }
     let payload = payload.ok_or_else(|| Error::Internal(format!("the payload of {} is missing", due.id)))?;
     let endpoint = match payload.destination {
-        Destination::Endpoint(id) => reads.endpoint(&due.tenant, id, endpoints).await?,
+        Destination::Endpoint(id) => reads.one(&due.tenant, id).await?,
         Destination::Callback { .. } => None,
     };
     let due = Due { index: record.index, tenant: due.tenant, delivery, payload, is_stored: true, mark: Some(mark) };

@@ -24,8 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     batch::Batch,
     observe,
-    outgoing::Outgoing,
-    plan::Ended,
+    outgoing::{Ended, Outgoing},
     receivers::{Receiver, Receivers},
     slots::{Lane, NoSlot, Slot, Slots},
     standing::{Shown, Standing},

@@ -49,7 +49,6 @@ fn report_failed(tenant: &TenantId, delivery: &Delivery) {
     let reason = delivery.last_attempt.as_ref().map_or("", |attempt| &attempt.outcome);
     crate::log!("delivery.failed", %tenant, delivery_id = %delivery.id, attempts = delivery.attempts, reason);
     if delivery.event != EventName::Test {
-        let failed = Metric { name: "DeliveryFailed", unit: "Count", values: vec![1.0] };
-        metrics::emit(&[failed], &[("Reason", reason)]);
+        metrics::emit(&[Metric::count("DeliveryFailed", 1)], &[("Reason", reason)]);
     }
 }

@@ -73,8 +73,7 @@ impl Consequence {
             Self::Failing => crate::log!("endpoint.failing", %tenant, %endpoint),
             Self::Disabled(reason) => {
                 crate::log!("endpoint.disabled", %tenant, %endpoint, %reason);
-                let disabled = Metric { name: "EndpointDisabled", unit: "Count", values: vec![1.0] };
-                metrics::emit(&[disabled], &[("Reason", reason.as_str())]);
+                metrics::emit(&[Metric::count("EndpointDisabled", 1)], &[("Reason", reason.as_str())]);
             }
         }
     }

@@ -1,6 +1,11 @@
 //! TLS connections to receivers, and the causes of failed handshakes.
 
-use std::{cell::Cell, error, fmt, net::IpAddr, sync::Arc};
+use std::{
+    cell::Cell,
+    error, fmt,
+    net::IpAddr,
+    sync::{Arc, LazyLock},
+};
 
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage, OtherError,
@@ -18,7 +23,7 @@ use rustls::{
 use webpki::EndEntityCert;
 
 use super::cause::HTTP_2;
-use crate::{timestamp::Timestamp, webhooks::delivery::Detail};
+use crate::{config::ConfigError, timestamp::Timestamp, webhooks::delivery::Detail};
 
 /// The maximum number of certificate names in a detail.
 const NAMES: usize = 3;
@@ -38,6 +43,26 @@ pub fn tls(authorities: impl Into<Arc<RootCertStore>>) -> Result<ClientConfig, E
     // Ends the handshake with a server that supports only HTTP/2, which would otherwise wait for a preface.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// The machine's certificate authorities, read once per process because a test run starts hundreds of functions.
+static AUTHORITIES: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
+    let mut authorities = RootCertStore::empty();
+    authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Arc::new(authorities)
+});
+
+/// Builds the [configuration](tls) that trusts the machine's certificate authorities.
+///
+/// # Errors
+/// The machine has no trusted certificate authorities.
+pub fn system_tls() -> Result<ClientConfig, ConfigError> {
+    let broken =
+        |error: &dyn fmt::Display| ConfigError::new("SSL_CERT_FILE", format!("cannot be used for TLS: {error}"));
+    if AUTHORITIES.is_empty() {
+        return Err(broken(&"the machine trusts no certificate authority"));
+    }
+    tls(Arc::clone(&AUTHORITIES)).map_err(|error| broken(&error))
 }
 
 /// Verifies certificates like the default verifier of `rustls`, but distinguishes self-signed certificates and
