@@ -27,8 +27,8 @@ pub struct Metric {
 impl Metric {
     /// A number of things.
     #[must_use]
-    pub fn count(name: &'static str, number: u32) -> Self {
-        Self { name, unit: "Count", values: vec![number.into()] }
+    pub fn count(name: &'static str, number: usize) -> Self {
+        Self { name, unit: "Count", values: vec![u32::try_from(number).unwrap_or(u32::MAX).into()] }
     }
 }
 

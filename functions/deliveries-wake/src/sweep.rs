@@ -83,9 +83,7 @@ impl App {
             progress.checked = minute;
             self.log.save_sweep(sweeper, *progress, false).await?;
         }
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let overdue = all.overdue as f64;
-        metrics::emit(&[Metric { name: "Overdue", unit: "Count", values: vec![overdue] }], &[]);
+        metrics::emit(&[Metric::count("Overdue", all.overdue)], &[]);
         match all.left {
             0 => Ok(()),
             left => {

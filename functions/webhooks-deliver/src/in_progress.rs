@@ -2,10 +2,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use common::webhooks::delivery::DueAttempt;
+use common::{lock::lock, webhooks::delivery::DueAttempt};
 
 /// The attempts in progress. Clones share them.
 #[derive(Clone, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Mark(InProgress, DueAttempt);
 impl InProgress {
     /// Marks an attempt as in progress. Returns `None` if it already is: another message then represents both.
     pub(crate) fn begin(&self, due: DueAttempt) -> Option<Mark> {
-        let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(due.clone());
+        let is_new = lock(&self.0).insert(due.clone());
         is_new.then(|| Mark(self.clone(), due))
     }
 }
@@ -25,6 +25,6 @@ impl InProgress {
 impl Drop for Mark {
     fn drop(&mut self) {
         let Self(InProgress(attempts), due) = self;
-        attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(due);
+        lock(attempts).remove(due);
     }
 }

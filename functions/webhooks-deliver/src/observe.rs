@@ -11,10 +11,11 @@ use std::{
 use common::{
     error::Error,
     id::{EndpointId, TenantId},
+    lock::lock,
     telemetry::metrics::{self, Metric},
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Detail, Failure, Outcome, Queue},
+        delivery::{Attempt, AttemptResult, Detail, Outcome, Queue},
         event::{EventName, TraceParent},
     },
 };
@@ -34,12 +35,11 @@ pub(crate) struct Tally(Mutex<Counts>);
 struct Counts {
     latencies: Vec<f64>,
     ages: Vec<f64>,
-    delivered: u32,
-    /// The numbers of attempts in the queues for slow and for hanging receivers.
-    slow: u32,
-    hanging: u32,
-    cut: u32,
-    failed: BTreeMap<&'static str, u32>,
+    /// The number of attempts in the shared queues.
+    shared: usize,
+    cut: usize,
+    /// By metric, dimension and value: the attempts in the other queues, and the failed ones.
+    by_dimension: BTreeMap<(&'static str, &'static str, &'static str), usize>,
     usage: HashMap<TenantId, Usage>,
 }
 
@@ -53,41 +53,35 @@ struct Usage {
 
 impl Tally {
     /// Logs and counts an attempt that has just ended.
-    pub(crate) fn attempt(&self, due: &Due, outcome: Outcome, detail: Option<&Detail>, took: Duration, queue: Queue) {
+    pub(crate) fn attempt(&self, due: &Due, made: &Attempt, outcome: Outcome, took: Duration, queue: Queue) {
         let Due { tenant, delivery, payload, .. } = due;
-        let (result, status) = match outcome {
-            Outcome::Delivered(status) => ("delivered", status),
-            Outcome::Failed(Failure::Status(status, wait)) => (Failure::Status(status, wait).reason(), status),
-            Outcome::Failed(failure) => (failure.reason(), 0),
-        };
         // If the receiver answered, the detail may contain a URL: the target of a redirect.
-        let detail = detail.filter(|_| status == 0).map(Detail::as_str);
-        let duration_ms = milliseconds_of(took);
+        let detail = made.detail.as_ref().filter(|_| made.status_code.is_none()).map(Detail::as_str);
+        let duration_ms = milliseconds(took);
         common::log!(
             "attempt.completed",
             tenant = tenant.as_str(),
             delivery_id = %delivery.id,
             event = delivery.event.as_str(),
             attempt = delivery.attempts + 1,
-            outcome = result,
-            status,
+            outcome = &*made.outcome,
+            status = made.status_code.unwrap_or_default(),
             detail,
             duration_ms,
             traceparent = payload.trace.as_ref().map(TraceParent::as_str),
         );
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0);
         counts.latencies.push(duration_ms);
-        counts.slow += u32::from(queue == Queue::Slow);
-        counts.hanging += u32::from(queue == Queue::Hanging);
+        match queue {
+            Queue::Shared => counts.shared += 1,
+            Queue::Slow | Queue::Hanging => counts.add("Attempts", "Standing", queue.as_str()),
+        }
         if delivery.event != EventName::Test {
             counts.usage_of(tenant).attempts += 1;
         }
         match outcome {
-            Outcome::Delivered(_) => {
-                counts.delivered += 1;
-                counts.ages.push(milliseconds_of(Timestamp::now().since(delivery.created_at)));
-            }
-            Outcome::Failed(failure) => *counts.failed.entry(failure.reason()).or_default() += 1,
+            Outcome::Delivered(_) => counts.ages.push(milliseconds(Timestamp::now().since(delivery.created_at))),
+            Outcome::Failed(failure) => counts.add("Failed", "Reason", failure.reason()),
         }
     }
 
@@ -101,7 +95,7 @@ impl Tally {
             event = delivery.event.as_str(),
             attempt = delivery.attempts + 1,
         );
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).cut += 1;
+        lock(&self.0).cut += 1;
     }
 
     /// Counts an event with its new deliveries. The event of a redelivered record was counted before.
@@ -109,7 +103,7 @@ impl Tally {
         if !is_new && deliveries == 0 {
             return;
         }
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0);
         let usage = counts.usage_of(tenant);
         usage.events += u32::from(is_new);
         usage.deliveries += u32::try_from(deliveries).unwrap_or(u32::MAX);
@@ -117,55 +111,42 @@ impl Tally {
 
     pub(crate) fn emit(self) {
         let counts = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Counts { latencies, ages, delivered, slow, hanging, cut, failed, usage } = counts;
+        let Counts { latencies, ages, shared, cut, by_dimension, usage } = counts;
         for (tenant, Usage { events, deliveries, attempts }) in usage {
             common::log!("usage.recorded", %tenant, events, deliveries, attempts);
         }
+        // The samples by dimension are also part of the total. A sample of zero is omitted to save its cost.
+        for ((name, dimension, value), number) in by_dimension {
+            metrics::emit(&[Metric::count(name, number)], &[(dimension, value)]);
+        }
         if cut > 0 {
-            metrics::emit(&[counted("CutOff", cut.into())], &[]);
+            metrics::emit(&[Metric::count("CutOff", cut)], &[]);
         }
-        for (queue, number) in [(Queue::Slow, slow), (Queue::Hanging, hanging)] {
-            if number > 0 {
-                metrics::emit(&[counted("Attempts", number.into())], &[("Standing", queue.as_str())]);
-            }
-        }
-        if latencies.is_empty() {
-            return;
-        }
-        // The samples for slow and hanging receivers are also part of the total. A sample of zero is omitted to save
-        // its cost.
-        #[expect(clippy::cast_precision_loss, reason = "a batch has far fewer than 2^52 attempts")]
-        let others = latencies.len() as f64 - f64::from(slow) - f64::from(hanging);
-        let others = (others > 0.0).then_some(others).into_iter().collect();
-        let attempts = Metric { name: "Attempts", unit: "Count", values: others };
-        let delivered = counted("Delivered", delivered.into());
-        metrics::emit(
-            &[attempts, milliseconds("AttemptLatency", latencies), delivered, milliseconds("AgeAtDelivery", ages)],
-            &[],
-        );
-        for (reason, number) in failed {
-            metrics::emit(&[counted("Failed", number.into())], &[("Reason", reason)]);
+        if !latencies.is_empty() {
+            let mut all = vec![
+                Metric::count("Delivered", ages.len()),
+                Metric { name: "AttemptLatency", unit: "Milliseconds", values: latencies },
+                Metric { name: "AgeAtDelivery", unit: "Milliseconds", values: ages },
+            ];
+            all.extend((shared > 0).then(|| Metric::count("Attempts", shared)));
+            metrics::emit(&all, &[]);
         }
     }
 }
 
 impl Counts {
+    fn add(&mut self, metric: &'static str, dimension: &'static str, value: &'static str) {
+        *self.by_dimension.entry((metric, dimension, value)).or_default() += 1;
+    }
+
     fn usage_of(&mut self, tenant: &TenantId) -> &mut Usage {
         self.usage.entry(tenant.clone()).or_default()
     }
 }
 
-fn counted(name: &'static str, number: f64) -> Metric {
-    Metric { name, unit: "Count", values: vec![number] }
-}
-
 /// Converts a duration to milliseconds, rounded to microseconds.
-fn milliseconds_of(time: Duration) -> f64 {
+fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
-}
-
-fn milliseconds(name: &'static str, values: Vec<f64>) -> Metric {
-    Metric { name, unit: "Milliseconds", values }
 }
 
 /// Logs that an endpoint's item could not be updated with its receiver's health.
@@ -175,13 +156,12 @@ pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) 
 
 /// Counts postponed attempts by the queue of their messages.
 pub(crate) fn postponed<'a>(ended: impl Iterator<Item = &'a Ended>) {
-    let postponed = ended.filter(|ended| matches!(ended.result, AttemptResult::Postponed(_)));
-    let mut counts = BTreeMap::<Queue, u32>::new();
-    for ended in postponed {
+    let mut counts = BTreeMap::<_, usize>::new();
+    for ended in ended.filter(|ended| matches!(ended.result, AttemptResult::Postponed(_))) {
         *counts.entry(ended.queue).or_default() += 1;
     }
     for (queue, number) in counts {
-        metrics::emit(&[counted("Postponed", number.into())], &[("Standing", queue.as_str())]);
+        metrics::emit(&[Metric::count("Postponed", number)], &[("Standing", queue.as_str())]);
     }
 }
 

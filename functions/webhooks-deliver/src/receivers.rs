@@ -2,12 +2,13 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::Duration,
 };
 
 use common::{
     id::TenantId,
+    lock::lock,
     random,
     timestamp::Timestamp,
     webhooks::{
@@ -19,9 +20,9 @@ use common::{
 use crate::{
     pace::Pace,
     recent::Recent,
-    rests::Rests,
+    rests::Rest,
     standing::{Seen, Shown, Standing},
-    trials::{TRIAL, Trials},
+    trials::{TRIAL, Trial},
 };
 
 /// A tenant's new callback origins count as hanging once its slow origins outnumber its good ones by this number.
@@ -74,14 +75,21 @@ pub(crate) struct Receiver<'a> {
 
 #[derive(Default)]
 struct Known {
-    seen: Recent<Seen>,
-    /// By tenant: the number of slow callback origins minus the number of good ones. Without this count, a tenant with
-    /// thousands of hanging origins would get an attempt at each.
-    doubts: Recent<u32>,
-    /// The response times: per endpoint, and per tenant for all its callback origins.
-    paces: Recent<Pace>,
-    trials: Trials,
-    rests: Rests,
+    /// By the hash of the receiver.
+    receivers: Recent<u64, Seen>,
+    /// By the hash of the tenant.
+    tenants: Recent<u64, Tenant>,
+}
+
+#[derive(Default)]
+struct Tenant {
+    /// The number of slow callback origins minus the number of good ones. Without this count, a tenant with thousands
+    /// of hanging origins would get an attempt at each.
+    doubts: u32,
+    /// The response times of all callback origins, because each event may have a different origin.
+    pace: Pace,
+    trial: Trial,
+    rest: Rest,
 }
 
 impl Receivers {
@@ -106,97 +114,92 @@ impl Receivers {
 impl Receiver<'_> {
     /// Returns the receiver's standing.
     pub(crate) fn standing(&self, now: Timestamp) -> Standing {
-        let known = self.lock();
-        match known.seen.get(self.key.receiver).unwrap_or(&Seen::default()).standing(self.health, now) {
-            Standing::Unknown if self.health.is_none() && known.doubts.get(self.key.tenant) >= Some(&DOUBTS) => {
-                Standing::Hanging
-            }
+        let mut known = lock(self.known);
+        match known.seen(self).standing(self.health, now) {
+            Standing::Unknown if self.health.is_none() && known.tenant(self).doubts >= DOUBTS => Standing::Hanging,
             standing => standing,
         }
     }
 
     /// Whether the receiver answers in time, but rarely quickly (see `pace`).
     pub(crate) fn lingers(&self, now: Timestamp) -> bool {
-        self.lock().paces.get(self.pacer()).is_some_and(|pace| pace.lingers(now))
+        lock(self.known).pace(self).lingers(now)
     }
 
     /// Returns the start of the receiver's silence, if it does not answer.
     pub(crate) fn silent_since(&self, now: Timestamp) -> Option<Timestamp> {
-        self.lock().seen.get(self.key.receiver).unwrap_or(&Seen::default()).silent_since(self.health, now)
+        lock(self.known).seen(self).silent_since(self.health, now)
     }
 
     /// Whether this is a callback origin that has not recently answered in time.
     pub(crate) fn is_new_origin(&self, now: Timestamp) -> bool {
-        let has_answered = || self.lock().seen.get(self.key.receiver).is_some_and(|seen| seen.has_answered(now));
-        self.health.is_none() && !has_answered()
+        self.health.is_none() && !lock(self.known).seen(self).has_answered(now)
     }
 
+    /// Whether this process may probe the receiver although it does not answer.
     pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
-        self.lock().seen(self.key).is_probing(now)
+        lock(self.known).seen(self).probing_until > Some(now)
     }
 
     pub(crate) fn let_probe(&self, until: Timestamp) {
-        self.lock().seen(self.key).let_probe(until);
+        lock(self.known).seen(self).probing_until = Some(until);
     }
 
     /// Records that an attempt was cut off. Returns whether a trial begins. Only the first cut-off in the shared queues
     /// begins one. A callback origin must have answered before, because a tenant may have any number of origins.
     pub(crate) fn cut(&self, queue: Queue, since: Timestamp, now: Timestamp) -> bool {
-        let mut known = self.lock();
-        let seen = known.seen(self.key);
+        let mut known = lock(self.known);
+        let seen = known.seen(self);
         let is_first = matches!(seen.standing(self.health, now), Standing::Good | Standing::Unknown);
         let is_known = self.health.is_some() || seen.has_answered(now);
-        let is_trial = queue == Queue::Shared && is_first && is_known && known.trials.begin(self.key.tenant, now);
-        if is_trial {
-            known.seen(self.key).suspect(now);
-        }
-        self.learn(&mut known, now, |seen| seen.cut(since, now));
+        let is_trial = queue == Queue::Shared && is_first && is_known && known.tenant(self).trial.begin(now);
+        self.learn(&mut known, now, |seen| {
+            if is_trial {
+                seen.suspect(now);
+            }
+            seen.cut(since, now);
+        });
         is_trial
     }
 
     /// Returns the end of the receiver's trial, if another delivery may wait for it.
     pub(crate) fn wait_for_trial(&self, now: Timestamp) -> Option<Timestamp> {
-        let mut known = self.lock();
-        let seen = known.seen(self.key);
-        let began = seen.suspected_at(self.health).filter(|at| now < at.after(TRIAL))?;
+        let mut known = lock(self.known);
+        let seen = known.seen(self);
+        let began = seen.suspected_at(self.health)?;
+        let end = Some(began.after(TRIAL)).filter(|end| now < *end)?;
         seen.suspect(began);
-        known.trials.wait(self.key.tenant, began.after(TRIAL), now).then_some(began.after(TRIAL))
+        known.tenant(self).trial.wait(end, now).then_some(end)
     }
 
     /// Lets the organization rest after an attempt that took from `began` to `now`.
     pub(crate) fn begin_rest(&self, began: Timestamp, now: Timestamp) {
-        self.lock().rests.begin(self.key.tenant, began, now);
+        lock(self.known).tenant(self).rest.begin(began, now);
     }
 
     /// Whether the organization's attempt, which has been due since `due`, has to yield.
     pub(crate) fn rests(&self, due: Timestamp, now: Timestamp) -> bool {
-        self.lock().rests.rests(self.key.tenant, due, now)
+        lock(self.known).tenant(self).rest.holds(due, now)
     }
 
     /// Records a response's duration.
     pub(crate) fn answered(&self, took: Duration, now: Timestamp) {
-        self.lock().paces.of(self.pacer()).answered(took, now);
+        lock(self.known).pace(self).answered(took, now);
     }
 
     /// Records the outcome of an attempt that began at `began`. Returns the behavior that the receiver showed.
     pub(crate) fn ended(&self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
-        self.learn(&mut self.lock(), now, |seen| seen.ended(outcome, self.health, began, now))
-    }
-
-    /// Returns the key of the receiver's pace. All of a tenant's callback origins share one, because each event may
-    /// have a different origin.
-    fn pacer(&self) -> u64 {
-        if self.health.is_some() { self.key.receiver } else { self.key.tenant }
+        self.learn(&mut lock(self.known), now, |seen| seen.ended(outcome, self.health, began, now))
     }
 
     /// Changes the state of the receiver and, for a callback origin, its tenant's number of doubts.
     fn learn<T>(&self, known: &mut Known, now: Timestamp, change: impl FnOnce(&mut Seen) -> T) -> T {
-        let seen = known.seen(self.key);
+        let seen = known.seen(self);
         let (before, has_been_slow) = (seen.standing(self.health, now), seen.has_been_slow());
         let result = change(seen);
         let after = seen.standing(self.health, now);
         if self.health.is_none() && before != after {
-            let doubts = known.doubts.of(self.key.tenant);
+            let doubts = &mut known.tenant(self).doubts;
             match after {
                 Standing::Good => *doubts = doubts.saturating_sub(1),
                 // A slow origin counts once, even if it is found slow again after `Seen` has forgotten the first time.
@@ -208,15 +211,19 @@ impl Receiver<'_> {
         }
         result
     }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Known {
-    fn seen(&mut self, key: Key) -> &mut Seen {
-        self.seen.of(key.receiver)
+    fn seen(&mut self, receiver: &Receiver<'_>) -> &mut Seen {
+        self.receivers.of(receiver.key.receiver)
+    }
+
+    fn tenant(&mut self, receiver: &Receiver<'_>) -> &mut Tenant {
+        self.tenants.of(receiver.key.tenant)
+    }
+
+    fn pace(&mut self, receiver: &Receiver<'_>) -> &mut Pace {
+        if receiver.health.is_some() { &mut self.seen(receiver).pace } else { &mut self.tenant(receiver).pace }
     }
 }
 

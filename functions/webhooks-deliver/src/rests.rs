@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 use aws_lambda_events::sqs::SqsMessage;
 use common::{id::TenantId, timestamp::Timestamp, webhooks::queue::parse_message};
 
-use crate::{recent::Recent, record::BACKLOG};
+use crate::record::BACKLOG;
 
 /// An organization with this many records in a batch is a crowd. A batch contains up to ten records.
 const CROWD: usize = 5;
@@ -28,23 +28,22 @@ pub(crate) fn crowd(records: &[SqsMessage]) -> Option<TenantId> {
     counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= CROWD).map(|(tenant, _)| tenant)
 }
 
-/// The rests of organizations in this process.
+/// The end of an organization's rest in this process.
 #[derive(Default)]
-pub(crate) struct Rests(Recent<Option<Timestamp>>);
+pub(crate) struct Rest(Option<Timestamp>);
 
-impl Rests {
+impl Rest {
     /// Lets a crowd rest after an attempt that took from `began` to `now`.
-    pub(crate) fn begin(&mut self, tenant: u64, began: Timestamp, now: Timestamp) {
-        if now.since(began) < SHORT {
-            return;
+    pub(crate) fn begin(&mut self, began: Timestamp, now: Timestamp) {
+        let took = now.since(began);
+        if took >= SHORT {
+            self.0 = self.0.max(Some(now.after(took / PART)));
         }
-        let until = self.0.of(tenant);
-        *until = (*until).max(Some(now.after(now.since(began) / PART)));
     }
 
     /// Whether a crowd's attempt, which has been due since `due`, has to yield.
-    pub(crate) fn rests(&self, tenant: u64, due: Timestamp, now: Timestamp) -> bool {
-        now.since(due) > BACKLOG && self.0.get(tenant).copied().flatten() > Some(now)
+    pub(crate) fn holds(&self, due: Timestamp, now: Timestamp) -> bool {
+        now.since(due) > BACKLOG && self.0 > Some(now)
     }
 }
 
@@ -76,18 +75,17 @@ mod tests {
 
     #[test]
     fn a_crowd_rests_for_a_quarter_of_its_time_while_others_wait() {
-        let (mut rests, began) = (Rests::default(), Timestamp::from_second(1000).expect("a time"));
+        let (mut rest, began) = (Rest::default(), Timestamp::from_second(1000).expect("a time"));
         let now = began.after(Duration::from_secs(1));
-        assert!(!rests.rests(1, began, now), "it has not been served");
-        rests.begin(1, began, now);
-        let rests_after = |tenant, ms, waited| {
+        assert!(!rest.holds(began, now), "it has not been served");
+        rest.begin(began, began.after(SHORT / 2));
+        assert!(!rest.holds(began, began.after(SHORT / 2)), "a short attempt");
+        rest.begin(began, now);
+        let holds_after = |ms, waited| {
             let now = now.after(Duration::from_millis(ms));
-            rests.rests(tenant, now.before(waited), now)
+            rest.holds(now.before(waited), now)
         };
-        assert_eq!([0, 249, 250].map(|ms| rests_after(1, ms, BACKLOG * 2)), [true, true, false]);
-        assert!(!rests_after(1, 0, BACKLOG), "no attempt waits for an invocation");
-        assert!(!rests_after(2, 0, BACKLOG * 2), "another organization");
-        rests.begin(2, began, began.after(SHORT / 2));
-        assert!(!rests.rests(2, began, began.after(BACKLOG * 2)), "a short attempt");
+        assert_eq!([0, 249, 250].map(|ms| holds_after(ms, BACKLOG * 2)), [true, true, false]);
+        assert!(!holds_after(0, BACKLOG), "no attempt waits for an invocation");
     }
 }

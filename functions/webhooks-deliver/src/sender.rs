@@ -190,9 +190,9 @@ impl Sender {
         }
         let standing = receiver.standing(now);
         drop(slot);
-        batch.tally.attempt(due, outcome, detail.as_ref(), took, queue);
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt { detail, ..Attempt::new(at, duration_ms, outcome, response, due.delivery.trigger) };
+        batch.tally.attempt(due, &made, outcome, took, queue);
         let ended = outgoing.ended(AttemptResult::Made(made, outcome), standing.queue());
         Ended { shown: Some(shown), ..ended }
     }

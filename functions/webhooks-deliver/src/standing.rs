@@ -1,11 +1,4 @@
-//! A receiver's standing: good, unknown, slow or hanging. It decides the queue and the slots for attempts.
-//!
-//! - **Good**: it answers within `SOON`, even with errors.
-//! - **Unknown**: this process has seen no response for `MEMORY_OF_GOOD`. The receiver gets one attempt, and more after
-//!   a response.
-//! - **Slow**: it answers later, or refuses connections.
-//! - **Hanging**: an attempt was cut off, timed out or took longer than `ANSWERS`. The receiver hangs until it answers
-//!   sooner. During its trial, which may show that it is merely slow, it is suspect.
+//! A receiver's [standing](Standing) decides the queue and the slots for attempts.
 //!
 //! Only `SUCCESSES` quick successes in a row over `PROBATION` make a slow receiver good again, so one that alternates
 //! between answering and hanging stays slow. An endpoint's standing is written to its item when it changes; the
@@ -21,7 +14,7 @@ use common::{
     },
 };
 
-use crate::trials::TRIAL;
+use crate::{pace::Pace, trials::TRIAL};
 
 /// The response time at or above which a receiver counts as slow. The shared queues cut an attempt off at this time,
 /// because each invocation waits for its slowest attempt.
@@ -40,18 +33,17 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// The same time for callbacks, which have no item.
 const MEMORY_OF_CALLBACKS: Duration = Duration::from_secs(10 * 60);
 
-/// A receiver's standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It answers quickly.
+    /// It answers within [`SOON`], even with errors.
     Good,
-    /// It has not answered this process recently.
+    /// This process has seen no response for [`MEMORY_OF_GOOD`]. It gets one attempt, and more after a response.
     Unknown,
-    /// It answers late, or refuses connections.
+    /// It answers later, or refuses connections.
     Slow,
-    /// An attempt has just been cut off, and a trial may show that it is slow.
+    /// An attempt has just been cut off, and a [trial](crate::trials) may show that it is merely slow.
     Suspect,
-    /// It does not answer, or has not answered yet.
+    /// An attempt was cut off, timed out or took longer than [`ANSWERS`]. It hangs until it answers sooner.
     Hanging,
 }
 
@@ -107,8 +99,10 @@ pub(crate) struct Seen {
     unanswered_at: Option<Timestamp>,
     /// The end of the first attempt without a response since the last success.
     silent_since: Option<Timestamp>,
-    /// Until this time, this process may probe a receiver that does not answer.
-    probing_until: Option<Timestamp>,
+    /// Until this time, this process may probe the receiver although it does not answer.
+    pub(crate) probing_until: Option<Timestamp>,
+    /// The response times of an endpoint.
+    pub(crate) pace: Pace,
 }
 
 impl Seen {
@@ -164,16 +158,6 @@ impl Seen {
     /// Whether this process has found the receiver slow, and has not found it good since.
     pub(crate) fn has_been_slow(&self) -> bool {
         self.slow_at > self.good_at
-    }
-
-    /// Whether this process may probe a receiver that does not answer.
-    pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
-        self.probing_until.is_some_and(|until| now < until)
-    }
-
-    /// Allows this process to probe a receiver that does not answer.
-    pub(crate) fn let_probe(&mut self, until: Timestamp) {
-        self.probing_until = Some(until);
     }
 
     /// Records a trial that began at `at`, in this process or another.

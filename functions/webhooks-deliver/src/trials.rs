@@ -13,42 +13,35 @@ use std::time::Duration;
 
 use common::timestamp::Timestamp;
 
-use crate::recent::Recent;
-
 /// Deliveries wait this long for the result of a trial. Its attempt takes at most `ANSWERS`.
 pub(crate) const TRIAL: Duration = Duration::from_secs(2);
 /// The maximum number of a tenant's deliveries waiting for a trial: two batches.
 const WAITING: u32 = 20;
 
-/// The trials that this process knows of, by tenant.
+/// A tenant's latest trial that this process knows of.
 #[derive(Default)]
-pub(crate) struct Trials(Recent<Trial>);
-
-#[derive(Default)]
-struct Trial {
+pub(crate) struct Trial {
     until: Option<Timestamp>,
     waiting: u32,
 }
 
-impl Trials {
+impl Trial {
     /// Begins a trial. Returns `false` if the tenant already has one.
-    pub(crate) fn begin(&mut self, tenant: u64, now: Timestamp) -> bool {
-        let trial = self.0.of(tenant);
-        let is_new = trial.until <= Some(now);
+    pub(crate) fn begin(&mut self, now: Timestamp) -> bool {
+        let is_new = self.until <= Some(now);
         if is_new {
-            *trial = Trial { until: Some(now.after(TRIAL)), waiting: 0 };
+            *self = Self { until: Some(now.after(TRIAL)), waiting: 0 };
         }
         is_new
     }
 
     /// Whether another of the tenant's deliveries may wait until `until` for a trial, perhaps begun by another process.
-    pub(crate) fn wait(&mut self, tenant: u64, until: Timestamp, now: Timestamp) -> bool {
-        self.begin(tenant, now);
-        let trial = self.0.of(tenant);
-        let may_wait = trial.waiting < WAITING;
+    pub(crate) fn wait(&mut self, until: Timestamp, now: Timestamp) -> bool {
+        self.begin(now);
+        let may_wait = self.waiting < WAITING;
         if may_wait {
-            trial.until = trial.until.max(Some(until));
-            trial.waiting += 1;
+            self.until = self.until.max(Some(until));
+            self.waiting += 1;
         }
         may_wait
     }
@@ -60,13 +53,14 @@ mod tests {
 
     #[test]
     fn a_tenant_has_one_trial_for_which_few_deliveries_wait() {
-        let (mut trials, now) = (Trials::default(), Timestamp::now());
+        let (mut here, mut elsewhere, now) = (Trial::default(), Trial::default(), Timestamp::now());
         let end = now.after(TRIAL);
-        assert_eq!([1, 1, 2].map(|tenant| trials.begin(tenant, now)), [true, false, true]);
-        let waiting = |trials: &mut Trials, tenant, now| (0..100).filter(|_| trials.wait(tenant, end, now)).count();
-        assert_eq!([1, 1, 3].map(|tenant| waiting(&mut trials, tenant, now)), [20, 0, 20]);
-        assert!(!trials.begin(3, now), "another process has begun one");
-        assert!(trials.begin(1, end));
-        assert_eq!(waiting(&mut trials, 1, end), 20);
+        assert_eq!([(); 2].map(|()| here.begin(now)), [true, false]);
+        let waiting = |trial: &mut Trial, now| (0..100).filter(|_| trial.wait(end, now)).count();
+        assert_eq!([(); 2].map(|()| waiting(&mut here, now)), [20, 0]);
+        assert_eq!(waiting(&mut elsewhere, now), 20);
+        assert!(!elsewhere.begin(now), "another process has begun one");
+        assert!(here.begin(end));
+        assert_eq!(waiting(&mut here, end), 20);
     }
 }
