@@ -22,7 +22,7 @@ mod view;
 mod wanted;
 
 pub use self::{
-    health::{Consequence, DisabledReason, Health, disable_after},
+    health::{Consequence, DisabledReason, Health, News, disable_after},
     kind::{Address, Kind, Pulled},
     last_error::LastError,
     records::{Endpoint, HoldFor, MAX_ENDPOINTS},

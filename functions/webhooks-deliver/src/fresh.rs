@@ -7,7 +7,6 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, DeliveryId, Destination, DueAttempt, Queue, SHARDS, Status},
-        endpoints::Endpoint,
         event::{Audience, JobEvent},
     },
 };
@@ -15,7 +14,7 @@ use common::{
 use crate::{
     batch::{Batch, all},
     ledger::Ledger,
-    outgoing::Outgoing,
+    outgoing::Due,
     record::{Record, Undone},
     sender::Sender,
 };
@@ -38,7 +37,11 @@ pub(crate) async fn event(
     let now = Timestamp::now();
     let interested = endpoints.iter().filter(|endpoint| endpoint.wants(event.name, event.workflow.as_deref()));
     let interested = interested.filter(|endpoint| endpoint.takes_events(ledger.hold_for, now));
-    let mut firsts = firsts(record, &event, interested);
+    let first = |destination, endpoint| Due::first(record, &event, destination, endpoint);
+    let mut firsts: Vec<_> = match event.audience.callback() {
+        Some((url, secret)) => vec![first(Destination::Callback { url: url.clone(), secret: secret.clone() }, None)],
+        None => interested.map(|it| first(Destination::Endpoint(it.id), Some(Arc::clone(it)))).collect(),
+    };
     if record.is_repeated || now.since(event.at) > LATE {
         match Box::pin(leave_out_known(record, &event, &mut firsts, ledger)).await {
             // Most late events are new, so they are delivered even if the log cannot be read.
@@ -53,23 +56,9 @@ pub(crate) async fn event(
     Ok(())
 }
 
-/// Returns an event's deliveries, to the given endpoints of its tenant or to its callback.
-fn firsts<'a>(record: &Record, event: &JobEvent, endpoints: impl Iterator<Item = &'a Endpoint>) -> Vec<Outgoing<'a>> {
-    let destinations = match event.audience.callback() {
-        Some((url, secret)) => vec![(Destination::Callback { url: url.clone(), secret: secret.clone() }, None)],
-        None => endpoints.map(|endpoint| (Destination::Endpoint(endpoint.id), Some(endpoint))).collect(),
-    };
-    destinations.into_iter().map(|(to, endpoint)| Outgoing::first(record, event, to, endpoint)).collect()
-}
-
 /// Removes the deliveries that the log already contains, and finishes work that an earlier process may have left
 /// undone: sends the messages of pending deliveries, and records failed deliveries on their endpoints.
-async fn leave_out_known(
-    record: &Record,
-    event: &JobEvent,
-    firsts: &mut Vec<Outgoing<'_>>,
-    ledger: &Ledger,
-) -> Result<()> {
+async fn leave_out_known(record: &Record, event: &JobEvent, firsts: &mut Vec<Due>, ledger: &Ledger) -> Result<()> {
     let tenant = &event.tenant;
     let mut ids: Vec<_> = firsts.iter().flat_map(places).collect();
     if record.is_repeated {
@@ -82,14 +71,11 @@ async fn leave_out_known(
     ledger.queues.send(Queue::Shared, &waiting, now).await.into_iter().collect::<Result<()>>()?;
     let known: HashMap<_, _> = known.values().map(|delivery| (delivery.webhook_id, delivery)).collect();
     for first in firsts.iter() {
-        match known.get(&first.due.delivery.webhook_id) {
-            Some(delivery) if delivery.failed_with(1) => {
-                ledger.follow(tenant, delivery, first.health().copied(), false, now).await?;
-            }
-            _ => {}
+        if let Some(delivery) = known.get(&first.delivery.webhook_id).filter(|delivery| delivery.failed_with(1)) {
+            ledger.follow(tenant, delivery, first.health(), false, now).await?;
         }
     }
-    firsts.retain(|first| !known.contains_key(&first.due.delivery.webhook_id));
+    firsts.retain(|first| !known.contains_key(&first.delivery.webhook_id));
     Ok(())
 }
 
@@ -111,9 +97,9 @@ async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>>
 
 /// Returns the possible ids of a delivery in the log: its endpoint's log may have been spread over more shards since. A
 /// deleted endpoint's number of shards is unknown.
-fn places(first: &Outgoing<'_>) -> impl Iterator<Item = DeliveryId> + use<> {
-    let id = first.due.delivery.id;
-    let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.is_none_or(|it| it.log_shards > 1));
+fn places(first: &Due) -> impl Iterator<Item = DeliveryId> + use<> {
+    let id = first.delivery.id;
+    let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.as_ref().is_none_or(|it| it.log_shards > 1));
     [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
         .into_iter()
         .flatten()

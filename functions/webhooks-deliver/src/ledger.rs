@@ -29,7 +29,7 @@ use common::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status, retry_schedule},
+        delivery::{AttemptResult, Delivery, DueAttempt, Queue, SHARDS, Status, retry_schedule},
         endpoints::{Endpoints, Health, HoldFor, disable_after},
         log::{First, Log, Row},
         queue::Queues,
@@ -119,7 +119,8 @@ impl Ledger {
         })
     }
 
-    /// Stores ended attempts until the batch, which came from `queue`, ends. Returns the numbers of the records that stay in their queue.
+    /// Stores ended attempts until their batch, which is from `queue`, ends. Returns the numbers of the records that
+    /// stay in their queue.
     pub(crate) async fn store_all(&self, inbox: UnboundedReceiver<Ended>, queue: Queue) -> Vec<(usize, Undone)> {
         let gate = match queue {
             Queue::Shared => None,
@@ -263,9 +264,8 @@ impl Ledger {
                 if !is_here || !matches!(entry.written, Err(Error::Busy)) {
                     continue;
                 }
-                let id = DeliveryId { shard: entry.after.webhook_id.shard(SHARDS), ..entry.after.id };
-                let (after, due) = (Delivery { id, ..entry.after.clone() }, &entry.ended.due);
-                moved.push((number, self.log.delivered_row(&due.tenant, &after, &due.payload, now)));
+                entry.after.id.shard = entry.after.webhook_id.shard(SHARDS);
+                moved.push((number, self.log.delivered_row(&tenant, &entry.after, &entry.ended.due.payload, now)));
                 entry.written = Ok(());
             }
             self.put(entries, moved).await;
@@ -291,18 +291,15 @@ impl Ledger {
                 None => return Ok(None),
             },
         };
+        let attempts = after.attempts;
         match after.status {
             Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
             Status::Delivered => self.log.forget_large(tenant, &after.id, &payload.body).await?,
             Status::Failed => {
-                self.follow(tenant, &after, ended.health, true, now).await?;
+                self.follow(tenant, &after, ended.due.health(), true, now).await?;
             }
-            Status::Held => {
-                common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts = after.attempts);
-            }
-            Status::Ended => {
-                common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts = after.attempts);
-            }
+            Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
+            Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
         }
         Ok(None)
     }

@@ -15,7 +15,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use common::{
     aws::clients::{Aws, CALL_TIMEOUT},
     config::{ConfigError, Env},
@@ -132,11 +132,9 @@ impl Deliver {
         undone.sort_by_key(|(index, _)| *index);
         undone.dedup_by_key(|(index, _)| *index);
         for (index, undone) in undone {
-            let mut failure = BatchItemFailure::default();
-            let record = records.get(index).and_then(|record| record.message_id.clone());
-            failure.item_identifier = record.unwrap_or_default();
-            observe::undone(&failure.item_identifier, &undone);
-            response.batch_item_failures.push(failure);
+            let id = records.get(index).and_then(|record| record.message_id.as_deref()).unwrap_or_default();
+            observe::undone(id, &undone);
+            response.add_failure(id);
         }
         Ok(response)
     }

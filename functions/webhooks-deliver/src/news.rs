@@ -7,7 +7,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Queue},
-        endpoints::{Endpoints, Health, LastError},
+        endpoints::{Endpoints, Health, LastError, News},
     },
 };
 use futures::future::join_all;
@@ -17,16 +17,6 @@ use crate::{
     outgoing::{Due, Ended},
     standing::Shown,
 };
-
-/// A change in a receiver's health.
-enum News {
-    Answered,
-    Good { since: Timestamp },
-    Unanswered { hangs: bool },
-    HangsNoMore,
-    Slow,
-    Hangs,
-}
 
 fn news_of(ended: &Ended, health: &Health) -> Option<News> {
     match ended.shown? {
@@ -52,10 +42,10 @@ pub(crate) async fn note<'a>(
     let mut news = BTreeMap::new();
     let mut errors = BTreeMap::<_, (Timestamp, &TenantId, &Delivery, Option<Timestamp>)>::new();
     for (ended, after) in ended {
-        let Ended { due: Due { tenant, delivery, .. }, health: Some(health), .. } = ended else { continue };
-        let Some(id) = delivery.webhook_endpoint_id else { continue };
+        let Due { tenant, delivery, .. } = &ended.due;
+        let Some((id, health)) = delivery.webhook_endpoint_id.zip(ended.due.health()) else { continue };
         // If there are several attempts, a success takes precedence.
-        if let Some(new) = news_of(ended, health)
+        if let Some(new) = news_of(ended, &health)
             && !matches!(news.get(&id), Some((_, News::Answered | News::Good { .. })))
         {
             news.insert(id, (tenant, new));
@@ -68,20 +58,11 @@ pub(crate) async fn note<'a>(
         }
     }
     let noted = news.into_iter().map(async |(id, (tenant, new))| {
-        let noted = match new {
-            News::Answered => endpoints.note_answered(tenant, id, now).await,
-            News::Good { since } => endpoints.note_good(tenant, id, since, now).await,
-            News::Unanswered { hangs } => endpoints.note_unanswered(tenant, id, now, hangs).await,
-            News::HangsNoMore => endpoints.note_hangs_no_more(tenant, id, now).await,
-            News::Hangs => endpoints.note_hangs(tenant, id, now, None).await.map(drop),
-            News::Slow => endpoints.note_slow(tenant, id, now).await,
-        };
-        noted.unwrap_or_else(|error| observe::not_noted(tenant, id, &error));
+        observe::noted(tenant, id, endpoints.note(tenant, id, new, now).await);
     });
     join_all(noted).await;
     let noted = errors.into_iter().map(async |(id, (_, tenant, after, erred_at))| {
-        let noted = endpoints.note_error(tenant, after, erred_at).await;
-        noted.unwrap_or_else(|error| observe::not_noted(tenant, id, &error));
+        observe::noted(tenant, id, endpoints.note_error(tenant, after, erred_at).await);
     });
     join_all(noted).await;
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use common::{
-    error::Error,
+    error::{Error, Result},
     id::{EndpointId, TenantId},
     lock::lock,
     telemetry::metrics::{self, Metric},
@@ -149,9 +149,9 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Logs that an endpoint's item could not be updated with its receiver's health.
-pub(crate) fn not_noted(tenant: &TenantId, endpoint: EndpointId, error: &Error) {
-    common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error);
+/// Returns the result of updating an endpoint's item with its receiver's health. Logs an error.
+pub(crate) fn noted<T>(tenant: &TenantId, endpoint: EndpointId, noted: Result<T>) -> Option<T> {
+    noted.inspect_err(|error| common::log!("endpoint.health_unnoted", %tenant, %endpoint, ?error)).ok()
 }
 
 /// Counts postponed attempts by the queue of their messages.

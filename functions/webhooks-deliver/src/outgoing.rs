@@ -1,4 +1,6 @@
-//! A delivery on its way to its destination.
+//! Deliveries on their way to their destinations.
+
+use std::sync::Arc;
 
 use common::{
     id::TenantId,
@@ -20,6 +22,8 @@ pub(crate) struct Due {
     /// The delivery before the attempt.
     pub(crate) delivery: Delivery,
     pub(crate) payload: Payload,
+    /// The endpoint, if it exists.
+    pub(crate) endpoint: Option<Arc<Endpoint>>,
     /// Whether the log already contains the delivery.
     pub(crate) is_stored: bool,
     /// Marks the message as in progress until the result is stored; `None` for first attempts from an event.
@@ -30,58 +34,45 @@ pub(crate) struct Due {
 pub(crate) struct Ended {
     pub(crate) due: Due,
     pub(crate) result: AttemptResult,
-    /// The endpoint's health before the attempt.
-    pub(crate) health: Option<Health>,
     /// The behavior that the receiver showed, if the attempt was made.
     pub(crate) shown: Option<Shown>,
     /// The queue that the message for the next attempt goes to, if there is one.
     pub(crate) queue: Queue,
 }
 
-/// A due delivery, with its endpoint.
-pub(crate) struct Outgoing<'a> {
-    pub(crate) due: Due,
-    /// The endpoint, if it exists.
-    pub(crate) endpoint: Option<&'a Endpoint>,
-}
-
-impl<'a> Outgoing<'a> {
-    /// Builds the delivery of `event` to `destination`, due for its first attempt.
+impl Due {
+    /// Builds the delivery of `event` to an endpoint or, without one, to the callback `destination`.
     pub(crate) fn first(
         record: &Record,
         event: &JobEvent,
         destination: Destination,
-        endpoint: Option<&'a Endpoint>,
+        endpoint: Option<Arc<Endpoint>>,
     ) -> Self {
-        // One shard for a deleted endpoint: reads always include the first.
-        let shards = match &destination {
-            Destination::Endpoint(_) => endpoint.map_or(1, |endpoint| endpoint.log_shards),
-            Destination::Callback { .. } => SHARDS,
-        };
-        let due = Due {
+        let shards = endpoint.as_ref().map_or(SHARDS, |endpoint| endpoint.log_shards);
+        Self {
             index: record.index,
             tenant: event.tenant.clone(),
             delivery: Delivery::first(event, &destination, shards),
             payload: Payload { destination, body: event.body.clone(), trace: event.trace.clone() },
+            endpoint,
             is_stored: false,
             mark: None,
-        };
-        Self { due, endpoint }
+        }
     }
 
     /// Returns the endpoint if it may receive this delivery. Inactive endpoints receive only tests.
-    pub(crate) fn recipient(&self) -> Option<&'a Endpoint> {
-        self.endpoint.filter(|endpoint| endpoint.is_active() || self.is_test())
+    pub(crate) fn recipient(&self) -> Option<&Endpoint> {
+        self.endpoint.as_deref().filter(|endpoint| endpoint.is_active() || self.is_test())
     }
 
     /// Whether the delivery is a test. A person is waiting for its result.
     pub(crate) fn is_test(&self) -> bool {
-        self.due.delivery.trigger == Trigger::Test
+        self.delivery.trigger == Trigger::Test
     }
 
     /// Returns the URL, secrets and headers for the attempt, or `None` for a deleted, inactive or pull endpoint.
     pub(crate) fn target(&self) -> Option<Target<'_>> {
-        match &self.due.payload.destination {
+        match &self.payload.destination {
             Destination::Endpoint(_) => self.recipient().and_then(Endpoint::target),
             Destination::Callback { url, secret } => Some(Target { url, keys: secret.into(), headers: None }),
         }
@@ -90,23 +81,22 @@ impl<'a> Outgoing<'a> {
     /// Returns the result of a delivery that cannot be posted, because its endpoint is deleted or inactive, or because
     /// it waits to be received or was not received in time.
     pub(crate) fn missed(&self) -> Option<AttemptResult> {
-        match (self.target(), self.endpoint) {
+        match (self.target(), &self.endpoint) {
             (Some(_), _) => None,
-            (None, Some(_)) if self.due.delivery.pull.is_some() => Some(AttemptResult::Expired),
+            (None, Some(_)) if self.delivery.pull.is_some() => Some(AttemptResult::Expired),
             (None, Some(endpoint)) if endpoint.address.url().is_none() => Some(AttemptResult::ToBeTaken),
             (None, Some(_)) => Some(AttemptResult::Inactive),
             (None, None) => Some(AttemptResult::NoEndpoint),
         }
     }
 
-    /// The receiver's health.
-    pub(crate) fn health(&self) -> Option<&'a Health> {
-        self.recipient().map(|endpoint| &endpoint.health)
+    /// The receiver's health before the attempt.
+    pub(crate) fn health(&self) -> Option<Health> {
+        self.recipient().map(|endpoint| endpoint.health)
     }
 
     /// Combines the delivery with its result. The message for the next attempt goes to `queue`.
     pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
-        let health = self.health().copied();
-        Ended { due: self.due, result, health, shown: None, queue }
+        Ended { due: self, result, shown: None, queue }
     }
 }

@@ -85,8 +85,8 @@ mod tests {
             Payload { destination: Destination::Endpoint(endpoint), body: vec![b' '; body].into(), trace: None };
         let after = delivery.after(&result, &[Duration::from_secs(5)], || 0.0, now);
         let tenant = "t".parse().expect("a tenant");
-        let due = Due { index: 0, tenant, delivery, payload, is_stored, mark: None };
-        Plan::of(&Ended { due, result, health: None, shown: None, queue: Queue::Shared }, &after, kept)
+        let due = Due { index: 0, tenant, delivery, payload, endpoint: None, is_stored, mark: None };
+        Plan::of(&Ended { due, result, shown: None, queue: Queue::Shared }, &after, kept)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use common::{
 /// This process's reads. A read begins after the call that it serves, so it sees all earlier writes.
 pub(crate) struct Reads {
     endpoints: Endpoints,
-    all: Gathered<TenantId, Arc<[Endpoint]>>,
+    all: Gathered<TenantId, Arc<[Arc<Endpoint>]>>,
     one: Gathered<(TenantId, EndpointId), Arc<Endpoint>>,
 }
 
@@ -22,11 +22,11 @@ impl Reads {
     }
 
     /// Reads a tenant's endpoints, including inactive ones.
-    pub(crate) async fn all(&self, tenant: &TenantId) -> Result<Arc<[Endpoint]>> {
+    pub(crate) async fn all(&self, tenant: &TenantId) -> Result<Arc<[Arc<Endpoint>]>> {
         let read = async |tenant: TenantId| {
             // Boxed, because the SDK's futures take thousands of bytes, which every record of a batch would reserve.
             let all = Box::pin(self.endpoints.all(&tenant)).await;
-            all.map(|all| Some(all.into())).inspect_err(|error| unread(&tenant, error))
+            all.map(|all| Some(all.into_iter().map(Arc::new).collect())).inspect_err(|error| unread(&tenant, error))
         };
         Ok(self.all.get_one(tenant.clone(), read).await?.unwrap_or_default())
     }

@@ -30,33 +30,6 @@ const DOUBTS: u32 = 3;
 /// The maximum number of doubts, so new good origins can outweigh any number of slow ones.
 const MOST_DOUBTS: u32 = 20;
 
-/// A tenant's receiver: an endpoint or a callback origin. Receivers with colliding hashes share state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub(crate) tenant: u64,
-    pub(crate) receiver: u64,
-}
-
-impl Key {
-    /// The key shared by all the tenant's new callback origins.
-    pub(crate) fn crowd(self) -> Self {
-        Self { receiver: self.tenant, ..self }
-    }
-
-    pub(crate) fn is_crowd(self) -> bool {
-        self.receiver == self.tenant
-    }
-
-    /// The key shared by all the tenant's trials.
-    pub(crate) fn trial(self) -> Self {
-        Self { receiver: !self.tenant, ..self }
-    }
-
-    pub(crate) fn is_trial(self) -> bool {
-        self.receiver == !self.tenant
-    }
-}
-
 /// The receivers that this process has seen.
 pub(crate) struct Receivers {
     /// Hashed together with each receiver, so an attacker cannot construct collisions.
@@ -64,12 +37,13 @@ pub(crate) struct Receivers {
     known: Mutex<Known>,
 }
 
-/// A receiver, with access to the state of all receivers.
-#[derive(Clone, Copy)]
+/// A tenant's receiver: an endpoint or a callback origin. Receivers with colliding hashes share state.
 pub(crate) struct Receiver<'a> {
-    pub(crate) key: Key,
+    pub(crate) tenant: u64,
+    /// The hash of the tenant and the receiver.
+    pub(crate) hash: u64,
     /// The health of an endpoint; callbacks have none.
-    health: Option<&'a Health>,
+    health: Option<Health>,
     known: &'a Mutex<Known>,
 }
 
@@ -98,10 +72,9 @@ impl Receivers {
     }
 
     /// Returns a tenant's receiver: an endpoint with its health, or a callback origin.
-    pub(crate) fn of<'a>(&'a self, tenant: &TenantId, id: impl Hash, health: Option<&'a Health>) -> Receiver<'a> {
+    pub(crate) fn of(&self, tenant: &TenantId, id: impl Hash, health: Option<Health>) -> Receiver<'_> {
         let tenant = self.hash(tenant.as_str());
-        let key = Key { tenant, receiver: self.hash((tenant, id)) };
-        Receiver { key, health, known: &self.known }
+        Receiver { tenant, hash: self.hash((tenant, id)), health, known: &self.known }
     }
 
     fn hash(&self, value: impl Hash) -> u64 {
@@ -115,7 +88,7 @@ impl Receiver<'_> {
     /// Returns the receiver's standing.
     pub(crate) fn standing(&self, now: Timestamp) -> Standing {
         let mut known = lock(self.known);
-        match known.seen(self).standing(self.health, now) {
+        match known.seen(self).standing(self.health.as_ref(), now) {
             Standing::Unknown if self.health.is_none() && known.tenant(self).doubts >= DOUBTS => Standing::Hanging,
             standing => standing,
         }
@@ -128,7 +101,7 @@ impl Receiver<'_> {
 
     /// Returns the start of the receiver's silence, if it does not answer.
     pub(crate) fn silent_since(&self, now: Timestamp) -> Option<Timestamp> {
-        lock(self.known).seen(self).silent_since(self.health, now)
+        lock(self.known).seen(self).silent_since(self.health.as_ref(), now)
     }
 
     /// Whether this is a callback origin that has not recently answered in time.
@@ -150,7 +123,7 @@ impl Receiver<'_> {
     pub(crate) fn cut(&self, queue: Queue, since: Timestamp, now: Timestamp) -> bool {
         let mut known = lock(self.known);
         let seen = known.seen(self);
-        let is_first = matches!(seen.standing(self.health, now), Standing::Good | Standing::Unknown);
+        let is_first = matches!(seen.standing(self.health.as_ref(), now), Standing::Good | Standing::Unknown);
         let is_known = self.health.is_some() || seen.has_answered(now);
         let is_trial = queue == Queue::Shared && is_first && is_known && known.tenant(self).trial.begin(now);
         self.learn(&mut known, now, |seen| {
@@ -166,7 +139,7 @@ impl Receiver<'_> {
     pub(crate) fn wait_for_trial(&self, now: Timestamp) -> Option<Timestamp> {
         let mut known = lock(self.known);
         let seen = known.seen(self);
-        let began = seen.suspected_at(self.health)?;
+        let began = seen.suspected_at(self.health.as_ref())?;
         let end = Some(began.after(TRIAL)).filter(|end| now < *end)?;
         seen.suspect(began);
         known.tenant(self).trial.wait(end, now).then_some(end)
@@ -189,15 +162,15 @@ impl Receiver<'_> {
 
     /// Records the outcome of an attempt that began at `began`. Returns the behavior that the receiver showed.
     pub(crate) fn ended(&self, outcome: Outcome, began: Timestamp, now: Timestamp) -> Shown {
-        self.learn(&mut lock(self.known), now, |seen| seen.ended(outcome, self.health, began, now))
+        self.learn(&mut lock(self.known), now, |seen| seen.ended(outcome, self.health.as_ref(), began, now))
     }
 
     /// Changes the state of the receiver and, for a callback origin, its tenant's number of doubts.
     fn learn<T>(&self, known: &mut Known, now: Timestamp, change: impl FnOnce(&mut Seen) -> T) -> T {
         let seen = known.seen(self);
-        let (before, has_been_slow) = (seen.standing(self.health, now), seen.has_been_slow());
+        let (before, has_been_slow) = (seen.standing(self.health.as_ref(), now), seen.has_been_slow());
         let result = change(seen);
-        let after = seen.standing(self.health, now);
+        let after = seen.standing(self.health.as_ref(), now);
         if self.health.is_none() && before != after {
             let doubts = &mut known.tenant(self).doubts;
             match after {
@@ -215,11 +188,11 @@ impl Receiver<'_> {
 
 impl Known {
     fn seen(&mut self, receiver: &Receiver<'_>) -> &mut Seen {
-        self.receivers.of(receiver.key.receiver)
+        self.receivers.of(receiver.hash)
     }
 
     fn tenant(&mut self, receiver: &Receiver<'_>) -> &mut Tenant {
-        self.tenants.of(receiver.key.tenant)
+        self.tenants.of(receiver.tenant)
     }
 
     fn pace(&mut self, receiver: &Receiver<'_>) -> &mut Pace {
@@ -238,7 +211,7 @@ mod tests {
         let began = Timestamp::from_second(0).expect("a time");
         let took = Duration::from_millis(200);
         let now = began.after(took);
-        let health = Some(&Health::default());
+        let health = Some(Health::default());
         for (health, shared) in [(None, true), (health, false)] {
             let [one, other] = ["one", "other"].map(|name| receivers.of(&tenant, name, health));
             one.answered(took, now);
@@ -262,7 +235,7 @@ mod tests {
         }
         assert_eq!(origin("new").standing(now), Standing::Hanging);
         let health = Health::default();
-        assert_eq!(receivers.of(&tenant, "new", Some(&health)).standing(now), Standing::Unknown, "an endpoint");
+        assert_eq!(receivers.of(&tenant, "new", Some(health)).standing(now), Standing::Unknown, "an endpoint");
         origin("good").ended(Outcome::Delivered(200), now, now);
         assert_eq!(origin("new").standing(now), Standing::Unknown);
     }
@@ -273,7 +246,7 @@ mod tests {
         let tenant: TenantId = "t".parse().expect("a tenant");
         let health = Health::default();
         let origin = |name: &str| receivers.of(&tenant, name, None);
-        let endpoint = |name: &str| receivers.of(&tenant, name, Some(&health));
+        let endpoint = |name: &str| receivers.of(&tenant, name, Some(health));
         let now = Timestamp::from_second(1000).expect("a time");
         assert!(!origin("new origin").cut(Queue::Shared, now, now));
         assert!(!endpoint("slow").cut(Queue::Slow, now, now), "the queue for slow receivers has no trials");

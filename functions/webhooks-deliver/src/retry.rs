@@ -15,7 +15,7 @@ use crate::{
     batch::Batch,
     in_progress::Mark,
     ledger::Ledger,
-    outgoing::{Due, Outgoing},
+    outgoing::Due,
     record::{Record, Undone},
     sender::Sender,
 };
@@ -96,9 +96,9 @@ pub(crate) async fn attempt(
         Destination::Endpoint(id) => reads.one(&due.tenant, id).await?,
         Destination::Callback { .. } => None,
     };
-    let due = Due { index: record.index, tenant: due.tenant, delivery, payload, is_stored: true, mark: Some(mark) };
-    let outgoing = Outgoing { due, endpoint: endpoint.as_deref() };
-    batch.finish(sender.send(outgoing, batch).await);
+    let (index, tenant) = (record.index, due.tenant);
+    let due = Due { index, tenant, delivery, payload, endpoint, is_stored: true, mark: Some(mark) };
+    batch.finish(sender.send(due, batch).await);
     Ok(())
 }
 

@@ -24,9 +24,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     batch::Batch,
     observe,
-    outgoing::{Ended, Outgoing},
+    outgoing::{Due, Ended},
     receivers::{Receiver, Receivers},
-    slots::{Lane, NoSlot, Slot, Slots},
+    slots::{At, Lane, NoSlot, Slot, Slots},
     standing::{Shown, Standing},
     turn::{LATER, SHORTLY, Turn, longest, postponed, rest},
 };
@@ -48,103 +48,96 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    fn receiver<'a>(&'a self, outgoing: &Outgoing<'a>) -> Receiver<'a> {
-        let (tenant, health) = (&outgoing.due.tenant, outgoing.health());
-        match &outgoing.due.payload.destination {
-            Destination::Endpoint(id) => self.receivers.of(tenant, id, health),
-            Destination::Callback { url, .. } => self.receivers.of(tenant, url.origin(), health),
+    fn receiver(&self, due: &Due) -> Receiver<'_> {
+        match &due.payload.destination {
+            Destination::Endpoint(id) => self.receivers.of(&due.tenant, id, due.health()),
+            Destination::Callback { url, .. } => self.receivers.of(&due.tenant, url.origin(), None),
         }
     }
 
     /// Makes an attempt if a slot is free. Otherwise, postpones it and chooses its next queue.
-    pub(crate) async fn send(&self, outgoing: Outgoing<'_>, batch: &Batch) -> Ended {
+    pub(crate) async fn send(&self, due: Due, batch: &Batch) -> Ended {
         let from = batch.queue();
-        if let Some(missed) = outgoing.missed() {
-            return outgoing.ended(missed, Queue::Shared);
+        if let Some(missed) = due.missed() {
+            return due.ended(missed, Queue::Shared);
         }
-        let (receiver, now) = (self.receiver(&outgoing), Timestamp::now());
+        let (receiver, now) = (self.receiver(&due), Timestamp::now());
         let standing = match (from, receiver.standing(now)) {
             // A tenant may have many new callback origins, so the ones that have already been postponed are probed
             // together.
-            (Queue::Hanging, Standing::Unknown) if outgoing.endpoint.is_none() => Standing::Hanging,
+            (Queue::Hanging, Standing::Unknown) if due.endpoint.is_none() => Standing::Hanging,
             (_, standing) => standing,
         };
         let lingers = batch.is_late && receiver.lingers(now);
-        let turn = Turn::of(from, standing, lingers, outgoing.is_test());
+        let turn = Turn::of(from, standing, lingers, due.is_test());
+        let lane = |queue| lane(&receiver, queue, standing, now);
         let slot = match turn {
             Turn::Elsewhere(queue) => {
-                let is_urgent = queue == Queue::Slow || from == Queue::Slow || outgoing.is_test();
+                let is_urgent = queue == Queue::Slow || from == Queue::Slow || due.is_test();
                 let until = if is_urgent { now } else { postponed(now, LATER, now) };
-                return outgoing.ended(AttemptResult::Postponed(until), queue);
+                return due.ended(AttemptResult::Postponed(until), queue);
             }
-            Turn::Waits(_) | Turn::Probes if steps_back(&outgoing, receiver, batch, now) => Err(NoSlot::Full),
-            Turn::AfterTrial => return after_trial(outgoing, receiver, now),
+            Turn::Waits(_) | Turn::Probes if steps_back(&due, &receiver, batch, now) => Err(NoSlot::Full),
+            Turn::AfterTrial => return after_trial(due, &receiver, now),
             Turn::Soon => {
-                let lane = lane(receiver, Queue::Shared, standing, now);
-                self.slots.take_soon(lane, standing, &batch.in_progress, batch.last_start).await
+                self.slots.take_soon(lane(Queue::Shared), standing, &batch.in_progress, batch.last_start).await
             }
             Turn::Waits(queue) => {
-                let lane = lane(receiver, queue, standing, now);
                 let patience = Instant::now() + PATIENCE;
-                match self.slots.take(lane, standing, patience.min(batch.last_start)).await {
+                match self.slots.take(lane(queue), standing, patience.min(batch.last_start)).await {
                     Err(NoSlot::Late) if Instant::now() < batch.last_start => Err(NoSlot::Full),
                     taken => taken,
                 }
             }
-            Turn::Probes => self.probe(&outgoing, receiver, now, batch).await,
+            Turn::Probes if !self.may_probe(&due, &receiver, now).await => Err(NoSlot::Full),
+            Turn::Probes => {
+                let patience = Instant::now() + PATIENCE;
+                self.slots.probe(lane(Queue::Hanging), batch.number, patience.min(batch.last_start)).await
+            }
         };
         match slot {
             Ok(slot) => {
                 let short = usize::from(turn == Turn::Soon);
                 batch.in_progress.fetch_add(short, Ordering::Relaxed);
                 // Boxed, because the future takes thousands of bytes, which waiting attempts would reserve.
-                let ended = Box::pin(self.attempt(outgoing, receiver, slot, batch)).await;
+                let ended = Box::pin(self.attempt(due, &receiver, slot, batch)).await;
                 batch.in_progress.fetch_sub(short, Ordering::Relaxed);
                 ended
             }
-            Err(no_slot) => without_slot(outgoing, receiver, from, no_slot),
+            Err(no_slot) => without_slot(due, &receiver, from, no_slot),
         }
     }
 
-    /// Takes a slot for a hanging receiver. Only one process at a time probes a silent endpoint, for at most an
-    /// attempt's duration, so the receiver does not occupy all processes.
-    async fn probe(
-        &self,
-        outgoing: &Outgoing<'_>,
-        receiver: Receiver<'_>,
-        now: Timestamp,
-        batch: &Batch,
-    ) -> Result<Slot, NoSlot> {
-        if let (Some(since), Some(Endpoint { id, health, .. })) = (receiver.silent_since(now), outgoing.recipient())
-            && health.hangs
-            && health.unanswered_since.is_some()
-            && !receiver.is_probing(now)
-        {
-            let turn = rest(since, self.client.timeout(), now);
-            if health.probed_at.is_some_and(|at| now.since(at) < turn) {
-                return Err(NoSlot::Full);
-            }
-            // Set before the write, because other attempts by this process may join the probe.
-            receiver.let_probe(now.after(self.client.timeout()));
-            let tenant = &outgoing.due.tenant;
-            let begun = Box::pin(self.endpoints.begin_probe(tenant, *id, now.before(turn), now)).await;
-            if !begun.inspect_err(|error| observe::not_noted(tenant, *id, error)).unwrap_or(false) {
-                receiver.let_probe(now);
-                return Err(NoSlot::Full);
-            }
+    /// Whether a hanging receiver may be probed now. Only one process at a time probes a silent endpoint, for at most
+    /// an attempt's duration, so the receiver does not occupy all processes.
+    async fn may_probe(&self, due: &Due, receiver: &Receiver<'_>, now: Timestamp) -> bool {
+        let (Some(since), Some(Endpoint { id, health, .. })) = (receiver.silent_since(now), due.recipient()) else {
+            return true;
+        };
+        if !health.hangs || health.unanswered_since.is_none() || receiver.is_probing(now) {
+            return true;
         }
-        let patience = Instant::now() + PATIENCE;
-        let lane = lane(receiver, Queue::Hanging, Standing::Hanging, now);
-        self.slots.probe(lane, batch.number, patience.min(batch.last_start)).await
+        let pause = rest(since, self.client.timeout(), now);
+        if health.probed_at.is_some_and(|at| now.since(at) < pause) {
+            return false;
+        }
+        // Set before the write, because other attempts by this process may join the probe.
+        receiver.let_probe(now.after(self.client.timeout()));
+        let begun = Box::pin(self.endpoints.begin_probe(&due.tenant, *id, now.before(pause), now)).await;
+        let is_begun = observe::noted(&due.tenant, *id, begun).unwrap_or(false);
+        if !is_begun {
+            receiver.let_probe(now);
+        }
+        is_begun
     }
 
     /// Makes an attempt, and cuts it off if it takes longer than its queue allows.
-    async fn attempt(&self, outgoing: Outgoing<'_>, receiver: Receiver<'_>, mut slot: Slot, batch: &Batch) -> Ended {
-        let Some(target) = outgoing.target() else {
-            let missed = outgoing.missed().unwrap_or(AttemptResult::NoEndpoint);
-            return outgoing.ended(missed, Queue::Shared);
+    async fn attempt(&self, due: Due, receiver: &Receiver<'_>, mut slot: Slot, batch: &Batch) -> Ended {
+        let Some(target) = due.target() else {
+            let missed = due.missed().unwrap_or(AttemptResult::NoEndpoint);
+            return due.ended(missed, Queue::Shared);
         };
-        let (at, due) = (Timestamp::now(), &outgoing.due);
+        let at = Timestamp::now();
         let post = Post {
             tenant: &due.tenant,
             target,
@@ -154,7 +147,7 @@ impl Sender {
             trace: due.payload.trace.as_ref(),
             body: &due.payload.body,
         };
-        let queue = slot.queue();
+        let queue = slot.lane.queue;
         let posted = loop {
             match self.post(post, &mut slot).await {
                 Err(NoDescriptor) if Instant::now() + PAUSE < batch.last_start => {
@@ -170,56 +163,49 @@ impl Sender {
         let Timed { posted: Posted { outcome, response, detail }, took, lagged } = match posted {
             Ok(Some(timed)) => timed,
             Ok(None) => {
-                batch.tally.cut(due);
-                return self.cut(outgoing, receiver, slot, at).await;
+                batch.tally.cut(&due);
+                return self.cut(due, receiver, slot, at).await;
             }
-            Err(NoDescriptor) => {
-                return outgoing.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue);
-            }
+            Err(NoDescriptor) => return due.ended(AttemptResult::Postponed(Timestamp::now().after(PAUSE)), queue),
         };
         let now = Timestamp::now();
         if !lagged {
             receiver.answered(took, now);
         }
         let shown = receiver.ended(outcome, at, now);
-        match shown {
-            Shown::Success | Shown::Good { .. } => slot.widen(),
-            Shown::Error => slot.halve(),
-            Shown::NoAnswer { hangs: true } => slot.narrow(),
-            Shown::NoAnswer { hangs: false } | Shown::Nothing => {}
-        }
+        slot.learn(shown);
         let standing = receiver.standing(now);
         drop(slot);
         let duration_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let made = Attempt { detail, ..Attempt::new(at, duration_ms, outcome, response, due.delivery.trigger) };
-        batch.tally.attempt(due, &made, outcome, took, queue);
-        let ended = outgoing.ended(AttemptResult::Made(made, outcome), standing.queue());
+        batch.tally.attempt(&due, &made, outcome, took, queue);
+        let ended = due.ended(AttemptResult::Made(made, outcome), standing.queue());
         Ended { shown: Some(shown), ..ended }
     }
 
     /// Postpones a delivery whose attempt was cut off. Unless the receiver gets a trial, it counts as hanging until it
     /// answers, and no other attempt waits for it.
-    async fn cut(&self, outgoing: Outgoing<'_>, receiver: Receiver<'_>, slot: Slot, began: Timestamp) -> Ended {
-        let (now, queue) = (Timestamp::now(), slot.queue());
+    async fn cut(&self, due: Due, receiver: &Receiver<'_>, slot: Slot, began: Timestamp) -> Ended {
+        let (now, queue) = (Timestamp::now(), slot.lane.queue);
         // An attempt in the shared queues has little time, so a response to a concurrent attempt shows that the
         // receiver is merely slow.
         let since = if queue == Queue::Shared { began } else { now };
         let is_news = !matches!(receiver.standing(now), Standing::Suspect | Standing::Hanging);
         let mut is_trial = receiver.cut(queue, since, now);
-        slot.narrow();
-        if slot.is_trial() {
-            return outgoing.ended(AttemptResult::Postponed(now), Queue::Hanging);
+        slot.learn(Shown::NoAnswer { hangs: true });
+        if slot.lane.at == At::Trials {
+            return due.ended(AttemptResult::Postponed(now), Queue::Hanging);
         }
-        if let (Some(Endpoint { id, .. }), true) = (outgoing.recipient(), is_news) {
-            let (tenant, suspected_at) = (&outgoing.due.tenant, is_trial.then_some(now));
-            let noted = Box::pin(self.endpoints.note_hangs(tenant, *id, since, suspected_at)).await;
+        if let (Some(Endpoint { id, .. }), true) = (due.recipient(), is_news) {
+            let suspected_at = is_trial.then_some(now);
+            let noted = Box::pin(self.endpoints.note_hangs(&due.tenant, *id, since, suspected_at)).await;
             // If another process was faster, that one makes the trial.
-            is_trial &= noted.inspect_err(|error| observe::not_noted(tenant, *id, error)).unwrap_or(false);
+            is_trial &= observe::noted(&due.tenant, *id, noted).unwrap_or(false);
         }
         if is_trial || receiver.standing(now) == Standing::Slow {
-            return outgoing.ended(AttemptResult::Postponed(now), Queue::Slow);
+            return due.ended(AttemptResult::Postponed(now), Queue::Slow);
         }
-        after_trial(outgoing, receiver, now)
+        after_trial(due, receiver, now)
     }
 
     /// Posts, and measures the duration. Returns `None` if the attempt was cut off.
@@ -232,7 +218,7 @@ impl Sender {
         // If even the timer is late, the process lacks CPU time, and the receiver did not cause the delay.
         let lagged = started.elapsed() > BRIEFLY * 2;
         slot.step_aside();
-        let posted = match longest(slot.queue()) {
+        let posted = match longest(slot.lane.queue) {
             None => posting.await?,
             Some(longest) => match timeout(longest.saturating_sub(BRIEFLY), posting).await {
                 Ok(posted) => posted?,
@@ -243,48 +229,55 @@ impl Sender {
     }
 }
 
+/// An attempt with an outcome.
+struct Timed {
+    posted: Posted,
+    took: Duration,
+    /// Whether this process was too busy for `took` to describe the receiver.
+    lagged: bool,
+}
+
 /// Returns an attempt's lane. All of a tenant's new callback origins share one lane, and all its trials another.
-fn lane(receiver: Receiver<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
-    let key = match (queue, standing) {
-        (Queue::Slow, Standing::Suspect) => receiver.key.trial(),
-        _ if receiver.is_new_origin(now) => receiver.key.crowd(),
-        _ => receiver.key,
+fn lane(receiver: &Receiver<'_>, queue: Queue, standing: Standing, now: Timestamp) -> Lane {
+    let at = match (queue, standing) {
+        (Queue::Slow, Standing::Suspect) => At::Trials,
+        _ if receiver.is_new_origin(now) => At::Crowd,
+        _ => At::Receiver(receiver.hash),
     };
-    Lane { key, queue }
+    Lane { tenant: receiver.tenant, at, queue }
 }
 
 /// Whether a crowd's attempt yields its invocation to other organizations.
-fn steps_back(outgoing: &Outgoing<'_>, receiver: Receiver<'_>, batch: &Batch, now: Timestamp) -> bool {
-    let due = outgoing.due.delivery.next_attempt_at.unwrap_or(now);
-    batch.crowd.as_ref() == Some(&outgoing.due.tenant) && receiver.rests(due, now)
+fn steps_back(due: &Due, receiver: &Receiver<'_>, batch: &Batch, now: Timestamp) -> bool {
+    batch.crowd.as_ref() == Some(&due.tenant) && receiver.rests(due.delivery.next_attempt_at.unwrap_or(now), now)
 }
 
 /// Postpones a delivery until its receiver's trial ends. If too many are already waiting for the trial, or there is
 /// none, moves the delivery to the queue for hanging receivers.
-fn after_trial(outgoing: Outgoing<'_>, receiver: Receiver<'_>, now: Timestamp) -> Ended {
+fn after_trial(due: Due, receiver: &Receiver<'_>, now: Timestamp) -> Ended {
     match receiver.wait_for_trial(now) {
-        Some(until) => outgoing.ended(AttemptResult::Postponed(until), Queue::Slow),
-        None => outgoing.ended(AttemptResult::Postponed(now), Queue::Hanging),
+        Some(until) => due.ended(AttemptResult::Postponed(until), Queue::Slow),
+        None => due.ended(AttemptResult::Postponed(now), Queue::Hanging),
     }
 }
 
 /// Postpones or expires a delivery that did not get a slot.
-fn without_slot(outgoing: Outgoing<'_>, receiver: Receiver<'_>, from: Queue, no_slot: NoSlot) -> Ended {
+fn without_slot(due: Due, receiver: &Receiver<'_>, from: Queue, no_slot: NoSlot) -> Ended {
     let now = Timestamp::now();
     let queue = match receiver.standing(now) {
         Standing::Good | Standing::Slow => Queue::Slow,
         // The receiver's first attempt is in progress, and will show whether it answers.
-        Standing::Unknown if outgoing.endpoint.is_some() => Queue::Slow,
+        Standing::Unknown if due.endpoint.is_some() => Queue::Slow,
         Standing::Unknown | Standing::Hanging => Queue::Hanging,
-        Standing::Suspect => return after_trial(outgoing, receiver, now),
+        Standing::Suspect => return after_trial(due, receiver, now),
     };
-    let delivery = &outgoing.due.delivery;
+    let delivery = &due.delivery;
     if from == Queue::Shared || no_slot == NoSlot::Late {
-        return outgoing.ended(AttemptResult::Postponed(now), queue);
+        return due.ended(AttemptResult::Postponed(now), queue);
     }
     // The delivery is too old to wait any longer.
     if now >= delivery.fails_at {
-        return outgoing.ended(AttemptResult::Expired, queue);
+        return due.ended(AttemptResult::Expired, queue);
     }
     let waits_since = match delivery.trigger {
         // A person is waiting for the test's result, or may have fixed the receiver before requesting a resend.
@@ -297,13 +290,5 @@ fn without_slot(outgoing: Outgoing<'_>, receiver: Receiver<'_>, from: Queue, no_
     let least = if queue == Queue::Hanging { LATER } else { SHORTLY };
     // The delivery expires at `fails_at`.
     let until = postponed(waits_since, least, now).min(delivery.fails_at);
-    outgoing.ended(AttemptResult::Postponed(until), queue)
-}
-
-/// An attempt with an outcome.
-struct Timed {
-    posted: Posted,
-    took: Duration,
-    /// Whether this process was too busy for `took` to describe the receiver.
-    lagged: bool,
+    due.ended(AttemptResult::Postponed(until), queue)
 }

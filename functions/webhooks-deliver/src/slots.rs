@@ -15,19 +15,19 @@
 //! so a recovering receiver is not flooded. A tenant's new callback origins share one lane, the crowd.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicUsize, Ordering},
 };
 
-use common::webhooks::delivery::Queue;
+use common::lock::lock;
 use tokio::{
     sync::oneshot::{self, error::RecvError},
     time::{Instant, timeout_at},
 };
 
-pub(crate) use self::shares::Lane;
-use self::shares::{PATIENCE, Probe, Share, State};
-use crate::standing::{SOON, Standing};
+pub(crate) use self::shares::{At, Lane};
+use self::shares::{PATIENCE, Share, State};
+use crate::standing::{SOON, Shown, Standing};
 
 mod shares;
 
@@ -43,7 +43,7 @@ type Waiting = oneshot::Sender<Slot>;
 /// A slot and a place, held until dropped.
 pub(crate) struct Slot {
     slots: Slots,
-    lane: Lane,
+    pub(crate) lane: Lane,
     share: Share,
     /// Whether the attempt has returned the slot and keeps only its place.
     is_aside: bool,
@@ -80,7 +80,7 @@ impl Slots {
     /// Waits for a slot until `last_start`. Only a few of a tenant's attempts may wait, because each keeps its
     /// invocation waiting.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
-        let tenant = lane.key.tenant;
+        let tenant = lane.tenant;
         if !self.lock().begin_wait(tenant) {
             return Err(NoSlot::Full);
         }
@@ -89,7 +89,7 @@ impl Slots {
             // `queue` returns a free slot even after the deadline.
             _ if Instant::now() >= last_start => Err(NoSlot::Late),
             Ok(slot) => Ok(slot),
-            Err(turn) => in_time(turn, last_start).await.unwrap_or(Err(NoSlot::Late)),
+            Err(turn) => in_time(turn, last_start).await,
         }
     }
 
@@ -119,10 +119,10 @@ impl Slots {
             }
             let now = Instant::now();
             let looks_again = if now < at_most { at_most.min(now + pause) } else { now + pause };
-            if let Some(slot) = in_time(&mut turn, last_start.min(looks_again)).await {
-                return slot;
+            match in_time(&mut turn, last_start.min(looks_again)).await {
+                Err(NoSlot::Late) => pause *= 2,
+                taken => return taken,
             }
-            pause *= 2;
         }
         Err(NoSlot::Late)
     }
@@ -131,15 +131,14 @@ impl Slots {
     /// together get at most as many places as there are slots. One tenant's probes never occupy more places or batches
     /// than they leave free for others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
-        let probe = self.lock().probe(lane, batch);
-        match probe {
-            Probe::Given(share) => {
+        let given = self.lock().probe(lane, batch)?;
+        match given {
+            Some(share) => {
                 let mut slot = self.slot(lane, share);
                 slot.probes_in = Some(batch);
                 Ok(slot)
             }
-            Probe::Waits => self.take(lane, Standing::Hanging, last_start).await,
-            Probe::Full => Err(NoSlot::Full),
+            None => self.take(lane, Standing::Hanging, last_start).await,
         }
     }
 
@@ -172,42 +171,22 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<Waiting>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
 impl Slot {
-    /// Returns the queue whose invocations the attempt occupies.
-    pub(crate) fn queue(&self) -> Queue {
-        self.lane.queue
-    }
-
-    /// Whether the attempt is a trial.
-    pub(crate) fn is_trial(&self) -> bool {
-        self.lane.key.is_trial()
-    }
-
     /// Returns the slot and keeps the place: from now on, the attempt only waits for its response.
     pub(crate) fn step_aside(&mut self) {
         if !std::mem::replace(&mut self.is_aside, true) {
-            self.slots.lock().take_slot_back(self.lane.key.tenant, self.share);
+            self.slots.lock().take_slot_back(self.lane, self.share);
             self.slots.pass_on();
         }
     }
 
-    /// Allows the receiver more concurrent attempts, after a success.
-    pub(crate) fn widen(&self) {
-        self.slots.lock().widen(self.lane);
-    }
-
-    /// Allows the receiver half as many concurrent attempts, after an error.
-    pub(crate) fn halve(&self) {
-        self.slots.lock().halve(self.lane);
-    }
-
-    /// Allows the receiver only a few concurrent attempts, and rejects those that are waiting for it.
-    pub(crate) fn narrow(&self) {
-        self.slots.lock().narrow(self.lane);
+    /// Changes the receiver's number of concurrent attempts, after an attempt.
+    pub(crate) fn learn(&self, shown: Shown) {
+        self.slots.lock().learn(self.lane, shown);
     }
 }
 
@@ -215,36 +194,36 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.lock();
         if !self.is_aside {
-            state.take_slot_back(self.lane.key.tenant, self.share);
+            state.take_slot_back(self.lane, self.share);
         }
         state.take_place_back(self.lane, self.share);
-        self.probes_in.into_iter().for_each(|batch| state.end_probe(self.lane.key.tenant, batch));
+        self.probes_in.into_iter().for_each(|batch| state.end_probe(self.lane, batch));
         drop(state);
         self.slots.pass_on();
     }
 }
 
 /// Waits for a turn until `end`.
-async fn in_time(turn: impl Future<Output = Result<Slot, RecvError>>, end: Instant) -> Option<Result<Slot, NoSlot>> {
-    Some(timeout_at(end, turn).await.ok()?.map_err(|_nobody_waits_any_more| NoSlot::Full))
+async fn in_time(turn: impl Future<Output = Result<Slot, RecvError>>, end: Instant) -> Result<Slot, NoSlot> {
+    timeout_at(end, turn).await.map_err(|_elapsed| NoSlot::Late)?.map_err(|_narrowed| NoSlot::Full)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use common::webhooks::delivery::Queue;
     use futures::{FutureExt, future::join_all};
 
     use super::{
         shares::{HANGING, NEW},
         *,
     };
-    use crate::receivers::Key;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn lane(tenant: u64, receiver: u64) -> Lane {
-        Lane { key: Key { tenant, receiver: tenant * 1000 + receiver }, queue: Queue::Shared }
+        Lane { tenant, at: At::Receiver(receiver), queue: Queue::Shared }
     }
 
     fn slow(tenant: u64, receiver: u64) -> Lane {
@@ -302,12 +281,12 @@ mod tests {
         let slots = Slots::new(100);
         let scout = take(&slots, lane(1, 1)).await;
         let mut others = waiting(&slots, lane(1, 1), NEW + 5);
-        scout.widen();
+        scout.learn(Shown::Success);
         drop(scout);
         let mut taken: Vec<_> = others.iter_mut().filter_map(FutureExt::now_or_never).collect();
         assert_eq!(taken.len(), NEW);
         let one = taken.pop().expect("a slot");
-        one.widen();
+        one.learn(Shown::Success);
         drop(one);
         assert_eq!(ready(&mut others[NEW..]), 2, "one for the returned slot and one more");
     }
@@ -317,12 +296,12 @@ mod tests {
         let slots = Slots::new(100);
         let mut taken = vec![at_once(&slots, lane(1, 1), Standing::Good).expect("a slot")];
         let halved = |one: &Slot| {
-            one.halve();
+            one.learn(Shown::Error);
             slots.lock().width(lane(1, 1))
         };
         assert_eq!(halved(&taken[0]), NEW, "the receiver has answered");
         for _ in 0..100 {
-            taken[0].widen();
+            taken[0].learn(Shown::Success);
             taken.extend(at_once(&slots, lane(1, 1), Standing::Good));
         }
         assert_eq!([(); 4].map(|()| halved(&taken[0])), [50, 25, 12, NEW]);
@@ -333,7 +312,7 @@ mod tests {
         let slots = Slots::new(100);
         let scout = take(&slots, lane(1, 1)).await;
         let other = slots.take(lane(1, 1), Standing::Unknown, soon());
-        let (refused, ()) = tokio::join!(other, async { scout.narrow() });
+        let (refused, ()) = tokio::join!(other, async { scout.learn(Shown::NoAnswer { hangs: true }) });
         assert_eq!(refused.err(), Some(NoSlot::Full));
     }
 
@@ -457,7 +436,7 @@ mod tests {
     fn a_receiver_gets_more_at_once_only_after_taking_as_many() {
         let slots = Slots::new(100);
         for _ in 0..100 {
-            at_once(&slots, lane(1, 1), Standing::Good).expect("a slot").widen();
+            at_once(&slots, lane(1, 1), Standing::Good).expect("a slot").learn(Shown::Success);
         }
         assert_eq!(slots.lock().width(lane(1, 1)), NEW);
     }
@@ -485,20 +464,20 @@ mod tests {
                     let at = below(held.len());
                     let (lane, share, is_aside) = &mut held[at];
                     if !std::mem::replace(is_aside, true) {
-                        state.take_slot_back(lane.key.tenant, *share);
+                        state.take_slot_back(*lane, *share);
                     }
                 }
                 4..7 if !held.is_empty() => {
                     let (lane, share, is_aside) = held.swap_remove(below(held.len()));
                     if !is_aside {
-                        state.take_slot_back(lane.key.tenant, share);
+                        state.take_slot_back(lane, share);
                     }
                     state.take_place_back(lane, share);
                 }
                 _ => match below(3) {
-                    0 => state.widen(lane),
-                    1 => state.halve(lane),
-                    _ => state.narrow(lane),
+                    0 => state.learn(lane, Shown::Success),
+                    1 => state.learn(lane, Shown::Error),
+                    _ => state.learn(lane, Shown::NoAnswer { hangs: true }),
                 },
             }
             loop {

@@ -8,7 +8,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Status},
-        endpoints::Endpoints,
+        endpoints::{Endpoints, News},
         log::{Log, search::Filter},
     },
 };
@@ -73,13 +73,13 @@ impl World {
     /// Marks a receiver as slow in its endpoint's item.
     pub async fn make_slow(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().note_slow(&tenant, id, Timestamp::now()).await.expect("the write succeeds");
+        self.stored_endpoints().note(&tenant, id, News::Slow, Timestamp::now()).await.expect("the write succeeds");
     }
 
     /// Marks a receiver as hanging in its endpoint's item, because an attempt was cut off.
     pub async fn make_hanging(&self, tenant: &Tenant, endpoint: &str) {
         let (tenant, id) = (tenant.id.parse().expect("a tenant"), endpoint.parse().expect("an id"));
-        self.stored_endpoints().note_hangs(&tenant, id, Timestamp::now(), None).await.expect("the write succeeds");
+        self.stored_endpoints().note(&tenant, id, News::Hangs, Timestamp::now()).await.expect("the write succeeds");
     }
 
     /// Changes the time at which a pending delivery's next attempt is due.

@@ -57,6 +57,23 @@ pub struct Health {
     pub erred_at: Option<Timestamp>,
 }
 
+/// A change in the health of a receiver.
+#[derive(Clone, Copy, Debug)]
+pub enum News {
+    /// It accepted a delivery.
+    Answered,
+    /// It is good again, because it has responded quickly to many consecutive attempts since this time.
+    Good { since: Timestamp },
+    /// It did not respond. The first such attempt makes it silent and slow.
+    Unanswered { hangs: bool },
+    /// It responds again, or at least fails quickly.
+    HangsNoMore,
+    /// It responded late.
+    Slow,
+    /// It hangs.
+    Hangs,
+}
+
 /// The effect of a failed delivery on its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
@@ -164,12 +181,30 @@ impl Endpoints {
         answered.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
-    /// Records that the receiver was slow to respond to an attempt that ended at `at`, unless it has become good since.
-    pub async fn note_slow(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let update = self
-            .change(tenant, id)
-            .set(SLOW_AT, number(at.as_millisecond()))
-            .only_if(WEBHOOK_ENDPOINT_ID.exists().and(SLOW_AT.is_absent()).and(is_absent_or_before(GOOD_AT, at)));
+    /// Records a change that an attempt showed when it ended, at `at`, unless the item already has it or a newer one.
+    pub async fn note(&self, tenant: &TenantId, id: EndpointId, news: News, at: Timestamp) -> Result<()> {
+        let (update, now) = (self.change(tenant, id), number(at.as_millisecond()));
+        let update = match news {
+            News::Answered => return self.note_answered(tenant, id, at).await,
+            News::Hangs => return self.note_hangs(tenant, id, at, None).await.map(drop),
+            News::Slow => update
+                .set(SLOW_AT, now)
+                .only_if(WEBHOOK_ENDPOINT_ID.exists().and(SLOW_AT.is_absent()).and(is_absent_or_before(GOOD_AT, at))),
+            News::Good { since } => update
+                .set(GOOD_AT, now)
+                .remove([SLOW_AT, HANGS])
+                .only_if(SLOW_AT.is_below(number(since.as_millisecond()))),
+            News::Unanswered { hangs } => update
+                .set_once(UNANSWERED_SINCE, now.clone())
+                .set(HANGS, boolean(hangs))
+                .set(SLOW_AT, now)
+                .only_if(WEBHOOK_ENDPOINT_ID.exists())
+                .only_if(UNANSWERED_SINCE.is_absent().or(HANGS.differs_from(boolean(hangs))))
+                .only_if(is_absent_or_before(HEALTHY_AT, at)),
+            News::HangsNoMore => {
+                update.set(HANGS, boolean(false)).set(REPLIED_AT, now).only_if(HANGS.equals(boolean(true)))
+            }
+        };
         update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
@@ -193,41 +228,6 @@ impl Endpoints {
             .only_if(is_absent_or_before(GOOD_AT, since))
             .only_if(is_absent_or_before(REPLIED_AT, since));
         update.send(&self.dynamodb, NOTING).await
-    }
-
-    /// Records that the receiver is good again, because it has responded quickly to many consecutive attempts since
-    /// `since`.
-    pub async fn note_good(&self, tenant: &TenantId, id: EndpointId, since: Timestamp, now: Timestamp) -> Result<()> {
-        let update = self
-            .change(tenant, id)
-            .set(GOOD_AT, number(now.as_millisecond()))
-            .remove([SLOW_AT, HANGS])
-            .only_if(SLOW_AT.is_below(number(since.as_millisecond())));
-        update.send(&self.dynamodb, NOTING).await.map(drop)
-    }
-
-    /// Records that an attempt that ended at `at` got no response, and whether the receiver hangs. The first attempt
-    /// without a response makes the receiver silent and slow.
-    pub async fn note_unanswered(&self, tenant: &TenantId, id: EndpointId, at: Timestamp, hangs: bool) -> Result<()> {
-        let update = self
-            .change(tenant, id)
-            .set_once(UNANSWERED_SINCE, number(at.as_millisecond()))
-            .set(HANGS, boolean(hangs))
-            .set(SLOW_AT, number(at.as_millisecond()))
-            .only_if(WEBHOOK_ENDPOINT_ID.exists())
-            .only_if(UNANSWERED_SINCE.is_absent().or(HANGS.differs_from(boolean(hangs))))
-            .only_if(is_absent_or_before(HEALTHY_AT, at));
-        update.send(&self.dynamodb, NOTING).await.map(drop)
-    }
-
-    /// Records that a hanging receiver responds again, or at least fails quickly.
-    pub async fn note_hangs_no_more(&self, tenant: &TenantId, id: EndpointId, at: Timestamp) -> Result<()> {
-        let update = self
-            .change(tenant, id)
-            .set(HANGS, boolean(false))
-            .set(REPLIED_AT, number(at.as_millisecond()))
-            .only_if(HANGS.equals(boolean(true)));
-        update.send(&self.dynamodb, NOTING).await.map(drop)
     }
 
     /// Returns whether the caller may probe a receiver that does not respond, which is the case unless another process

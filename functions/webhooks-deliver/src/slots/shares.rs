@@ -2,7 +2,7 @@
 //! effects.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque, btree_map::Entry},
+    collections::{BTreeMap, HashMap, VecDeque},
     iter,
     time::Duration,
 };
@@ -10,10 +10,8 @@ use std::{
 use common::webhooks::delivery::Queue;
 use tokio::time::Instant;
 
-use crate::{
-    receivers::Key,
-    standing::{SOON, Standing},
-};
+use super::NoSlot;
+use crate::standing::{SOON, Shown, Standing};
 
 /// A lane's width after its first response, and of a slow receiver's new lane: the number of records in a batch.
 pub(super) const NEW: usize = 10;
@@ -34,11 +32,22 @@ const LANES: usize = 10_000;
 const PLACES: usize = 4;
 const MOST_PLACES: usize = 800;
 
-/// The attempts at one receiver, in one queue, that share a width.
+/// A tenant's attempts in one queue that share a width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
-    pub(crate) key: Key,
+    pub(crate) tenant: u64,
+    pub(crate) at: At,
     pub(crate) queue: Queue,
+}
+
+/// The destination of a lane's attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum At {
+    Receiver(u64),
+    /// All new callback origins.
+    Crowd,
+    /// All receivers on trial.
+    Trials,
 }
 
 /// The slots that an attempt may use.
@@ -46,15 +55,6 @@ pub(crate) struct Lane {
 pub(super) enum Share {
     Any,
     Half,
-}
-
-/// The response to a request for a probe.
-pub(super) enum Probe {
-    Given(Share),
-    /// All slots are taken. The attempt waits for its turn; otherwise, the receiver might never be tried.
-    Waits,
-    /// The receiver, or its tenant, has its maximum number of attempts in progress.
-    Full,
 }
 
 /// A process's slots and places, and their holders. `W` is an attempt that waits for its turn.
@@ -69,8 +69,6 @@ pub(super) struct State<W> {
     half: usize,
     /// The numbers of places in use for slow and for hanging receivers.
     apart: Apart,
-    /// The number of batches with probes. A batch counts once for each tenant with probes in it.
-    probed: usize,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
     /// Idle lanes are next forgotten when there are this many lanes.
@@ -141,12 +139,11 @@ impl Lane {
     /// is made alone: if the receiver is slow, it gets only that delivery twice. New callback origins share one lane,
     /// where hanging ones delay the others, so it is wider. Trials are made one by one.
     fn first_width(self, total: usize) -> usize {
-        match self.queue {
-            Queue::Shared => 1,
-            Queue::Hanging if self.key.is_crowd() => HANGING.max(total / 4),
-            Queue::Slow if self.key.is_trial() => 1,
-            Queue::Slow => NEW,
-            Queue::Hanging => HANGING,
+        match (self.queue, self.at) {
+            (Queue::Shared, _) | (Queue::Slow, At::Trials) => 1,
+            (Queue::Slow, _) => NEW,
+            (Queue::Hanging, At::Crowd) => HANGING.max(total / 4),
+            (Queue::Hanging, _) => HANGING,
         }
     }
 }
@@ -161,7 +158,6 @@ impl<W> State<W> {
             all_places: places,
             half: 0,
             apart: Apart::default(),
-            probed: 0,
             tenants: BTreeMap::new(),
             lanes: HashMap::new(),
             most_lanes: LANES,
@@ -176,14 +172,14 @@ impl<W> State<W> {
         self.give(lane)
     }
 
-    /// Takes a slot and a place for a probe in this batch.
-    pub(super) fn probe(&mut self, lane: Lane, batch: u64) -> Probe {
-        let left = BATCHES.saturating_sub(self.probed);
-        let is_held = self.tenants.get(&lane.key.tenant).is_some_and(|tenant| {
-            !tenant.probes.contains_key(&batch) && !tenant.probes.is_empty() && tenant.probes.len() >= left
-        });
-        if is_held {
-            return Probe::Full;
+    /// Takes a slot and a place for a probe in this batch. Returns `None` if all slots are taken: the attempt then
+    /// waits for its turn, because the receiver might never be tried otherwise.
+    pub(super) fn probe(&mut self, lane: Lane, batch: u64) -> Result<Option<Share>, NoSlot> {
+        // A batch counts once for each tenant with probes in it.
+        let left = BATCHES.saturating_sub(self.tenants.values().map(|tenant| tenant.probes.len()).sum());
+        let probes = self.tenants.get(&lane.tenant).map(|tenant| &tenant.probes);
+        if probes.is_some_and(|held| !held.contains_key(&batch) && !held.is_empty() && held.len() >= left) {
+            return Err(NoSlot::Full);
         }
         let known = self.lane(lane);
         known.share = Share::Half;
@@ -191,26 +187,19 @@ impl<W> State<W> {
         self.line_up(lane);
         match self.give(lane) {
             Some(share) => {
-                let probes = self.tenants.entry(lane.key.tenant).or_default().probes.entry(batch).or_default();
-                self.probed += usize::from(*probes == 0);
-                *probes += 1;
-                Probe::Given(share)
+                *self.tenant(lane).probes.entry(batch).or_default() += 1;
+                Ok(Some(share))
             }
-            None if is_idle && !self.has_its_share(lane) => Probe::Waits,
-            None => Probe::Full,
+            None if is_idle && !self.has_its_share(lane) => Ok(None),
+            None => Err(NoSlot::Full),
         }
     }
 
-    pub(super) fn end_probe(&mut self, tenant: u64, batch: u64) {
-        let Some(state) = self.tenants.get_mut(&tenant) else { return };
-        if let Some(probes) = state.probes.get_mut(&batch) {
-            *probes -= 1;
-            if *probes == 0 {
-                state.probes.remove(&batch);
-                self.probed -= 1;
-            }
-        }
-        self.forget_idle(tenant);
+    pub(super) fn end_probe(&mut self, lane: Lane, batch: u64) {
+        let probes = &mut self.tenant(lane).probes;
+        probes.entry(batch).and_modify(|number| *number -= 1);
+        probes.retain(|_, number| *number > 0);
+        self.forget_idle(lane.tenant);
     }
 
     /// Appends an attempt to the waiting attempts of its lane.
@@ -225,38 +214,30 @@ impl<W> State<W> {
         self.line_up(lane);
     }
 
-    /// Widens a lane after a success. A lane that is less than half full stays as it is: its receiver has not shown
-    /// that it can handle more.
-    pub(super) fn widen(&mut self, lane: Lane) {
-        let total = self.total;
-        let (first, known) = self.answered(lane);
-        if known.in_progress * 2 >= known.width && !lane.key.is_trial() {
-            known.width = total.min((known.width + 1).max(first));
+    /// Changes the width of a lane after an attempt. If the receiver hangs, the lane becomes as narrow as a new one,
+    /// and its waiting attempts are dropped.
+    pub(super) fn learn(&mut self, lane: Lane, shown: Shown) {
+        let (total, new) = (self.total, lane.first_width(self.total));
+        let after_response = if lane.queue == Queue::Shared { NEW.min(total) } else { new };
+        let known = self.lane(lane);
+        match shown {
+            Shown::Success | Shown::Good { .. } => {
+                known.answered_at = Instant::now();
+                // A lane that is less than half full stays as it is: its receiver has not shown that it can take more.
+                if known.in_progress * 2 >= known.width && lane.at != At::Trials {
+                    known.width = total.min((known.width + 1).max(after_response));
+                }
+            }
+            Shown::Error => {
+                known.answered_at = Instant::now();
+                known.width = (known.width / 2).max(after_response);
+            }
+            Shown::NoAnswer { hangs: true } => {
+                known.width = new;
+                known.waiting.clear();
+            }
+            Shown::NoAnswer { hangs: false } | Shown::Nothing => {}
         }
-        self.line_up(lane);
-    }
-
-    /// Halves a lane after a quick error, down to a lane's width after its first response.
-    pub(super) fn halve(&mut self, lane: Lane) {
-        let (first, known) = self.answered(lane);
-        known.width = (known.width / 2).max(first);
-        self.line_up(lane);
-    }
-
-    /// Records a quick response. Returns the lane's width after its first response, and its state.
-    fn answered(&mut self, lane: Lane) -> (usize, &mut LaneState<W>) {
-        let first = if lane.queue == Queue::Shared { NEW.min(self.total) } else { lane.first_width(self.total) };
-        let known = self.lane(lane);
-        known.answered_at = Instant::now();
-        (first, known)
-    }
-
-    /// Narrows a lane to the width of a new one, and drops its waiting attempts.
-    pub(super) fn narrow(&mut self, lane: Lane) {
-        let width = lane.first_width(self.total);
-        let known = self.lane(lane);
-        known.width = width;
-        known.waiting.clear();
         self.line_up(lane);
     }
 
@@ -269,18 +250,17 @@ impl<W> State<W> {
         if before == place {
             return;
         }
-        let ready = &mut self.tenants.entry(lane.key.tenant).or_default().ready;
-        if let Some((share, place)) = before
-            && let Entry::Occupied(mut group) = ready.entry((share, lane.queue))
-        {
-            group.get_mut().remove(&place);
-            if group.get().is_empty() {
-                group.remove();
-            }
+        let ready = &mut self.tenant(lane).ready;
+        if let Some((share, place)) = before {
+            ready.entry((share, lane.queue)).or_default().remove(&place);
         }
         if let Some((share, place)) = place {
             ready.entry((share, lane.queue)).or_default().insert(place, lane);
         }
+    }
+
+    fn tenant(&mut self, lane: Lane) -> &mut TenantState {
+        self.tenants.entry(lane.tenant).or_default()
     }
 
     fn lane(&mut self, lane: Lane) -> &mut LaneState<W> {
@@ -311,7 +291,7 @@ impl<W> State<W> {
 
     /// Whether the receiver or the tenant has reached its limit, even if slots are free.
     fn has_its_share(&self, lane: Lane) -> bool {
-        let tenant = self.tenants.get(&lane.key.tenant);
+        let tenant = self.tenants.get(&lane.tenant);
         self.is_full(lane) || tenant.is_some_and(|tenant| self.is_greedy(tenant, self.share(lane), lane.queue))
     }
 
@@ -381,7 +361,7 @@ impl<W> State<W> {
         known.in_progress += 1;
         let share = known.share;
         self.half += usize::from(share == Share::Half);
-        let tenant = self.tenants.entry(lane.key.tenant).or_default();
+        let tenant = self.tenants.entry(lane.tenant).or_default();
         let taken = tenant.taken_mut(share);
         taken.slots += 1;
         taken.places += 1;
@@ -394,31 +374,28 @@ impl<W> State<W> {
         Some(share)
     }
 
-    pub(super) fn take_slot_back(&mut self, tenant: u64, share: Share) {
+    pub(super) fn take_slot_back(&mut self, lane: Lane, share: Share) {
         self.slots += 1;
         self.half -= usize::from(share == Share::Half);
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            tenant.taken_mut(share).slots -= 1;
-        }
+        self.tenant(lane).taken_mut(share).slots -= 1;
     }
 
     pub(super) fn take_place_back(&mut self, lane: Lane, share: Share) {
         self.places += 1;
-        self.apart.entry(lane.queue).and_modify(|places| *places -= 1);
-        if let Some(known) = self.lanes.get_mut(&lane) {
-            known.in_progress -= 1;
-        }
+        self.lane(lane).in_progress -= 1;
         self.line_up(lane);
-        if let Some(tenant) = self.tenants.get_mut(&lane.key.tenant) {
-            tenant.taken_mut(share).places -= 1;
-            tenant.apart.entry(lane.queue).and_modify(|places| *places -= 1);
+        let tenant = self.tenants.entry(lane.tenant).or_default();
+        tenant.taken_mut(share).places -= 1;
+        for apart in [&mut tenant.apart, &mut self.apart] {
+            apart.entry(lane.queue).and_modify(|places| *places -= 1);
         }
-        self.forget_idle(lane.key.tenant);
+        self.forget_idle(lane.tenant);
     }
 
     fn forget_idle(&mut self, tenant: u64) {
         if self.tenants.get(&tenant).is_some_and(|it| {
-            it.good.places + it.others.places + it.patient + it.probes.len() == 0 && it.ready.is_empty()
+            it.good.places + it.others.places + it.patient + it.probes.len() == 0
+                && it.ready.values().all(BTreeMap::is_empty)
         }) {
             self.tenants.remove(&tenant);
         }
@@ -434,7 +411,7 @@ impl<W> State<W> {
                 return Some((lane, self.give(lane)?, first));
             }
             self.line_up(lane);
-            self.forget_idle(lane.key.tenant);
+            self.forget_idle(lane.tenant);
         }
         None
     }
@@ -472,10 +449,10 @@ impl<W> State<W> {
     pub(super) fn searched(&self) -> Option<Lane> {
         let waiting = self.lanes.iter().filter(|(lane, known)| !known.waiting.is_empty() && self.is_free(**lane));
         let by_turn = waiting.min_by_key(|(lane, known)| {
-            let tenant = self.tenants.get(&lane.key.tenant);
+            let tenant = self.tenants.get(&lane.tenant);
             let taken =
                 tenant.map(|TenantState { good, others, .. }| (good.slots + others.slots, good.places + others.places));
-            (taken, lane.key.tenant, known.in_progress, known.waits_since)
+            (taken, lane.tenant, known.in_progress, known.waits_since)
         });
         by_turn.map(|(lane, _)| *lane)
     }

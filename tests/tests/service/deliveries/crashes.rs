@@ -3,7 +3,10 @@
 use std::{ops::Range, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use common::{
+    timestamp::Timestamp,
+    webhooks::{delivery::Status, endpoints::News},
+};
 use futures::future::try_join_all;
 use local::Worker;
 use serde_json::json;
@@ -25,7 +28,11 @@ async fn live_through(fails: Range<u64>, takes_effect: bool, waits: bool) -> (bo
     let id = world.endpoint(&tenant, &flaky.url("/"), "s").await;
     if waits {
         let (owner, id) = (tenant.id.parse().expect("an id"), id.parse().expect("an id"));
-        world.stored_endpoints().note_unanswered(&owner, id, Timestamp::now(), true).await.expect("the write succeeds");
+        world
+            .stored_endpoints()
+            .note(&owner, id, News::Unanswered { hangs: true }, Timestamp::now())
+            .await
+            .expect("the write succeeds");
     }
     world.come_back_after(1).await;
     world.enqueue("job-events", event(&tenant.id, "j")).await;

@@ -7,6 +7,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Destination, MAX_AGE, Payload, Status},
+        endpoints::News,
         event::JobEvent,
         log::First,
     },
@@ -34,7 +35,11 @@ pub(super) async fn silent(settings: &[(&str, &str)]) -> (World, Tenant, String,
     let (world, tenant, id) = world_with(settings, receiver.url()).await;
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let since = minutes_ago(120);
-    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("the write succeeds");
+    world
+        .stored_endpoints()
+        .note(&owner, endpoint, News::Unanswered { hangs: true }, since)
+        .await
+        .expect("the write succeeds");
     (world, tenant, id, receiver)
 }
 

@@ -10,7 +10,10 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use common::{
+    timestamp::Timestamp,
+    webhooks::{delivery::Status, endpoints::News},
+};
 use serde_json::{Map, Value, json};
 use tests::{
     Receiver, World, event,
@@ -125,7 +128,7 @@ async fn activate_has_the_effect_of_activation_by_the_tenant() {
     // removes.
     for id in &ids {
         let id = id.parse().expect("an id");
-        endpoints.note_unanswered(&owner, id, now, true).await.expect("the write succeeds");
+        endpoints.note(&owner, id, News::Unanswered { hangs: true }, now).await.expect("the write succeeds");
         assert!(endpoints.begin_probe(&owner, id, now, now).await.expect("the write succeeds"));
         let notice = endpoints.notice(&owner, id).await.expect("the read succeeds").expect("a notice");
         endpoints.try_notice(&owner, notice).await.expect("it is counted").expect("it is the same");

@@ -7,7 +7,10 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use common::{timestamp::Timestamp, webhooks::delivery::Status};
+use common::{
+    timestamp::Timestamp,
+    webhooks::{delivery::Status, endpoints::News},
+};
 use serde_json::{Value, json};
 use tests::{
     Browser, Call, Proxy, Receiver, Switch, World, event,
@@ -304,7 +307,11 @@ async fn a_delivery_waits_for_a_receiver_that_hangs(world: &World) {
     let id = world.endpoint(&tenant, "http://127.0.0.1:9/", "s").await;
     let (owner, endpoint) = (tenant.id.parse().expect("a tenant"), id.parse().expect("an id"));
     let since = Timestamp::now().before(Duration::from_secs(40 * 60));
-    world.stored_endpoints().note_unanswered(&owner, endpoint, since, true).await.expect("the write succeeds");
+    world
+        .stored_endpoints()
+        .note(&owner, endpoint, News::Unanswered { hangs: true }, since)
+        .await
+        .expect("the write succeeds");
     let probed = json!({"probed_at": Timestamp::now().as_millisecond()});
     world.set("webhook-endpoints", ("webhook_endpoint_id", &id), probed).await;
     world.deliver(event(&tenant.id, "j")).await;
