@@ -16,7 +16,7 @@ use tokio::{sync::mpsc::UnboundedSender, task::unconstrained, time::Instant};
 
 use crate::{
     observe::Tally,
-    outgoing::Ended,
+    outgoing::{Due, Ended},
     record::{self, Record},
     rests,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Batch {
     /// The queue that the batch came from; `None` for job events.
     pub(crate) queue: Option<Queue>,
     /// The organization that has at least half of the batch's due attempts.
-    pub(crate) crowd: Option<TenantId>,
+    crowd: Option<TenantId>,
     /// The batch's number among the process's batches.
     pub(crate) number: u64,
     /// The latest time at which an attempt can start and still end before the function's timeout.
@@ -68,6 +68,11 @@ impl Batch {
     /// The queue whose invocations this batch occupies: the shared one for job events.
     pub(crate) fn queue(&self) -> Queue {
         self.queue.unwrap_or(Queue::Shared)
+    }
+
+    /// Whether the delivery is from the organization that crowds the batch.
+    pub(crate) fn is_crowd(&self, due: &Due) -> bool {
+        self.crowd.as_ref() == Some(&due.tenant)
     }
 
     /// Keeps the event of a failed job, to be recorded after the attempts.

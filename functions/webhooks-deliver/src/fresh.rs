@@ -95,12 +95,9 @@ async fn elsewhere(event: &JobEvent, ledger: &Ledger) -> Result<Vec<DeliveryId>>
     Ok(ids.collect())
 }
 
-/// Returns the possible ids of a delivery in the log: its endpoint's log may have been spread over more shards since. A
-/// deleted endpoint's number of shards is unknown.
+/// Returns the possible ids of a delivery in the log: its endpoint's log may have been spread over more shards since.
 fn places(first: &Due) -> impl Iterator<Item = DeliveryId> + use<> {
     let id = first.delivery.id;
-    let (shard, is_spread) = (id.webhook_id.shard(SHARDS), first.endpoint.as_ref().is_none_or(|it| it.log_shards > 1));
-    [Some(DeliveryId { shard: 0, ..id }), (is_spread && shard != 0).then_some(DeliveryId { shard, ..id })]
-        .into_iter()
-        .flatten()
+    let is_spread = first.endpoint.as_ref().is_none_or(|endpoint| endpoint.log_shards > 1);
+    [0, if is_spread { id.webhook_id.shard(SHARDS) } else { 0 }].map(|shard| DeliveryId { shard, ..id }).into_iter()
 }

@@ -24,9 +24,9 @@ type Key = (TenantId, WorkflowKey);
 
 /// Records failed jobs.
 pub(crate) struct Notes {
-    table: JobFailures,
+    pub(crate) table: JobFailures,
     /// The storms of workflows that fail so often that not every failure is written.
-    storms: Mutex<Recent<Key, Option<Storm>>>,
+    pub(crate) storms: Mutex<Recent<Key, Option<Storm>>>,
 }
 
 /// The failures of a workflow in a batch.
@@ -38,10 +38,6 @@ struct Group {
 }
 
 impl Notes {
-    pub(crate) fn new(table: JobFailures) -> Self {
-        Self { table, storms: Mutex::default() }
-    }
-
     /// Records a batch's failures. Returns the numbers of the records that stay in their queue.
     pub(crate) async fn note(&self, failed: Vec<(usize, FailedJob)>) -> Vec<(usize, Undone)> {
         if failed.is_empty() {

@@ -13,7 +13,11 @@
 //! A record is acknowledged only after the results of its attempts have been stored; `ledger` defines the order. A
 //! crash at any point repeats work, but loses none. `job_failures` records failed jobs for the emails about them.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use common::{
@@ -34,9 +38,9 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     batch::{Batch, all},
-    in_progress::InProgress,
     job_failures::Notes,
     ledger::Ledger,
+    outgoing::InProgress,
     receivers::Receivers,
     record::{Record, Undone},
     sender::Sender,
@@ -45,7 +49,6 @@ use crate::{
 
 mod batch;
 mod fresh;
-mod in_progress;
 mod job_failures;
 mod ledger;
 mod news;
@@ -98,7 +101,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let ledger = Ledger::from_env(env, &aws)?;
     let endpoints = ledger.endpoints.clone();
     let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
-    let notes = Notes::new(JobFailures::from_env(env, &aws)?);
+    let notes = Notes { table: JobFailures::from_env(env, &aws)?, storms: Mutex::default() };
     Ok(Deliver { app: Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() }) })
 }
 
@@ -121,7 +124,10 @@ impl Deliver {
             // Moved here so that `end` consumes it and closes the channel. The ledger stops when there are no more
             // attempts.
             let batch = batch;
-            let handled = records.iter().enumerate().map(|(index, record)| app.record(index, record, &batch));
+            let handled = records.iter().enumerate().map(async |(index, record)| {
+                let handled = AssertUnwindSafe(app.handle(index, record, &batch)).catch_unwind().await;
+                Some((index, handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?))
+            });
             let undone: Vec<_> = all(handled).await.into_iter().flatten().collect();
             let unnoted = app.notes.note(batch.end()).await;
             undone.into_iter().chain(unnoted).collect::<Vec<_>>()
@@ -141,20 +147,13 @@ impl Deliver {
 }
 
 impl App {
-    /// Handles a record until its attempts have ended. If the record stays in its queue, returns its number and the
-    /// reason.
-    async fn record(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Option<(usize, Undone)> {
-        let handled = AssertUnwindSafe(self.handle(index, record, batch)).catch_unwind().await;
-        let undone = handled.unwrap_or_else(|panic| Err(Undone::Panicked(panic))).err()?;
-        Some((index, undone))
-    }
-
+    /// Handles a record until its attempts have ended.
     async fn handle(&self, index: usize, record: &SqsMessage, batch: &Batch) -> Result<(), Undone> {
         let Self { sender, ledger, in_progress, .. } = self;
         let body = record.body.as_deref().unwrap_or_default();
-        let (record, sent_at) = Record::of(index, record);
+        let record = Record::of(index, record);
         if batch.queue.is_none() {
-            let event = JobEvent::parse(body, sent_at)?;
+            let event = JobEvent::parse(body, record.sent_at)?;
             batch.keep_failed(&record, &event);
             return fresh::event(&record, event, sender, ledger, batch).await;
         }

@@ -1,18 +1,22 @@
 //! Deliveries on their way to their destinations.
 
-use std::sync::Arc;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
 
 use common::{
     id::TenantId,
+    lock::lock,
     webhooks::{
-        delivery::{AttemptResult, Delivery, Destination, Payload, Queue, SHARDS, Trigger},
+        delivery::{AttemptResult, Delivery, Destination, DueAttempt, Payload, Queue, SHARDS, Trigger},
         destination::Target,
         endpoints::{Endpoint, Health},
         event::JobEvent,
     },
 };
 
-use crate::{in_progress::Mark, record::Record, standing::Shown};
+use crate::{record::Record, standing::Shown};
 
 /// A delivery with an attempt that is due.
 pub(crate) struct Due {
@@ -98,5 +102,28 @@ impl Due {
     /// Combines the delivery with its result. The message for the next attempt goes to `queue`.
     pub(crate) fn ended(self, result: AttemptResult, queue: Queue) -> Ended {
         Ended { due: self, result, shown: None, queue }
+    }
+}
+
+/// The due attempts that this process is working on. Two messages for the same attempt are often in one batch. Clones
+/// share the attempts.
+#[derive(Clone, Default)]
+pub(crate) struct InProgress(Arc<Mutex<HashSet<DueAttempt>>>);
+
+/// Keeps an attempt marked as in progress until dropped.
+pub(crate) struct Mark(InProgress, DueAttempt);
+
+impl InProgress {
+    /// Marks an attempt as in progress. Returns `None` if it already is: another message then represents both.
+    pub(crate) fn begin(&self, due: DueAttempt) -> Option<Mark> {
+        let is_new = lock(&self.0).insert(due.clone());
+        is_new.then(|| Mark(self.clone(), due))
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let Self(InProgress(attempts), due) = self;
+        lock(attempts).remove(due);
     }
 }

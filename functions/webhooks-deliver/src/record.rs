@@ -14,6 +14,8 @@ pub(crate) struct Record {
     pub(crate) index: usize,
     /// Whether the record has been received before.
     pub(crate) is_repeated: bool,
+    /// When its message was sent.
+    pub(crate) sent_at: Timestamp,
 }
 
 /// Why a record stays in its queue.
@@ -29,8 +31,8 @@ pub(crate) enum Undone {
 /// Whether a job event has waited so long that events must be queuing for invocations. Repeated records do not count,
 /// because it is unknown when they became visible again.
 pub(crate) fn has_waited(record: &SqsMessage) -> bool {
-    let (record, sent_at) = Record::of(0, record);
-    !record.is_repeated && Timestamp::now().since(sent_at) > BACKLOG
+    let Record { is_repeated, sent_at, .. } = Record::of(0, record);
+    !is_repeated && Timestamp::now().since(sent_at) > BACKLOG
 }
 
 fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
@@ -38,11 +40,10 @@ fn attribute(record: &SqsMessage, name: &str) -> Option<i64> {
 }
 
 impl Record {
-    /// Returns the record with this number in its batch, and when its message was sent.
-    pub(crate) fn of(index: usize, record: &SqsMessage) -> (Self, Timestamp) {
+    pub(crate) fn of(index: usize, record: &SqsMessage) -> Self {
         let is_repeated = attribute(record, "ApproximateReceiveCount").is_some_and(|receives| receives > 1);
         let sent_at = attribute(record, "SentTimestamp").map_or_else(Timestamp::now, Timestamp::from_millisecond);
-        (Self { index, is_repeated }, sent_at)
+        Self { index, is_repeated, sent_at }
     }
 }
 

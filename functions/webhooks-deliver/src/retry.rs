@@ -13,9 +13,8 @@ use common::{
 
 use crate::{
     batch::Batch,
-    in_progress::Mark,
     ledger::Ledger,
-    outgoing::Due,
+    outgoing::{Due, Mark},
     record::{Record, Undone},
     sender::Sender,
 };

@@ -70,30 +70,27 @@ impl Sender {
         };
         let lingers = batch.is_late && receiver.lingers(now);
         let turn = Turn::of(from, standing, lingers, due.is_test());
+        let due_at = due.delivery.next_attempt_at.unwrap_or(now);
         let lane = |queue| lane(&receiver, queue, standing, now);
+        let until = || batch.last_start.min(Instant::now() + PATIENCE);
         let slot = match turn {
             Turn::Elsewhere(queue) => {
                 let is_urgent = queue == Queue::Slow || from == Queue::Slow || due.is_test();
                 let until = if is_urgent { now } else { postponed(now, LATER, now) };
                 return due.ended(AttemptResult::Postponed(until), queue);
             }
-            Turn::Waits(_) | Turn::Probes if steps_back(&due, &receiver, batch, now) => Err(NoSlot::Full),
+            // A crowd's attempt yields its invocation to other organizations.
+            Turn::Waits(_) | Turn::Probes if batch.is_crowd(&due) && receiver.rests(due_at, now) => Err(NoSlot::Full),
             Turn::AfterTrial => return after_trial(due, &receiver, now),
             Turn::Soon => {
                 self.slots.take_soon(lane(Queue::Shared), standing, &batch.in_progress, batch.last_start).await
             }
-            Turn::Waits(queue) => {
-                let patience = Instant::now() + PATIENCE;
-                match self.slots.take(lane(queue), standing, patience.min(batch.last_start)).await {
-                    Err(NoSlot::Late) if Instant::now() < batch.last_start => Err(NoSlot::Full),
-                    taken => taken,
-                }
-            }
+            Turn::Waits(queue) => match self.slots.take(lane(queue), standing, until()).await {
+                Err(NoSlot::Late) if Instant::now() < batch.last_start => Err(NoSlot::Full),
+                taken => taken,
+            },
             Turn::Probes if !self.may_probe(&due, &receiver, now).await => Err(NoSlot::Full),
-            Turn::Probes => {
-                let patience = Instant::now() + PATIENCE;
-                self.slots.probe(lane(Queue::Hanging), batch.number, patience.min(batch.last_start)).await
-            }
+            Turn::Probes => self.slots.probe(lane(Queue::Hanging), batch.number, until()).await,
         };
         match slot {
             Ok(slot) => {
@@ -157,7 +154,7 @@ impl Sender {
                 posted => break posted,
             }
         };
-        if batch.crowd.as_ref() == Some(&due.tenant) {
+        if batch.is_crowd(&due) {
             receiver.begin_rest(at, Timestamp::now());
         }
         let Timed { posted: Posted { outcome, response, detail }, took, lagged } = match posted {
@@ -245,11 +242,6 @@ fn lane(receiver: &Receiver<'_>, queue: Queue, standing: Standing, now: Timestam
         _ => At::Receiver(receiver.hash),
     };
     Lane { tenant: receiver.tenant, at, queue }
-}
-
-/// Whether a crowd's attempt yields its invocation to other organizations.
-fn steps_back(due: &Due, receiver: &Receiver<'_>, batch: &Batch, now: Timestamp) -> bool {
-    batch.crowd.as_ref() == Some(&due.tenant) && receiver.rests(due.delivery.next_attempt_at.unwrap_or(now), now)
 }
 
 /// Postpones a delivery until its receiver's trial ends. If too many are already waiting for the trial, or there is

@@ -15,7 +15,7 @@
 //! so a recovering receiver is not flooded. A tenant's new callback origins share one lane, the crowd.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard,
+    Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -52,14 +52,11 @@ pub(crate) struct Slot {
 }
 
 /// Permission for an attempt to wait, held until dropped.
-struct Patient {
-    slots: Slots,
-    tenant: u64,
-}
+struct Patient<'a>(&'a Slots, Lane);
 
-impl Drop for Patient {
+impl Drop for Patient<'_> {
     fn drop(&mut self) {
-        self.slots.lock().end_wait(self.tenant);
+        lock(&self.0.state).end_wait(self.1);
     }
 }
 
@@ -80,11 +77,10 @@ impl Slots {
     /// Waits for a slot until `last_start`. Only a few of a tenant's attempts may wait, because each keeps its
     /// invocation waiting.
     pub(crate) async fn take(&self, lane: Lane, standing: Standing, last_start: Instant) -> Result<Slot, NoSlot> {
-        let tenant = lane.tenant;
-        if !self.lock().begin_wait(tenant) {
+        if !lock(&self.state).begin_wait(lane) {
             return Err(NoSlot::Full);
         }
-        let _patient = Patient { slots: self.clone(), tenant };
+        let _patient = Patient(self, lane);
         match self.queue(lane, standing) {
             // `queue` returns a free slot even after the deadline.
             _ if Instant::now() >= last_start => Err(NoSlot::Late),
@@ -114,7 +110,7 @@ impl Slots {
         let at_most = began + SOON;
         while Instant::now() < last_start {
             let waits_anyway = in_progress.load(Ordering::Relaxed) > 0 && Instant::now() < at_most;
-            if !waits_anyway && self.lock().is_stuck(lane, began) {
+            if !waits_anyway && lock(&self.state).is_stuck(lane, began) {
                 return Err(NoSlot::Full);
             }
             let now = Instant::now();
@@ -131,7 +127,7 @@ impl Slots {
     /// together get at most as many places as there are slots. One tenant's probes never occupy more places or batches
     /// than they leave free for others.
     pub(crate) async fn probe(&self, lane: Lane, batch: u64, last_start: Instant) -> Result<Slot, NoSlot> {
-        let given = self.lock().probe(lane, batch)?;
+        let given = lock(&self.state).probe(lane, batch)?;
         match given {
             Some(share) => {
                 let mut slot = self.slot(lane, share);
@@ -144,7 +140,7 @@ impl Slots {
 
     /// Takes a slot, or queues for one.
     fn queue(&self, lane: Lane, standing: Standing) -> Result<Slot, oneshot::Receiver<Slot>> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(share) = state.take(lane, standing) {
             drop(state);
             return Ok(self.slot(lane, share));
@@ -156,22 +152,18 @@ impl Slots {
 
     /// Gives the free slots to waiting attempts, in turn.
     fn pass_on(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while let Some((lane, share, waiting)) = state.next(|waiting| !waiting.is_closed()) {
             drop(state);
             // Without the lock: if the attempt is no longer waiting, the slot is dropped here, and its destructor takes
             // the lock.
             waiting.send(self.slot(lane, share)).ok();
-            state = self.lock();
+            state = lock(&self.state);
         }
     }
 
     fn slot(&self, lane: Lane, share: Share) -> Slot {
         Slot { slots: self.clone(), lane, share, is_aside: false, probes_in: None }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<Waiting>> {
-        lock(&self.state)
     }
 }
 
@@ -179,20 +171,20 @@ impl Slot {
     /// Returns the slot and keeps the place: from now on, the attempt only waits for its response.
     pub(crate) fn step_aside(&mut self) {
         if !std::mem::replace(&mut self.is_aside, true) {
-            self.slots.lock().take_slot_back(self.lane, self.share);
+            lock(&self.slots.state).take_slot_back(self.lane, self.share);
             self.slots.pass_on();
         }
     }
 
     /// Changes the receiver's number of concurrent attempts, after an attempt.
     pub(crate) fn learn(&self, shown: Shown) {
-        self.slots.lock().learn(self.lane, shown);
+        lock(&self.slots.state).learn(self.lane, shown);
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.slots.lock();
+        let mut state = lock(&self.slots.state);
         if !self.is_aside {
             state.take_slot_back(self.lane, self.share);
         }
@@ -297,7 +289,7 @@ mod tests {
         let mut taken = vec![at_once(&slots, lane(1, 1), Standing::Good).expect("a slot")];
         let halved = |one: &Slot| {
             one.learn(Shown::Error);
-            slots.lock().width(lane(1, 1))
+            lock(&slots.state).width(lane(1, 1))
         };
         assert_eq!(halved(&taken[0]), NEW, "the receiver has answered");
         for _ in 0..100 {
@@ -342,7 +334,7 @@ mod tests {
         drop((mine, others));
         let late = slots.take(lane(3, 1), Standing::Good, Instant::now()).await;
         assert_eq!(late.err(), Some(NoSlot::Late), "it is too late, although a slot is free");
-        assert_eq!(slots.lock().free(), (2, 8, 0), "an attempt that no longer waits holds no slot");
+        assert_eq!(lock(&slots.state).counts(), (2, 8, 0), "an attempt that no longer waits holds no slot");
     }
 
     #[test]
@@ -419,7 +411,7 @@ mod tests {
         assert_eq!([held(1), held(2), held(3)], [16, 8, 4]);
         drop(taken);
         assert!(slots.probe(slow(4, 0), 0, soon()).now_or_never().is_some_and(|slot| slot.is_ok()));
-        assert_eq!(slots.lock().free(), (1000, 1000, 0));
+        assert_eq!(lock(&slots.state).counts(), (1000, 1000, 0));
     }
 
     #[tokio::test]
@@ -438,7 +430,7 @@ mod tests {
         for _ in 0..100 {
             at_once(&slots, lane(1, 1), Standing::Good).expect("a slot").learn(Shown::Success);
         }
-        assert_eq!(slots.lock().width(lane(1, 1)), NEW);
+        assert_eq!(lock(&slots.state).width(lane(1, 1)), NEW);
     }
 
     #[test]

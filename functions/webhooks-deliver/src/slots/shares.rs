@@ -59,16 +59,10 @@ pub(super) enum Share {
 
 /// A process's slots and places, and their holders. `W` is an attempt that waits for its turn.
 pub(super) struct State<W> {
+    /// The numbers of all slots and places.
     total: usize,
-    /// The numbers of free slots and places.
-    slots: usize,
     places: usize,
-    /// The total number of places.
-    all_places: usize,
-    /// The number of slots in use for receivers that are not known to be good.
-    half: usize,
-    /// The numbers of places in use for slow and for hanging receivers.
-    apart: Apart,
+    held: Held,
     tenants: BTreeMap<u64, TenantState>,
     lanes: HashMap<Lane, LaneState<W>>,
     /// Idle lanes are next forgotten when there are this many lanes.
@@ -79,10 +73,7 @@ pub(super) struct State<W> {
 
 #[derive(Default)]
 struct TenantState {
-    /// The slots and places in use, for receivers known to be good and for all others, and the places by queue.
-    good: Taken,
-    others: Taken,
-    apart: Apart,
+    held: Held,
     /// The number of the tenant's attempts that have permission to wait.
     patient: usize,
     /// The number of the tenant's probes in each batch.
@@ -96,14 +87,21 @@ struct TenantState {
 /// A lane's position among the ready ones: the number of its attempts in progress, and the start of its wait.
 type Place = (usize, u64);
 
-#[derive(Clone, Copy, Default)]
+/// The slots and places that a tenant, or all tenants together, have in use.
+#[derive(Default)]
+struct Held {
+    /// For receivers known to be good, and for all others.
+    good: Taken,
+    others: Taken,
+    /// Places by queue. Those of the shared queues are not counted.
+    apart: BTreeMap<Queue, usize>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Taken {
     slots: usize,
     places: usize,
 }
-
-/// Places in use by queue. Those of the shared queues are not counted.
-type Apart = BTreeMap<Queue, usize>;
 
 struct LaneState<W> {
     in_progress: usize,
@@ -118,19 +116,18 @@ struct LaneState<W> {
     ready: Option<(Share, Place)>,
 }
 
-impl From<Standing> for Share {
-    fn from(standing: Standing) -> Self {
-        if standing == Standing::Good { Self::Any } else { Self::Half }
-    }
-}
-
-impl TenantState {
-    fn taken(&self, share: Share) -> Taken {
-        if share == Share::Any { self.good } else { self.others }
+impl Held {
+    fn all(&self) -> Taken {
+        let Self { good, others, .. } = self;
+        Taken { slots: good.slots + others.slots, places: good.places + others.places }
     }
 
-    fn taken_mut(&mut self, share: Share) -> &mut Taken {
+    fn of(&mut self, share: Share) -> &mut Taken {
         if share == Share::Any { &mut self.good } else { &mut self.others }
+    }
+
+    fn apart(&self, queue: Queue) -> usize {
+        self.apart.get(&queue).copied().unwrap_or(0)
     }
 }
 
@@ -153,11 +150,8 @@ impl<W> State<W> {
         let places = total.saturating_mul(PLACES).min(MOST_PLACES).max(total);
         Self {
             total,
-            slots: total,
             places,
-            all_places: places,
-            half: 0,
-            apart: Apart::default(),
+            held: Held::default(),
             tenants: BTreeMap::new(),
             lanes: HashMap::new(),
             most_lanes: LANES,
@@ -167,7 +161,7 @@ impl<W> State<W> {
 
     /// Takes a slot and a place, if both are free.
     pub(super) fn take(&mut self, lane: Lane, standing: Standing) -> Option<Share> {
-        self.lane(lane).share = standing.into();
+        self.lane(lane).share = if standing == Standing::Good { Share::Any } else { Share::Half };
         self.line_up(lane);
         self.give(lane)
     }
@@ -199,7 +193,7 @@ impl<W> State<W> {
         let probes = &mut self.tenant(lane).probes;
         probes.entry(batch).and_modify(|number| *number -= 1);
         probes.retain(|_, number| *number > 0);
-        self.forget_idle(lane.tenant);
+        self.forget_idle(lane);
     }
 
     /// Appends an attempt to the waiting attempts of its lane.
@@ -263,6 +257,11 @@ impl<W> State<W> {
         self.tenants.entry(lane.tenant).or_default()
     }
 
+    /// What all tenants together hold, and what this lane's tenant holds.
+    fn holders(&mut self, lane: Lane) -> [&mut Held; 2] {
+        [&mut self.held, &mut self.tenants.entry(lane.tenant).or_default().held]
+    }
+
     fn lane(&mut self, lane: Lane) -> &mut LaneState<W> {
         if self.lanes.len() >= self.most_lanes && !self.lanes.contains_key(&lane) {
             self.lanes.retain(|_, known| known.in_progress > 0 || !known.waiting.is_empty());
@@ -292,40 +291,44 @@ impl<W> State<W> {
     /// Whether the receiver or the tenant has reached its limit, even if slots are free.
     fn has_its_share(&self, lane: Lane) -> bool {
         let tenant = self.tenants.get(&lane.tenant);
-        self.is_full(lane) || tenant.is_some_and(|tenant| self.is_greedy(tenant, self.share(lane), lane.queue))
+        self.is_full(lane) || tenant.is_some_and(|tenant| self.is_greedy(&tenant.held, self.share(lane), lane.queue))
     }
 
     /// Whether a tenant already holds as many slots or places of this kind as it leaves free for others.
-    fn is_greedy(&self, tenant: &TenantState, share: Share, queue: Queue) -> bool {
-        let (taken, apart) = (tenant.taken(share), tenant.apart.get(&queue).copied().unwrap_or(0));
+    fn is_greedy(&self, held: &Held, share: Share, queue: Queue) -> bool {
+        let (taken, free) = (if share == Share::Any { held.good } else { held.others }, self.free());
         let is_greedy = |taken, free| taken > 0 && taken >= free;
-        is_greedy(taken.slots, self.slots) || is_greedy(taken.places, self.places) || is_greedy(apart, self.left(queue))
+        is_greedy(taken.slots, free.slots)
+            || is_greedy(taken.places, free.places)
+            || is_greedy(held.apart(queue), self.left(queue))
+    }
+
+    fn free(&self) -> Taken {
+        let held = self.held.all();
+        Taken { slots: self.total - held.slots, places: self.places - held.places }
     }
 
     /// Returns the number of places left for attempts from this queue. Slow receivers together get half of all places,
     /// and hanging receivers as many as there are slots.
     fn left(&self, queue: Queue) -> usize {
-        let most = match queue {
-            Queue::Shared => return self.places,
-            Queue::Slow => self.all_places.div_ceil(2),
-            Queue::Hanging => self.total,
-        };
-        most.saturating_sub(self.apart.get(&queue).copied().unwrap_or(0))
+        match queue {
+            Queue::Shared => self.free().places,
+            Queue::Slow => self.places.div_ceil(2).saturating_sub(self.held.apart(queue)),
+            Queue::Hanging => self.total.saturating_sub(self.held.apart(queue)),
+        }
     }
 
     /// Gives one of the tenant's attempts permission to wait, unless too many others have it.
-    pub(super) fn begin_wait(&mut self, tenant: u64) -> bool {
-        let tenant = self.tenants.entry(tenant).or_default();
+    pub(super) fn begin_wait(&mut self, lane: Lane) -> bool {
+        let tenant = self.tenant(lane);
         let may_wait = tenant.patient < PATIENT;
         tenant.patient += usize::from(may_wait);
         may_wait
     }
 
-    pub(super) fn end_wait(&mut self, tenant: u64) {
-        if let Some(tenant) = self.tenants.get_mut(&tenant) {
-            tenant.patient -= 1;
-        }
-        self.forget_idle(tenant);
+    pub(super) fn end_wait(&mut self, lane: Lane) {
+        self.tenant(lane).patient -= 1;
+        self.forget_idle(lane);
     }
 
     /// Whether an attempt that has waited since `began` should give up: its receiver does not answer, or other attempts
@@ -343,8 +346,9 @@ impl<W> State<W> {
 
     /// Whether a slot and a place of this kind are free.
     fn has_room(&self, share: Share, queue: Queue) -> bool {
-        let has_slot = self.slots > 0 && (share == Share::Any || self.half < self.total.div_ceil(2));
-        has_slot && self.places > 0 && self.left(queue) > 0
+        let free = self.free();
+        let has_slot = free.slots > 0 && (share == Share::Any || self.held.others.slots < self.total.div_ceil(2));
+        has_slot && free.places > 0 && self.left(queue) > 0
     }
 
     /// Takes a slot and a place, if both are free.
@@ -352,22 +356,17 @@ impl<W> State<W> {
         if !self.is_free(lane) {
             return None;
         }
-        self.slots -= 1;
-        self.places -= 1;
         let known = self.lane(lane);
         if known.in_progress == 0 {
             known.answered_at = Instant::now();
         }
         known.in_progress += 1;
         let share = known.share;
-        self.half += usize::from(share == Share::Half);
-        let tenant = self.tenants.entry(lane.tenant).or_default();
-        let taken = tenant.taken_mut(share);
-        taken.slots += 1;
-        taken.places += 1;
-        if lane.queue != Queue::Shared {
-            for apart in [&mut tenant.apart, &mut self.apart] {
-                *apart.entry(lane.queue).or_default() += 1;
+        for held in self.holders(lane) {
+            held.of(share).slots += 1;
+            held.of(share).places += 1;
+            if lane.queue != Queue::Shared {
+                *held.apart.entry(lane.queue).or_default() += 1;
             }
         }
         self.line_up(lane);
@@ -375,35 +374,31 @@ impl<W> State<W> {
     }
 
     pub(super) fn take_slot_back(&mut self, lane: Lane, share: Share) {
-        self.slots += 1;
-        self.half -= usize::from(share == Share::Half);
-        self.tenant(lane).taken_mut(share).slots -= 1;
+        for held in self.holders(lane) {
+            held.of(share).slots -= 1;
+        }
     }
 
     pub(super) fn take_place_back(&mut self, lane: Lane, share: Share) {
-        self.places += 1;
+        for held in self.holders(lane) {
+            held.of(share).places -= 1;
+            held.apart.entry(lane.queue).and_modify(|places| *places -= 1);
+        }
         self.lane(lane).in_progress -= 1;
         self.line_up(lane);
-        let tenant = self.tenants.entry(lane.tenant).or_default();
-        tenant.taken_mut(share).places -= 1;
-        for apart in [&mut tenant.apart, &mut self.apart] {
-            apart.entry(lane.queue).and_modify(|places| *places -= 1);
-        }
-        self.forget_idle(lane.tenant);
+        self.forget_idle(lane);
     }
 
-    fn forget_idle(&mut self, tenant: u64) {
-        if self.tenants.get(&tenant).is_some_and(|it| {
-            it.good.places + it.others.places + it.patient + it.probes.len() == 0
-                && it.ready.values().all(BTreeMap::is_empty)
-        }) {
-            self.tenants.remove(&tenant);
+    fn forget_idle(&mut self, lane: Lane) {
+        let TenantState { held, patient, probes, ready } = self.tenant(lane);
+        if held.all().places + *patient + probes.len() == 0 && ready.values().all(BTreeMap::is_empty) {
+            self.tenants.remove(&lane.tenant);
         }
     }
 
     /// Gives a free slot to the attempt whose turn it is. Returns `None` if either is missing.
     pub(super) fn next(&mut self, is_waiting: impl Fn(&W) -> bool) -> Option<(Lane, Share, W)> {
-        while self.slots > 0 && self.places > 0 {
+        while self.has_room(Share::Any, Queue::Shared) {
             let lane = self.turn()?;
             let waiting = &mut self.lanes.get_mut(&lane)?.waiting;
             let first = iter::from_fn(|| waiting.pop_front()).find(&is_waiting);
@@ -411,7 +406,7 @@ impl<W> State<W> {
                 return Some((lane, self.give(lane)?, first));
             }
             self.line_up(lane);
-            self.forget_idle(lane.tenant);
+            self.forget_idle(lane);
         }
         None
     }
@@ -420,16 +415,12 @@ impl<W> State<W> {
     /// fewest slots and places, and then its lane with the fewest attempts.
     pub(super) fn turn(&self) -> Option<Lane> {
         let first = |tenant: &TenantState| {
-            let is_free = |share, queue| self.has_room(share, queue) && !self.is_greedy(tenant, share, queue);
+            let is_free = |share, queue| self.has_room(share, queue) && !self.is_greedy(&tenant.held, share, queue);
             let groups = tenant.ready.iter().filter(|((share, queue), _)| is_free(*share, *queue));
             let firsts = groups.filter_map(|(_, lanes)| lanes.first_key_value().map(|(place, lane)| (*place, *lane)));
             firsts.min_by_key(|(place, _)| *place)
         };
-        let tenants = self.tenants.values().filter_map(|tenant| {
-            let (_, lane) = first(tenant)?;
-            let TenantState { good, others, .. } = tenant;
-            Some(((good.slots + others.slots, good.places + others.places), lane))
-        });
+        let tenants = self.tenants.values().filter_map(|tenant| Some((tenant.held.all(), first(tenant)?.1)));
         tenants.min_by_key(|(taken, _)| *taken).map(|(_, lane)| lane)
     }
 }
@@ -437,8 +428,9 @@ impl<W> State<W> {
 #[cfg(test)]
 impl<W> State<W> {
     /// The free slots, the free places, and the slots in use for receivers that are not known to be good.
-    pub(super) fn free(&self) -> (usize, usize, usize) {
-        (self.slots, self.places, self.half)
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        let Taken { slots, places } = self.free();
+        (slots, places, self.held.others.slots)
     }
 
     pub(super) fn width(&self, lane: Lane) -> usize {
@@ -450,8 +442,7 @@ impl<W> State<W> {
         let waiting = self.lanes.iter().filter(|(lane, known)| !known.waiting.is_empty() && self.is_free(**lane));
         let by_turn = waiting.min_by_key(|(lane, known)| {
             let tenant = self.tenants.get(&lane.tenant);
-            let taken =
-                tenant.map(|TenantState { good, others, .. }| (good.slots + others.slots, good.places + others.places));
+            let taken = tenant.map(|tenant| tenant.held.all());
             (taken, lane.tenant, known.in_progress, known.waits_since)
         });
         by_turn.map(|(lane, _)| *lane)
