@@ -261,12 +261,11 @@ impl Ledger {
             let mut moved = Vec::new();
             for (number, entry) in entries.iter_mut().enumerate() {
                 let is_here = entry.plan == Plan::LogSuccess && entry.after.webhook_endpoint_id == Some(endpoint);
-                if !is_here || !matches!(entry.written, Err(Error::Busy)) {
-                    continue;
+                if is_here && matches!(entry.written, Err(Error::Busy)) {
+                    entry.after.id.shard = entry.after.webhook_id.shard(SHARDS);
+                    moved.push((number, self.log.delivered_row(&tenant, &entry.after, &entry.ended.due.payload, now)));
+                    entry.written = Ok(());
                 }
-                entry.after.id.shard = entry.after.webhook_id.shard(SHARDS);
-                moved.push((number, self.log.delivered_row(&tenant, &entry.after, &entry.ended.due.payload, now)));
-                entry.written = Ok(());
             }
             self.put(entries, moved).await;
         }
@@ -295,9 +294,7 @@ impl Ledger {
         match after.status {
             Status::Pending => return Ok(DueAttempt::soon(tenant, &after, now)),
             Status::Delivered => self.log.forget_large(tenant, &after.id, &payload.body).await?,
-            Status::Failed => {
-                self.follow(tenant, &after, ended.due.health(), true, now).await?;
-            }
+            Status::Failed => self.follow(tenant, &after, ended.due.health(), true, now).await?,
             Status::Held => common::log!("delivery.held", %tenant, delivery_id = %after.id, attempts),
             Status::Ended => common::log!("delivery.ended", %tenant, delivery_id = %after.id, attempts),
         }

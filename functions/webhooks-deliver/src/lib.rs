@@ -73,9 +73,7 @@ const RESERVE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// The function, ready to handle batches. Clones share their state.
 #[derive(Clone)]
-pub struct Deliver {
-    app: Arc<App>,
-}
+pub struct Deliver(Arc<App>);
 
 struct App {
     sender: Sender,
@@ -102,7 +100,7 @@ pub fn function_over(env: &Env, network: Network, tls: rustls::ClientConfig) -> 
     let endpoints = ledger.endpoints.clone();
     let sender = Sender { client, slots: Slots::new(attempts), receivers: Receivers::new(), endpoints };
     let notes = Notes { table: JobFailures::from_env(env, &aws)?, storms: Mutex::default() };
-    Ok(Deliver { app: Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() }) })
+    Ok(Deliver(Arc::new(App { sender, ledger, notes, in_progress: InProgress::default() })))
 }
 
 impl Deliver {
@@ -111,7 +109,7 @@ impl Deliver {
     /// # Errors
     /// The function's timeout leaves no time for an attempt. The batch has then not been touched.
     pub async fn handle(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, lambda_runtime::Error> {
-        let app = &self.app;
+        let Self(app) = self;
         let left = event.context.deadline().duration_since(Timestamp::now().into()).unwrap_or_default();
         let Some(spare) = left.checked_sub(app.sender.client.timeout() + RESERVE) else {
             return Err(format!("DELIVERY_TIMEOUT does not fit into the function's timeout: {left:?} left").into());

@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub(crate) use self::shares::{At, Lane};
+pub(crate) use self::shares::{At, Lane, NoSlot};
 use self::shares::{PATIENCE, Share, State};
 use crate::standing::{SOON, Shown, Standing};
 
@@ -34,11 +34,8 @@ mod shares;
 /// A process's slots. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    state: Arc<Mutex<State<Waiting>>>,
+    state: Arc<Mutex<State<oneshot::Sender<Slot>>>>,
 }
-
-/// An attempt that waits for its turn.
-type Waiting = oneshot::Sender<Slot>;
 
 /// A slot and a place, held until dropped.
 pub(crate) struct Slot {
@@ -58,15 +55,6 @@ impl Drop for Patient<'_> {
     fn drop(&mut self) {
         lock(&self.0.state).end_wait(self.1);
     }
-}
-
-/// Why an attempt does not get a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoSlot {
-    /// The receiver, or its tenant, has its maximum number of attempts in progress.
-    Full,
-    /// It is too late to start an attempt.
-    Late,
 }
 
 impl Slots {

@@ -10,7 +10,6 @@ use std::{
 use common::webhooks::delivery::Queue;
 use tokio::time::Instant;
 
-use super::NoSlot;
 use crate::standing::{SOON, Shown, Standing};
 
 /// A lane's width after its first response, and of a slow receiver's new lane: the number of records in a batch.
@@ -55,6 +54,15 @@ pub(crate) enum At {
 pub(super) enum Share {
     Any,
     Half,
+}
+
+/// Why an attempt does not get a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSlot {
+    /// The receiver, or its tenant, has its maximum number of attempts in progress.
+    Full,
+    /// It is too late to start an attempt.
+    Late,
 }
 
 /// A process's slots and places, and their holders. `W` is an attempt that waits for its turn.
@@ -257,7 +265,7 @@ impl<W> State<W> {
         self.tenants.entry(lane.tenant).or_default()
     }
 
-    /// What all tenants together hold, and what this lane's tenant holds.
+    /// The slots and places held by all tenants together, and by this lane's tenant.
     fn holders(&mut self, lane: Lane) -> [&mut Held; 2] {
         [&mut self.held, &mut self.tenants.entry(lane.tenant).or_default().held]
     }
