@@ -10,8 +10,8 @@ use crate::{
         members::{Member, MemberIdOrEmail, Members, is_still},
         organizations,
         users::{
-            EMAIL, EMAIL_VERIFIED, JOINED_AT, KEY_EPOCH, MUST_HAVE_TWO_FACTOR, ORGANIZATION_ID, ROLE, User, Users, pk,
-            user_key,
+            EMAIL, EMAIL_VERIFIED, JOINED_AT, KEY_EPOCH, MOVES, MUST_HAVE_TWO_FACTOR, ORGANIZATION_ID, ROLE, User,
+            Users, pk, user_key,
         },
     },
     audit::{Action, Entry, initial},
@@ -113,6 +113,7 @@ impl Moves {
                 .set_all(required.then(|| (MUST_HAVE_TWO_FACTOR, boolean(true))))
                 .remove((!required).then_some(MUST_HAVE_TWO_FACTOR))
                 .add(KEY_EPOCH, number(1))
+                .add(MOVES, number(1))
                 .only_if(is_still(&current, current.role))
                 .only_if(EMAIL.equals(text(&current.email)).and(EMAIL_VERIFIED.equals(boolean(true))));
             let writes = Transaction::new("moving to another organization")
@@ -133,6 +134,7 @@ impl Moves {
                         organization: to,
                         role,
                         key_epoch: current.key_epoch + 1,
+                        moves: current.moves + 1,
                         must_have_two_factor: required,
                         ..current
                     };

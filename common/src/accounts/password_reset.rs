@@ -14,8 +14,8 @@ use crate::{
         token::{EXPIRES_AT, KIND, TOKEN_HASH, Token, token_key},
         two_factor::{self, FACTOR},
         users::{
-            CREATED_AT, EMAIL, EMAIL_VERIFIED, KEY_EPOCH, PASSWORD_HASH, SESSION_EPOCH, USER_ID, User, Users, pk,
-            user_key,
+            CREATED_AT, EMAIL, EMAIL_VERIFIED, KEY_EPOCH, MOVES, PASSWORD_HASH, SESSION_EPOCH, USER_ID, User, Users,
+            pk, user_key,
         },
     },
     audit::{self, Action, Entry},
@@ -28,12 +28,15 @@ use crate::{
     base_url::BaseUrl,
     config::{ConfigError, Env},
     error::{Error, Result},
+    id::UserId,
     telemetry::metrics,
     timestamp::Timestamp,
 };
 
 /// The link in the email works for an hour.
 const HOLDS_SECONDS: i64 = 60 * 60;
+/// A reset that meets another change to the user is tried this many times.
+const ATTEMPTS: usize = 5;
 /// The kind of reset tokens in the tokens table.
 const PASSWORD_RESET: &str = "password_reset";
 
@@ -78,8 +81,12 @@ impl PasswordResets {
         unhurried(send).await
     }
 
-    /// Finds the user whose password `token` resets. The token must not have expired. The user must still have the
-    /// address that the token was sent to, and must not have reset the password since then.
+    /// Finds the user whose password `token` resets: the holder of the address that the token was sent to. The token must
+    /// not have expired, and the user must not have reset the password since then.
+    ///
+    /// If the account was deleted since then and an unverified one has the address, the token resets that one. Without
+    /// this rule, a stranger who signed up with another person's address could void the person's links, by deleting the
+    /// account and signing up again.
     ///
     /// # Errors
     /// There is no such user ([`Error::InvalidToken`]).
@@ -90,9 +97,11 @@ impl PasswordResets {
         if record.text(KIND)? != PASSWORD_RESET || record.number(EXPIRES_AT)? <= now.as_second() {
             return Err(Error::InvalidToken);
         }
-        let (email, epoch) = (Email::stored(record.text(EMAIL)?), record.number(KEY_EPOCH)?);
-        let user = self.users.find(record.parsed(USER_ID)?).await?;
-        user.filter(|user| user.email == email && user.key_epoch == epoch).ok_or(Error::InvalidToken)
+        let (email, id): (_, UserId) = (Email::stored(record.text(EMAIL)?), record.parsed(USER_ID)?);
+        let resets = record.number(KEY_EPOCH)? - record.optional_number(MOVES).unwrap_or(0);
+        let (user, _) = self.users.credentials(Some(&email)).await?.ok_or(Error::InvalidToken)?;
+        let is_valid = if user.id == id { user.key_epoch - user.moves == resets } else { !user.email_verified };
+        if is_valid && user.email == email { Ok(user) } else { Err(Error::InvalidToken) }
     }
 
     /// Sets the password of `user`, as read by [`PasswordResets::user`], to `new`. The same transaction ends all the
@@ -101,8 +110,8 @@ impl PasswordResets {
     /// have signed up with it, so the account's second factor is removed. Only one of several concurrent resets
     /// succeeds. The user is notified by email.
     ///
-    /// A concurrent change to the user's sessions does not stop a reset. Otherwise, a signed-in intruder could block
-    /// resets by repeating such changes.
+    /// A concurrent change to the user's sessions does not stop a reset, and after a move or a verification, it is
+    /// tried again. Otherwise, a signed-in intruder could block resets by repeating such changes.
     ///
     /// # Errors
     /// Another reset came first, or the token has expired ([`Error::InvalidToken`]).
@@ -114,34 +123,40 @@ impl PasswordResets {
         (hasher, keys): (&Hasher, &ApiKeys),
         base: &BaseUrl,
     ) -> Result<()> {
-        let (password, now) = (hasher.hash(new).await?, Timestamp::now());
-        let is_current = KIND.equals(text(PASSWORD_RESET)).and(EXPIRES_AT.is_above(number(now.as_second())));
-        let change = Update::of(&self.users_table, pk(user_key(user.id)))
-            .set(PASSWORD_HASH, text(password.as_str()))
-            .set(EMAIL_VERIFIED, boolean(true))
-            .set(KEY_EPOCH, number(user.key_epoch + 1))
-            .add(SESSION_EPOCH, number(1))
-            .only_if(EMAIL.equals(text(&user.email)))
-            .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()));
-        let change = if user.email_verified { change } else { change.remove(FACTOR) };
-        let verified = (!user.email_verified)
-            .then(|| audit::change("email_verified", Some(false.to_string()), Some(true.to_string())));
-        let entry = Entry::new(Action::PasswordReset, &user.organization, user.target()).by(user.actor());
-        let entry = entry.with([audit::hidden("password")]).with(verified).with(keys.ended_with(user, now).await?);
-        let mut writes = Transaction::new("resetting a password")
-            .delete_if(&self.tokens_table, token_key(&token.hash()), is_current)
-            .or(Error::InvalidToken)
-            .update(change)
-            .or(Error::InvalidToken)
-            .delete(&self.tokens_table, suppressions::key(&user.email))
-            .record(entry)?;
-        if user.has_two_factor && !user.email_verified {
-            writes = writes.record(two_factor::entry(Action::TwoFactorDisabled, user))?;
+        let password = hasher.hash(new).await?;
+        let mut user = user.clone();
+        for _ in 0..ATTEMPTS {
+            let now = Timestamp::now();
+            let is_current = KIND.equals(text(PASSWORD_RESET)).and(EXPIRES_AT.is_above(number(now.as_second())));
+            let change = Update::of(&self.users_table, pk(user_key(user.id)))
+                .set(PASSWORD_HASH, text(password.as_str()))
+                .set(EMAIL_VERIFIED, boolean(true))
+                .set(KEY_EPOCH, number(user.key_epoch + 1))
+                .add(SESSION_EPOCH, number(1))
+                .only_if(EMAIL.equals(text(&user.email)))
+                .only_if(EMAIL_VERIFIED.equals(boolean(user.email_verified)))
+                .only_if(KEY_EPOCH.equals(number(user.key_epoch)).or(KEY_EPOCH.is_absent()));
+            let change = if user.email_verified { change } else { change.remove(FACTOR) };
+            let verified = (!user.email_verified)
+                .then(|| audit::change("email_verified", Some(false.to_string()), Some(true.to_string())));
+            let entry = Entry::new(Action::PasswordReset, &user.organization, user.target()).by(user.actor());
+            let entry = entry.with([audit::hidden("password")]).with(verified).with(keys.ended_with(&user, now).await?);
+            let mut writes = Transaction::new("resetting a password")
+                .delete_if(&self.tokens_table, token_key(&token.hash()), is_current)
+                .update(change)
+                .delete(&self.tokens_table, suppressions::key(&user.email))
+                .record(entry)?;
+            if user.has_two_factor && !user.email_verified {
+                writes = writes.record(two_factor::entry(Action::TwoFactorDisabled, &user))?;
+            }
+            if writes.try_commit(&self.dynamodb).await? {
+                metrics::upkeep("resetting a password", keys.delete_ended(&user).await);
+                self.alerts.password_reset(&user, base, now).await;
+                return Ok(());
+            }
+            user = self.user(token, Timestamp::now()).await?;
         }
-        writes.commit(&self.dynamodb).await?;
-        metrics::upkeep("resetting a password", keys.delete_ended(user).await);
-        self.alerts.password_reset(user, base, now).await;
-        Ok(())
+        Err(Error::Busy)
     }
 
     /// Issues a token that resets the password of `user`. Earlier tokens stay valid until one is used.
@@ -153,6 +168,7 @@ impl PasswordResets {
             (USER_ID, text(user.id)),
             (EMAIL, text(&user.email)),
             (KEY_EPOCH, number(user.key_epoch)),
+            (MOVES, number(user.moves)),
             (EXPIRES_AT, number(now.as_second() + HOLDS_SECONDS)),
             (CREATED_AT, text(now)),
         ]);

@@ -95,6 +95,7 @@ pub(crate) fn new_user(person: Person, organization: TenantId, role: Role, now: 
         role,
         session_epoch,
         key_epoch,
+        moves: 0,
         has_two_factor: false,
         must_have_two_factor: false,
     };

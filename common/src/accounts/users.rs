@@ -48,6 +48,8 @@ pub struct User {
     /// The epoch of their keys. Keys from an earlier epoch have ended. A password reset and a move to another
     /// organization start a new epoch.
     pub key_epoch: i64,
+    /// The number of their moves to other organizations. Each began a new epoch of their keys.
+    pub moves: i64,
     /// Whether they sign in with a second factor.
     pub has_two_factor: bool,
     /// Whether their organization requires a second factor. It is a copy of the organization's setting, so the caller
@@ -75,7 +77,7 @@ attributes! { pub(crate)
     ORGANIZATION_ID = "organization_id", ROLE = "role", PASSWORD_HASH = "password_hash",
     // When the user last moved to another organization.
     JOINED_AT = "joined_at",
-    SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", CREATED_AT = "created_at",
+    SESSION_EPOCH = "session_epoch", KEY_EPOCH = "key_epoch", MOVES = "moves", CREATED_AT = "created_at",
     // The user's epoch when a session, a key or an approval began.
     EPOCH = "epoch",
     // The second factor: the secret of the authenticator app, in base32; when the user confirmed it with a first code;
@@ -227,6 +229,7 @@ impl User {
             role: record.parsed(ROLE)?,
             session_epoch: record.optional_number(SESSION_EPOCH).unwrap_or(0),
             key_epoch: record.optional_number(KEY_EPOCH).unwrap_or(0),
+            moves: record.optional_number(MOVES).unwrap_or(0),
             has_two_factor: record.optional_text(TWO_FACTOR_SINCE).is_some(),
             must_have_two_factor: record.optional_boolean(MUST_HAVE_TWO_FACTOR).unwrap_or_default(),
         })

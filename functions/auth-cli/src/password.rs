@@ -33,8 +33,8 @@ pub(crate) fn request_reset() -> Route<App> {
              an account.",
         )
         .description(
-            "The link works for an hour, or until the password is reset or the user joins another organization. It \
-             leads to `/reset-password`, regardless of `redirectTo`.",
+            "The link works for an hour, or until the password is reset. It leads to `/reset-password`, regardless of \
+             `redirectTo`.",
         )
         .faults(&[Fault::TooMany])
 }

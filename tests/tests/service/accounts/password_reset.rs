@@ -349,6 +349,27 @@ async fn the_owner_of_the_mailbox_takes_an_account_back() {
     assert!(!world.is_signed_in(&stranger).await && world.is_signed_in(&owner).await);
 }
 
+/// A stranger who deletes the account and signs up again cannot block the address's owner either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_takes_back_an_account_that_was_made_anew() {
+    let world = World::start().await;
+    let email = "jo@acme.example.com";
+    let mut account = world.sign_up("acme").await;
+    let link = ask(&world, email).await;
+    for _ in 0..2 {
+        let deleted = world.cli(&cookie(&account), "delete-user", json!({"password": OLD})).await;
+        assert_eq!(deleted.status, 200, "{deleted:?}");
+        assert!(is_refused(&world, token(&link)).await, "no account has the address");
+        account = world.sign_up("acme").await;
+    }
+    assert_eq!(reset(&world, token(&link), NEW).await.status, 200);
+    assert!(!world.is_signed_in(&cookie(&account)).await);
+    let owner = world.signed_in(email, NEW).await;
+    let user = world.session(&owner).await.body["user"].clone();
+    assert_eq!((&user["id"], &user["emailVerified"]), (&account["userId"], &json!(true)));
+    assert!(is_refused(&world, token(&link)).await, "twice");
+}
+
 /// A session or a key that begins with the old password during the reset belongs to the old epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_and_keys_begun_during_a_reset_end_with_it() {

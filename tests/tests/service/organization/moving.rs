@@ -5,11 +5,16 @@ use std::time::Duration;
 use common::timestamp::Timestamp;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use tests::{Answer, Tenant, World, world::people::PASSWORD};
+use tests::{
+    Answer, Tenant, World,
+    world::{faults::Switch, people::PASSWORD},
+};
+use tokio::task::block_in_place;
 
 const ACCEPT: &str = "organization/accept-invitation";
 /// A race is repeated this many times.
 const ROUNDS: usize = 6;
+const PAUSE: Duration = Duration::from_millis(5);
 
 async fn invite(world: &World, by: &Tenant, email: &str, role: &str) -> String {
     let fields = json!({"email": email, "role": role});
@@ -497,19 +502,69 @@ async fn a_demotion_during_a_move_leaves_an_owner() {
     }
 }
 
+/// An intruder who moves the account cannot keep the owner of the mailbox from resetting the password.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_link_from_before_a_move_is_void() {
+async fn a_move_voids_no_link_that_resets_the_password() {
     let world = World::start().await;
+    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
+    let bo = world.member(&other, "bo@example.com", "member").await;
+    let ask = async || {
+        world.rpc("", "auth/requestPasswordReset", json!({"email": bo.email})).await.ok();
+        tests::world::link(&world.mail_to(&bo.email).await).rsplit('=').next().expect("a token").to_owned()
+    };
+    let reset = async |token: &str| {
+        world.cli("", "reset-password", json!({"token": token, "newPassword": "a new long password"})).await
+    };
+    let (used, unused) = (ask().await, ask().await);
+    let id = invitation(&world, &acme, &bo.email).await;
+    assert_eq!(accept(&world, &bo, &id).await.status, 200);
+    assert_eq!(reset(&used).await.status, 200);
+    assert!(!world.is_signed_in(&bo.cookie).await);
+    // Links from before the reset stay void after another move.
+    let cookie = world.signed_in(&bo.email, "a new long password").await;
+    let id = invitation(&world, &other, &bo.email).await;
+    assert_eq!(accept(&world, &Tenant { cookie, ..bo.clone() }, &id).await.status, 200);
+    for void in [&used, &unused] {
+        assert_eq!(reset(void).await.refused(), (400, "INVALID_TOKEN"));
+    }
+}
+
+/// The intruder moves the account just before the reset is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_during_a_reset_does_not_stop_it() {
+    let (is_writing, has_moved) = (Switch::default(), Switch::default());
+    let (writes, moved) = (is_writing.clone(), has_moved.clone());
+    let world = World::answering(&[], move |call| {
+        if call.operation == "TransactWriteItems" && call.body.to_string().contains("password_reset") {
+            writes.on();
+            block_in_place(|| {
+                while !moved.is_on() {
+                    std::thread::sleep(PAUSE)
+                }
+            });
+        }
+        None
+    })
+    .await;
     let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
     let bo = world.member(&other, "bo@example.com", "member").await;
     world.rpc("", "auth/requestPasswordReset", json!({"email": bo.email})).await.ok();
     let link = tests::world::link(&world.mail_to(&bo.email).await);
-    let token = link.rsplit('=').next().expect("a token");
+    let fields = json!({"token": link.rsplit('=').next(), "newPassword": "a new long password"});
     let id = invitation(&world, &acme, &bo.email).await;
-    assert_eq!(accept(&world, &bo, &id).await.status, 200);
-    let reset = json!({"token": token, "newPassword": "a new long password"});
-    assert_eq!(world.cli("", "reset-password", reset).await.refused(), (400, "INVALID_TOKEN"));
-    assert_eq!(world.sign_in(&bo.email, PASSWORD).await.status, 200);
+    let late = async {
+        while !is_writing.is_on() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let moved = accept(&world, &bo, &id).await;
+        has_moved.on();
+        moved
+    };
+    let (reset, moved) = tokio::join!(world.cli("", "reset-password", fields), late);
+    assert_eq!((moved.status, reset.status), (200, 200), "{reset:?}");
+    assert!(!world.is_signed_in(&bo.cookie).await);
+    let entry = &world.rpc_by_session(&acme.cookie, "audit/list", json!({"action": "password.reset"})).await;
+    assert_eq!(entry.ok()["entries"][0]["target"]["id"], json!(bo.user), "it is in the log of the new organization");
 }
 
 /// A user can be invited twice before they join.
