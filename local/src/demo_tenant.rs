@@ -23,7 +23,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context, Result, bail};
 use axum::http::StatusCode;
 use common::timestamp::Timestamp;
-use rustack_ses_core::retrospection::EmailStore;
 use serde_json::json;
 
 pub(crate) use self::{api::Api, sign_in::sign_in};
@@ -36,6 +35,7 @@ use self::{
 use crate::{
     functions::Function,
     inbox::{Inbox, Manner},
+    outbox::Outbox,
     requests::Requests,
 };
 
@@ -58,7 +58,7 @@ pub struct DemoTenant {
 /// The parts of the stack that are needed to create the demo tenant.
 pub(crate) struct Tools<'a> {
     pub(crate) api: &'a Api,
-    pub(crate) mail: &'a EmailStore,
+    pub(crate) mail: &'a Outbox,
     pub(crate) inbox: &'a Inbox,
     pub(crate) deliver: &'a Function,
     pub(crate) requests: &'a Arc<Requests>,

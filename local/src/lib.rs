@@ -7,6 +7,7 @@ mod gateway;
 mod inbox;
 mod mail;
 mod openapi;
+mod outbox;
 mod page;
 mod plan;
 mod poller;

@@ -8,53 +8,46 @@ use axum::{
     response::{Html, IntoResponse},
     routing::get,
 };
-use chrono::DateTime;
 use maud::{Markup, html};
-use rustack_ses_core::retrospection::{EmailStore, SentEmail};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{functions::Function, page};
+use crate::{
+    functions::Function,
+    outbox::{Email, Outbox},
+    page,
+};
 
 /// Returns the routes: `GET /` for the page, and `GET /messages` for its content as JSON.
-pub(crate) fn router(mail: Arc<EmailStore>) -> Router {
-    Router::new().route("/", get(page)).route("/messages", get(messages)).with_state(mail)
+pub(crate) fn router(outbox: Outbox) -> Router {
+    Router::new().route("/", get(page)).route("/messages", get(messages)).with_state(outbox)
 }
 
-async fn messages(State(mail): State<Arc<EmailStore>>) -> Json<Vec<Value>> {
-    Json(newest_first(&mail).iter().map(message).collect())
+async fn messages(State(outbox): State<Outbox>) -> Json<Vec<Value>> {
+    Json(outbox.emails().iter().rev().map(message).collect())
 }
 
-fn message(mail: &SentEmail) -> Value {
-    let body = mail.body.as_ref();
-    json!({
-        "to": mail.destination.to_addresses,
-        "subject": mail.subject,
-        "text": body.and_then(|body| body.text_part.as_ref()),
-        "html": body.and_then(|body| body.html_part.as_ref()),
-        "sent_at": mail.timestamp,
-    })
+fn message(mail: &Email) -> Value {
+    let Email { id: _, to, subject, text, html, sent_at } = mail;
+    json!({"to": to, "subject": subject, "text": text, "html": html, "sent_at": sent_at})
 }
 
-async fn page(State(mail): State<Arc<EmailStore>>) -> impl IntoResponse {
-    let emails = newest_first(&mail);
+async fn page(State(outbox): State<Outbox>) -> impl IntoResponse {
+    let emails = outbox.emails();
     let content = html! {
         @if emails.is_empty() { p { "No emails yet." } }
-        @for mail in &emails { (email(mail)) }
+        @for mail in emails.iter().rev() { (email(mail)) }
     };
     Html(page::page("Sent emails", &content).into_string())
 }
 
 /// Shows the HTML part in a frame that can open links but not run scripts, because it is untrusted content.
-fn email(mail: &SentEmail) -> Markup {
-    let subject = mail.subject.as_deref().unwrap_or_default();
-    let body = mail.body.as_ref();
-    let text = body.and_then(|body| body.text_part.as_deref()).unwrap_or_default();
-    let html = body.and_then(|body| body.html_part.as_deref()).unwrap_or_default();
+fn email(mail: &Email) -> Markup {
+    let Email { id: _, to, subject, text, html, sent_at } = mail;
     html! {
         article aria-label=(subject) {
             h2 { (subject) }
-            p { "To " (mail.destination.to_addresses.join(", ")) ", " (readable(&mail.timestamp)) }
+            p { "To " (to.join(", ")) ", " (sent_at.readable()) }
             iframe title=(subject) style={ "height:" (height(text)) "rem" }
                 sandbox="allow-popups allow-popups-to-escape-sandbox" srcdoc={ "<base target=_blank>" (html) } {}
             details { summary { "Plain text" } pre { (text) } }
@@ -69,17 +62,6 @@ fn height(text: &str) -> usize {
     (6 + lines * 3 / 2).min(50)
 }
 
-/// Formats an email's time without fractions of a second.
-fn readable(at: &str) -> String {
-    DateTime::parse_from_rfc3339(at).map_or(at.to_owned(), |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
-}
-
-fn newest_first(mail: &EmailStore) -> Vec<SentEmail> {
-    let mut emails = mail.query(None, None);
-    emails.sort_by(|a, b| b.timestamp.cmp(&a.timestamp));
-    emails
-}
-
 /// The time between two checks for new emails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -87,12 +69,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// `complaint@simulator.amazonses.com` complains, even with a label such as `bounce+1@`. `function` gets the events.
 ///
 /// [SES mailbox simulator]: https://docs.aws.amazon.com/ses/latest/dg/send-an-email-from-console.html
-pub(crate) async fn simulate(mail: Arc<EmailStore>, function: Arc<Function>, stop: CancellationToken) {
+pub(crate) async fn simulate(outbox: Outbox, function: Arc<Function>, stop: CancellationToken) {
     let mut reported = HashSet::new();
     while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-        for mail in mail.query(None, None) {
-            let returned = mail.destination.to_addresses.iter().filter_map(|to| returned(to));
-            for event in returned.filter(|_| reported.insert(mail.id.clone())) {
+        for mail in outbox.emails() {
+            let returned = mail.to.iter().filter_map(|to| returned(to));
+            for event in returned.filter(|_| reported.insert(mail.id)) {
                 if let Err(error) = function.invoke(event).await {
                     tracing::error!(error = format!("{error:#}"), "email.report_failed");
                 }

@@ -11,7 +11,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use local::{Data, DemoTenant, Limits, Options, Ports, Stack};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, reload, util::SubscriberInitExt};
 
 /// The service and the embedded AWS services allocate memory on several threads of one process. With the system's
 /// allocator, this would take a sixth of their CPU time.
@@ -20,7 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The log levels while the service is running. The embedded services log each call, and log unmet write conditions as
 /// warnings. Metrics are only for CloudWatch.
-const ALL: &str = "info,emf=off,dynoxide=error,rustack_sqs_core=warn,rustack_ses_core=warn";
+const ALL: &str = "info,emf=off,dynoxide=error,rustack_sqs_core=warn";
 
 /// Run fanfare, the whole service, on this machine. It listens on loopback only; port 0 picks a free port.
 ///
@@ -161,22 +161,22 @@ fn say(text: &str) {
 /// Logs to standard error at these levels, or at those in `RUST_LOG`. The returned function changes the levels to
 /// [`ALL`].
 fn log(levels: &str) -> impl FnOnce() + use<> {
-    let chosen = EnvFilter::try_from_default_env().ok();
+    // Unlike `EnvFilter`, selects only by target, and needs no regular expressions, which take seconds to compile.
+    let parsed = |levels: &str| levels.parse::<Targets>().ok();
+    let chosen = std::env::var("RUST_LOG").ok().and_then(|levels| parsed(&levels));
     let is_chosen = chosen.is_some();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(chosen.unwrap_or_else(|| EnvFilter::new(levels)))
+    let (filter, handle) = reload::Layer::new(chosen.or_else(|| parsed(levels)).unwrap_or_default());
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // Reporting that a line could not be written would itself fail, and panic in the middle of a request.
         .log_internal_errors(false)
         .with_ansi(has_colors(&std::io::stderr()))
-        .compact()
-        .with_filter_reloading();
-    let handle = subscriber.reload_handle();
-    subscriber.init();
+        .compact();
+    tracing_subscriber::registry().with(filter).with(lines).init();
     move || {
         if !is_chosen {
             // Fails only without the subscriber, which lasts as long as the process.
-            handle.reload(EnvFilter::new(ALL)).ok();
+            handle.reload(parsed(ALL).unwrap_or_default()).ok();
         }
     }
 }

@@ -11,15 +11,13 @@ use dynoxide::{
         update_time_to_live::{TimeToLiveSpecification, UpdateTimeToLiveRequest},
     },
 };
-use rustack_ses_core::{
-    config::SesConfig, handler::RustackSesHandler, provider::RustackSes, retrospection::EmailStore,
-};
-use rustack_ses_http::service::{SesHttpConfig, SesHttpService};
+use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    outbox::Outbox,
     queues::Journal,
     server::{Limits, serve},
     template::text,
@@ -90,7 +88,7 @@ pub(crate) async fn create_queues(
 /// The running services. Dropping this stops them.
 pub(crate) struct Services {
     /// All emails sent so far.
-    pub(crate) mail: Arc<EmailStore>,
+    pub(crate) mail: Outbox,
     /// Held until the end. Once it is dropped, nothing more is written, even if a connection outlives the tasks.
     _journal: Option<Arc<Journal>>,
     _tasks: JoinSet<()>,
@@ -113,13 +111,8 @@ impl Services {
         tasks.spawn(sweep(database.clone()));
         tasks.spawn(serve(sqs, queues, limits, stop.clone()));
 
-        // The embedded SES accepts any sender: identities are verified only in AWS.
-        let config = SesConfig { default_region: region.to_owned(), ..Default::default() };
-        let outbox = Arc::new(RustackSes::new(config));
-        let mail = outbox.email_store().clone();
-        let handler = Arc::new(RustackSesHandler::new(outbox));
-        let outgoing = SesHttpService::new(handler, SesHttpConfig::default());
-        tasks.spawn(serve(ses, outgoing, limits, stop.clone()));
+        let mail = Outbox::default();
+        tasks.spawn(serve(ses, TowerToHyperService::new(mail.router()), limits, stop.clone()));
         Ok(Self { mail, _journal: journal, _tasks: tasks, _stop: stop.drop_guard() })
     }
 }

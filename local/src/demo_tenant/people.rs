@@ -1,10 +1,10 @@
 //! The demo tenant's people, with their keys and invitations.
 
 use anyhow::{Context, Result};
-use rustack_ses_core::retrospection::EmailStore;
 use serde_json::{Value, json};
 
 use super::api::{Api, Credential};
+use crate::outbox::Outbox;
 
 /// The owner's email.
 pub(super) const OWNER: &str = "maya@northwind.example.com";
@@ -19,7 +19,7 @@ const SLUG: &str = "northwind-automations";
 /// Performs people's actions, with access to their emails.
 pub(super) struct People<'a> {
     pub(super) api: &'a Api,
-    pub(super) mail: &'a EmailStore,
+    pub(super) mail: &'a Outbox,
 }
 
 impl People<'_> {
@@ -61,9 +61,9 @@ impl People<'_> {
 
     /// Verifies an address: presses the button on the page behind the link in the email.
     async fn verify(&self, email: &str) -> Result<()> {
-        let mut emails = self.mail.query(None, None);
-        emails.retain(|mail| mail.destination.to_addresses.iter().any(|address| address == email));
-        let texts = emails.into_iter().filter_map(|mail| mail.body?.text_part);
+        let mut emails = self.mail.emails();
+        emails.retain(|mail| mail.to.iter().any(|address| address == email));
+        let texts = emails.into_iter().map(|mail| mail.text);
         let mut tokens = texts.filter_map(|text| {
             let (_, rest) = text.split_once("/verify-email?token=")?;
             rest.split_whitespace().next().map(str::to_owned)

@@ -12,7 +12,6 @@ use anyhow::{Context, Result};
 use axum::{Router, http::header, routing::get};
 use bytes::Bytes;
 use common::{aws::clients::Aws, base_url::BaseUrl, config::Env};
-use rustack_ses_core::retrospection::EmailStore;
 use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -22,6 +21,7 @@ use crate::{
     gateway::{Cors, Gateway},
     mail,
     openapi::document,
+    outbox::Outbox,
     poller::Poller,
     requests::Requests,
     template::{Place, Schedule, Template},
@@ -179,7 +179,7 @@ pub(super) fn start_polling(
     template: &Template,
     functions: &BTreeMap<String, Arc<Function>>,
     pollers: &BTreeMap<String, Arc<Poller>>,
-    sent: &Arc<EmailStore>,
+    sent: &Outbox,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Result<()> {
@@ -191,7 +191,7 @@ pub(super) fn start_polling(
             tasks.spawn(tick(schedule.clone(), schedule.period()?, Arc::clone(function), stop.clone()));
         }
         if properties.rules().any(|rule| rule.is_for("aws.ses")) {
-            tasks.spawn(mail::simulate(Arc::clone(sent), Arc::clone(function), stop.clone()));
+            tasks.spawn(mail::simulate(sent.clone(), Arc::clone(function), stop.clone()));
         }
     }
     Ok(())
