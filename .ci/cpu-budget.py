@@ -19,7 +19,7 @@ INTERVAL = 0.5
 TICKS = os.sysconf("SC_CLK_TCK")
 SHOWN = int(os.environ.get("CPU_THREADS", 5))
 # The test binaries that consist of a few long tests, with their bounds for threads.
-LONG = {"simulation": 300}
+LONG = {"simulation": 100}
 # The threads of a runtime, which may belong to any test.
 RUNTIME = "tokio-rt-worker"
 

@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{
+    SHARE,
     check::Violation,
     run::{Run, run},
     script::{
@@ -243,9 +244,14 @@ const OPERATIONS: [&str; 11] = [
     "UpdateItem",
 ];
 
-/// The worlds for `cargo test`. Failing queries are omitted, because most of them are similar queries by the sweep.
-fn some() -> Vec<Aimed> {
-    [as_they_are(), copies(), failing(small(), "Query")].into_iter().flatten().collect()
+/// The faults for each change. Queries are omitted, because most are similar queries by the sweep. Returns the share
+/// that runs in `cargo test`, and the rest. The parts are of all worlds, operations and faults.
+fn parts() -> (Vec<Aimed>, Vec<Aimed>) {
+    let (mut share, mut rest) = (Vec::new(), Vec::new());
+    for (number, aimed) in (0..).zip(failing(small(), "Query")) {
+        if number % SHARE == 0 { share.push(aimed) } else { rest.push(aimed) }
+    }
+    (share, rest)
 }
 
 /// All worlds, with all operations.
@@ -308,7 +314,15 @@ fn hold(all: &[Aimed]) {
 
 #[test]
 fn each_call_of_small_worlds_fails_before_and_after_its_effect() {
-    hold(&some());
+    let (share, _) = parts();
+    hold(&[as_they_are(), copies(), share].into_iter().flatten().collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "takes two minutes of CPU time, in CI"]
+fn the_remaining_calls_of_small_worlds_fail_too() {
+    let (_, rest) = parts();
+    hold(&rest);
 }
 
 #[test]

@@ -399,6 +399,7 @@ fn hold(hour: &Hour) -> String {
 }
 
 #[test]
+#[ignore = "takes half a minute of CPU time, in CI"]
 fn receivers_get_a_bounded_rate_after_an_hour_of_outage() {
     hold(&SMALL);
 }

@@ -26,3 +26,7 @@ mod organization;
 mod pages;
 mod sessions;
 mod template;
+
+/// Several instances of the service allocate at once, which is slow with the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
