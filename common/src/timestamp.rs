@@ -60,6 +60,12 @@ impl Timestamp {
         Self(self.0.replace_time(Time::MIDNIGHT))
     }
 
+    /// The start of this hour.
+    #[must_use]
+    pub fn hour(self) -> Self {
+        Self::from_millisecond(self.as_millisecond() / 3_600_000 * 3_600_000)
+    }
+
     /// This time plus `time`.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {

@@ -7,7 +7,7 @@ use std::{collections::HashMap, time::Duration};
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{DeleteRequest, KeysAndAttributes, PutRequest, WriteRequest},
+    types::{BatchStatementRequest, DeleteRequest, KeysAndAttributes, PutRequest, WriteRequest},
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
@@ -48,6 +48,20 @@ pub(crate) fn put_request(item: Item) -> WriteRequest {
     #[expect(clippy::expect_used, reason = "the item is set")]
     let put = PutRequest::builder().set_item(Some(item)).build().expect("a complete put");
     WriteRequest::builder().put_request(put).build()
+}
+
+/// Builds a statement that writes a new item, and fails if an item with this key exists
+/// (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>).
+pub(crate) fn insert_statement(table: &str, item: Item) -> BatchStatementRequest {
+    let (names, values): (Vec<_>, Vec<_>) = item.into_iter().unzip();
+    let fields: Vec<_> = names.iter().map(|name| format!("'{name}': ?")).collect();
+    let statement = format!("INSERT INTO \"{table}\" VALUE {{{}}}", fields.join(", "));
+    #[expect(clippy::expect_used, reason = "the statement is set")]
+    BatchStatementRequest::builder()
+        .statement(statement)
+        .set_parameters(Some(values))
+        .build()
+        .expect("a complete statement")
 }
 
 /// Builds the deletion of the item with this key, if it exists.
@@ -177,7 +191,8 @@ async fn pause(round: u32) {
     tokio::time::sleep(Duration::from_millis(50 << round).mul_f64(0.5 + random::fraction())).await;
 }
 
-fn batches<T>(items: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
+/// Divides items into batches of `size`.
+pub(crate) fn batches<T>(items: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
     let mut items = items.into_iter();
     std::iter::from_fn(move || Some(items.by_ref().take(size).collect()).filter(|batch: &Vec<T>| !batch.is_empty()))
 }

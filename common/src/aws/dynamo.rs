@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fmt, str::FromStr};
 
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
+use futures::{FutureExt, Stream, TryStreamExt, stream};
 
 use crate::{
     aws::failure,
@@ -39,7 +40,7 @@ impl Attribute {
     }
 }
 
-pub(crate) fn item<const N: usize>(attributes: [(Attribute, AttributeValue); N]) -> Item {
+pub(crate) fn item(attributes: impl IntoIterator<Item = (Attribute, AttributeValue)>) -> Item {
     attributes.into_iter().map(|(attribute, value)| attribute.with(value)).collect()
 }
 
@@ -95,9 +96,19 @@ impl<'a> Record<'a> {
         self.item.get(name.0)?.as_n().ok()?.parse().ok()
     }
 
+    /// An integer of a smaller type. A number outside its range counts as missing.
+    pub(crate) fn optional_integer<T: TryFrom<i64>>(&self, name: Attribute) -> Option<T> {
+        self.optional_number(name)?.try_into().ok()
+    }
+
     /// A time, stored in Unix milliseconds.
     pub(crate) fn time(&self, name: Attribute) -> Result<Timestamp> {
         self.number(name).map(Timestamp::from_millisecond)
+    }
+
+    /// Like [`Self::time`], for an attribute that may be missing.
+    pub(crate) fn optional_time(&self, name: Attribute) -> Option<Timestamp> {
+        self.optional_number(name).map(Timestamp::from_millisecond)
     }
 
     pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: Attribute) -> Result<T> {
@@ -161,15 +172,41 @@ pub(crate) async fn put(dynamodb: &Client, table: &str, item: Item, doing: &'sta
     Box::pin(put.send()).await.map(drop).map_err(failure(doing))
 }
 
-/// Reads all pages of `query`, without the SDK's paginator, whose two channels add 26,000 instructions to a call.
-pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) -> Result<Vec<Item>> {
-    let (mut items, mut next) = (Vec::new(), None);
-    loop {
-        let page = query.clone().set_exclusive_start_key(next).send().await.map_err(failure(doing))?;
-        items.extend(page.items.unwrap_or_default());
-        next = page.last_evaluated_key;
-        if next.is_none() {
-            return Ok(items);
+/// The result of reading a page of a query.
+pub(crate) struct QueryPage {
+    pub(crate) items: Vec<Item>,
+    /// The number of items that were read, including those that the query's filter excluded.
+    pub(crate) read: usize,
+    /// The last key that was read; `None` if the page is the last.
+    pub(crate) last: Option<Item>,
+}
+
+/// Reads a page of `query`: at most `most` items, or a megabyte.
+pub(crate) async fn query_page(query: QueryFluentBuilder, most: usize, doing: &'static str) -> Result<QueryPage> {
+    let query = query.limit(i32::try_from(most).unwrap_or(i32::MAX));
+    // Boxed, because the compiler would otherwise reach its recursion limit in callers.
+    let page = query.send().boxed().await.map_err(failure(doing))?;
+    Ok(QueryPage {
+        read: usize::try_from(page.scanned_count).unwrap_or_default(),
+        items: page.items.unwrap_or_default(),
+        last: page.last_evaluated_key,
+    })
+}
+
+/// Reads the pages of `query`, without the SDK's paginator, whose two channels add 26,000 instructions to a call.
+pub(crate) fn query_pages(query: QueryFluentBuilder, doing: &'static str) -> impl Stream<Item = Result<Vec<Item>>> {
+    stream::try_unfold((query, true), move |(query, is_more)| async move {
+        if !is_more {
+            return Ok(None);
         }
-    }
+        let page = query.clone().send().boxed().await.map_err(failure(doing))?;
+        let is_more = page.last_evaluated_key.is_some();
+        let next = (query.set_exclusive_start_key(page.last_evaluated_key), is_more);
+        Ok(Some((page.items.unwrap_or_default(), next)))
+    })
+}
+
+/// Reads all pages of `query`.
+pub(crate) async fn query_all(query: QueryFluentBuilder, doing: &'static str) -> Result<Vec<Item>> {
+    query_pages(query, doing).try_concat().await
 }

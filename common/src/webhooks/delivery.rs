@@ -25,6 +25,9 @@ pub use self::{
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
     reason::{error_meaning, error_name, parse_outcome},
-    state::{AttemptResult, Delivery},
+    state::{AttemptResult, Delivery, JOB_ID_BYTES},
 };
-pub(in crate::webhooks) use self::{outcome::retry_after, state::kept_workflow};
+pub(in crate::webhooks) use self::{
+    outcome::retry_after,
+    state::{kept_job_id, kept_workflow},
+};

@@ -19,7 +19,6 @@
 pub mod count;
 pub mod due;
 mod erase;
-mod forget;
 mod items;
 pub mod open;
 mod payload;
@@ -31,6 +30,6 @@ mod states;
 mod table;
 
 pub use self::{
-    states::{CHANGED_WITH_STATE, First, HELD_WITH_STATE},
+    states::{CHANGED_WITH_STATE, HELD_WITH_STATE},
     table::{Log, Retention, Row},
 };

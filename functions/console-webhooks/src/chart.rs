@@ -57,9 +57,8 @@ impl Column {
 }
 
 fn columns(counted: &Statistics, now: Timestamp) -> Vec<Column> {
-    let begun = now.as_millisecond() / 3_600_000 * 3_600_000;
     let columns = (0..HOURS).map(|column| {
-        let hour = Timestamp::from_millisecond(begun).before(HOUR * (HOURS - 1 - column));
+        let hour = now.hour().before(HOUR * (HOURS - 1 - column));
         let counts = counted.hours.get(&hour).copied().unwrap_or_default();
         Column { x: column * STEP, hour, counts, retried: counted.retried.get(&hour).copied().unwrap_or_default() }
     });

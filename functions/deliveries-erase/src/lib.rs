@@ -19,7 +19,7 @@ use common::{
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId},
+        delivery::{Delivery, DeliveryId, JOB_ID_BYTES},
         endpoints::Endpoints,
         log::{
             Log,
@@ -41,8 +41,6 @@ const TIME: Duration = Duration::from_secs(8);
 const PAGE: usize = 500;
 /// The number of deliveries that are erased concurrently.
 const CONCURRENCY: usize = 25;
-/// The number of bytes of a job id that the log keeps. Longer ids with the same beginning cannot be told apart.
-const JOB_ID_BYTES: usize = 1024;
 
 /// Builds the function with the settings in `env`.
 pub fn function(env: &Env) -> Result<Function, ConfigError> {
@@ -88,6 +86,7 @@ impl Input {
                  job has no deliveries, the call succeeds.",
             )
             .example("job_4821")
+            // The log cannot distinguish longer ids with the same beginning.
             .optional_text(Erase::NAMES.job_id, |text| match Problem::length(text.len(), 0, JOB_ID_BYTES) {
                 None => Ok(text.to_owned()),
                 Some(problem) => Err(vec![problem]),

@@ -15,6 +15,7 @@ use common::{
     id::{EndpointId, TenantId},
     timestamp::Timestamp,
     webhooks::{
+        delivery::Payload,
         endpoints::{Endpoint, Endpoints},
         log::{Log, pull::Taken},
         post::Content,
@@ -93,7 +94,7 @@ impl Input {
 }
 
 fn leased(endpoint: &Endpoint, taken: Taken, now: Timestamp) -> Result<LeasedDelivery> {
-    let Taken { delivery, lease, ends, body, trace } = taken;
+    let Taken { delivery, lease, ends, payload: Payload { body, trace, .. } } = taken;
     let event = delivery.event_in(&body);
     let content = Content {
         keys: endpoint.keys(),
@@ -123,7 +124,7 @@ async fn handle(app: Arc<App>, call: Call<TenantId>, input: Input) -> Result<Rec
     let endpoint = app.endpoints.pulled(tenant, input.endpoint).await?;
     let (own, mut room, mut is_full) = (headers_size(&endpoint), ROOM, false);
     let has_room = |taken: &Taken| {
-        let needed = FRAME + own + size(&taken.body) + 4 * size(taken.delivery.job_id.as_bytes());
+        let needed = FRAME + own + size(&taken.payload.body) + 4 * size(taken.delivery.job_id.as_bytes());
         room.checked_sub(needed).map(|left| room = left).is_some() || {
             is_full = true;
             false

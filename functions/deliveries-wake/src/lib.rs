@@ -147,8 +147,8 @@ impl App {
 
     /// Reports the lag of the slowest sweeper.
     async fn report_lag(&self, now: Timestamp) -> Result<()> {
-        if let Some(swept) = self.log.swept().await? {
-            let lag = swept.age(now).as_secs_f64();
+        if let Some(lag) = self.log.sweep_lag(now).await? {
+            let lag = lag.as_secs_f64();
             metrics::emit(&[Metric { name: "SweepLag", unit: "Seconds", values: vec![lag] }], &[]);
         }
         Ok(())

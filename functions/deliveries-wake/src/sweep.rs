@@ -5,7 +5,7 @@
 //! that minute. A minute is repeated only if its rows cannot be read, or the rows for the current minute cannot be
 //! written.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 use common::{
     error::{Error, Result},
@@ -17,7 +17,7 @@ use common::{
         log::due::{CHECK_AFTER, DueRow, KEPT, Minute, Sweep, Sweeper},
     },
 };
-use futures::{StreamExt, future::join_all, stream};
+use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use tokio::time::{Instant, sleep};
 
 use crate::{App, PAUSE};
@@ -75,7 +75,7 @@ impl App {
     }
 
     async fn check_minutes(&self, sweeper: Sweeper, progress: &mut Sweep, now: Timestamp, end: Instant) -> Result<()> {
-        let last = Minute::of(now).before(CHECK_AFTER).min(progress.woken);
+        let last = Minute::of(now.before(CHECK_AFTER)).min(progress.woken);
         let mut all = Checked::default();
         for minute in progress.checked.until(last).take_while(|_| Instant::now() < end) {
             let checked = self.check(sweeper, minute, now, end).await?;
@@ -95,21 +95,18 @@ impl App {
     /// Sends the messages for long waits that end in `minute`. Returns the number of rejected messages.
     async fn wake(&self, sweeper: Sweeper, minute: Minute, now: Timestamp, end: Instant) -> Result<usize> {
         let woken = sweeper.partitions().map(async |partition| {
-            let (mut refused, mut next) = (0, None);
-            loop {
-                let page = self.log.waits(minute, partition, next).await?;
+            let mut refused = 0;
+            let mut pages = pin!(self.log.waits(minute, partition));
+            while let Some(rows) = pages.try_next().await? {
                 // Reads the clock again, because earlier pages may have taken a long time.
                 let now = now.max(Timestamp::now());
                 for queue in Queue::ALL {
-                    let rows = page.rows.iter().filter(|row| row.queue == queue);
+                    let rows = rows.iter().filter(|row| row.queue == queue);
                     let due: Vec<_> = rows.map(|row| (row.attempt.clone(), spread(row.at, now))).collect();
                     refused += self.send(&due, queue, now, end).await;
                 }
-                next = page.next;
-                if next.is_none() {
-                    return Ok(refused);
-                }
             }
+            Ok(refused)
         });
         join_all(woken).await.into_iter().sum()
     }
@@ -127,21 +124,18 @@ impl App {
     }
 
     async fn check_partition(&self, minute: Minute, partition: u8, now: Timestamp, end: Instant) -> Result<Checked> {
-        let (mut all, mut reads, mut next) = (Checked::default(), READS, None);
-        loop {
-            let page = self.log.all_due(minute, partition, next).await?;
-            let (states, mut left) = self.states(page.rows, &mut reads, end).await;
+        let (mut all, mut reads) = (Checked::default(), READS);
+        let mut pages = pin!(self.log.all_due(minute, partition));
+        while let Some(rows) = pages.try_next().await? {
+            let (states, mut left) = self.states(rows, &mut reads, end).await;
             let late = states.into_iter().filter(|(_, state)| is_overdue(state, now));
             let (overdue, unwoken) = self.rouse(late, now, end).await;
             left.extend(unwoken);
             all.overdue += overdue;
             all.left += left.len();
             self.check_later(left, now, end).await?;
-            next = page.next;
-            if next.is_none() {
-                return Ok(all);
-            }
         }
+        Ok(all)
     }
 
     /// Returns the delivery states for these rows, and the rows whose state could not be read. If DynamoDB leaves

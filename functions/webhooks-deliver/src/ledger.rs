@@ -29,9 +29,9 @@ use common::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DueAttempt, Queue, SHARDS, Status, retry_schedule},
+        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status, retry_schedule},
         endpoints::{Endpoints, Health, HoldFor, disable_after},
-        log::{First, Log, Row},
+        log::{Log, Row},
         queue::Queues,
     },
 };
@@ -237,12 +237,11 @@ impl Ledger {
     async fn begin(&self, entries: &mut [Entry], now: Timestamp) {
         let new = entries.iter_mut().filter(|entry| matches!(entry.plan, Plan::Begin { .. }) && entry.written.is_ok());
         let mut new: Vec<_> = new.collect();
-        let firsts = new.iter().map(|Entry { ended: Ended { due, .. }, after, plan, .. }| {
+        let states = new.iter().map(|Entry { ended: Ended { due, .. }, after, plan, .. }| {
             let is_in_state = matches!(plan, Plan::Begin { payload_in_state: true, .. });
-            First { tenant: &due.tenant, delivery: after, payload: is_in_state.then_some(&due.payload) }
+            self.log.first_row(&due.tenant, after, is_in_state.then_some(&due.payload), now)
         });
-        let states: Vec<_> = firsts.collect();
-        let begun = self.log.begin(&states, now).await;
+        let begun = self.log.begin(states.collect()).await;
         new.iter_mut().zip(begun).for_each(|(entry, begun)| entry.written = begun);
     }
 

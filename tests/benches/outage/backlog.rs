@@ -8,7 +8,7 @@ use common::{
     webhooks::{
         delivery::{Attempt, AttemptResult, Delivery, Destination, Failure, Outcome, Payload, Queue, Trigger},
         event::JobEvent,
-        log::{First, Log, due::Minute, recovery::Missed},
+        log::{Log, due::Minute, recovery::Missed},
     },
 };
 
@@ -74,8 +74,10 @@ impl Backlog {
     }
 
     async fn begin(&self, made: &[(TenantId, Delivery, Payload)]) {
-        let states = made.iter().map(|(tenant, delivery, payload)| First { tenant, delivery, payload: Some(payload) });
-        for begun in self.log.begin(&states.collect::<Vec<_>>(), self.now).await {
+        let states = made
+            .iter()
+            .map(|(tenant, delivery, payload)| self.log.first_row(tenant, delivery, Some(payload), self.now));
+        for begun in self.log.begin(states.collect()).await {
             begun.expect("it is new and written");
         }
     }

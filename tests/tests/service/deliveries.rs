@@ -42,7 +42,7 @@ use common::{
         },
         destination::{EndpointUrl, SigningSecret},
         event::EventName,
-        log::{First, Log, Row},
+        log::{Log, Row},
     },
 };
 use serde_json::{Value, json};
@@ -98,8 +98,8 @@ impl Book {
             deliveries.push(delivery);
         }
         let states = deliveries.iter().filter(|delivery| delivery.status != Status::Delivered);
-        let states: Vec<_> = states.map(|delivery| First { tenant: &tenant, delivery, payload: None }).collect();
-        assert!(self.log.begin(&states, self.now).await.iter().all(Result::is_ok));
+        let states = states.map(|delivery| self.log.first_row(&tenant, delivery, None, self.now));
+        assert!(self.log.begin(states.collect()).await.iter().all(Result::is_ok));
         self.put(rows).await;
         deliveries
     }

@@ -53,11 +53,23 @@ pub struct Delivery {
 }
 
 /// The maximum length of a workflow name in the log, in bytes. It is enough for any name in an endpoint's filter.
-pub(in crate::webhooks) const WORKFLOW_BYTES: usize = 400;
+const WORKFLOW_BYTES: usize = 400;
+
+/// The maximum length of a job's id in the log, in bytes. Producers may send ids of any length.
+pub const JOB_ID_BYTES: usize = 1024;
 
 /// Shortens a workflow name to the length that the log stores.
 pub(in crate::webhooks) fn kept_workflow(name: &str) -> &str {
-    name.get(..name.floor_char_boundary(WORKFLOW_BYTES)).unwrap_or(name)
+    shortened(name, WORKFLOW_BYTES)
+}
+
+/// Shortens a job's id to the form that the log stores.
+pub(in crate::webhooks) fn kept_job_id(job_id: &str) -> &str {
+    shortened(job_id, JOB_ID_BYTES)
+}
+
+fn shortened(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }
 
 /// The result of an attempt that was due.

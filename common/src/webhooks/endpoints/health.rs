@@ -120,7 +120,7 @@ fn consequence(health: Health, attempt: &Attempt, disable_after: Duration) -> Op
 
 /// When and why the service disabled the endpoint, if it did.
 pub(super) fn disabled(record: &Record<'_>) -> Result<Option<(Timestamp, DisabledReason)>> {
-    let at = record.optional_number(DISABLED_AT).map(Timestamp::from_millisecond);
+    let at = record.optional_time(DISABLED_AT);
     at.map(|at| Ok((at, record.parsed(DISABLED_REASON)?))).transpose()
 }
 
@@ -136,7 +136,7 @@ pub fn disable_after(env: &Env) -> Result<Duration, ConfigError> {
 impl Health {
     pub(super) fn from_item(item: &Item) -> Self {
         let record = record(item);
-        let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
+        let time = |name| record.optional_time(name);
         Self {
             unanswered_since: time(UNANSWERED_SINCE),
             failing_since: time(FAILING_SINCE),

@@ -48,7 +48,7 @@ pub(super) fn kind(record: &Record<'_>) -> Result<Kind> {
 
 impl Pulled {
     pub(super) fn read(record: &Record<'_>) -> Self {
-        let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
+        let time = |name| record.optional_time(name);
         Self { asked_at: time(ASKED_AT), taken_at: time(TAKEN_AT) }
     }
 }

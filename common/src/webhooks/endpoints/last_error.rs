@@ -68,9 +68,9 @@ impl LastError {
     }
 
     pub(super) fn read(record: &Record<'_>) -> Option<Self> {
-        let at = record.optional_number(ERRED_AT).map(Timestamp::from_millisecond)?;
+        let at = record.optional_time(ERRED_AT)?;
         let reason = record.optional_text(ERRED_WITH)?.to_owned();
-        let status_code = record.optional_number(ERRED_CODE).and_then(|code| u16::try_from(code).ok());
+        let status_code = record.optional_integer(ERRED_CODE);
         let detail = record.optional_text(ERRED_BECAUSE).map(|detail| Detail::new(detail.to_owned()));
         Some(Self { at, reason, status_code, detail })
     }

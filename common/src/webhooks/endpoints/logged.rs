@@ -82,7 +82,7 @@ impl Endpoints {
 
 /// The number of the endpoint's shards in the delivery log.
 pub(super) fn log_shards(record: &Record<'_>) -> u8 {
-    record.optional_number(LOG_SHARDS).and_then(|shards| u8::try_from(shards).ok()).unwrap_or(1)
+    record.optional_integer(LOG_SHARDS).unwrap_or(1)
 }
 
 /// The item that records a deleted endpoint.

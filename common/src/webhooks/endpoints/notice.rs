@@ -109,13 +109,13 @@ impl Notice {
             description: record.optional_checked(DESCRIPTION, Description::parse)?,
             failing_since: health.failing_since,
             disabled: disabled(&record)?,
-            told_since: record.optional_number(TOLD_SINCE).map(Timestamp::from_millisecond),
+            told_since: record.optional_time(TOLD_SINCE),
             healthy_at: health.healthy_at,
             shards: Shard::first(DestinationId::Endpoint(endpoint), log_shards(&record)).collect(),
             last_error: LastError::read(&record),
             at: record.time(NOTICE_AT)?,
-            tries: record.optional_number(NOTICE_TRIES).and_then(|tries| u32::try_from(tries).ok()).unwrap_or(0),
-            mailed_at: record.optional_number(MAILED_AT).map(Timestamp::from_millisecond),
+            tries: record.optional_integer(NOTICE_TRIES).unwrap_or(0),
+            mailed_at: record.optional_time(MAILED_AT),
         }))
     }
 

@@ -121,7 +121,7 @@ impl EndpointView {
             failing_since: health.failing_since,
             last_error: LastError::read(&record),
             disabled: health::disabled(&record)?,
-            inactive_since: record.optional_number(INACTIVE_SINCE).map(Timestamp::from_millisecond),
+            inactive_since: record.optional_time(INACTIVE_SINCE),
             // Only enabling an endpoint sets both times to the same value.
             enabled_at: health.healthy_at.filter(|at| health.good_at == Some(*at)),
             healthy_at: health.healthy_at,

@@ -111,7 +111,7 @@ pub(super) fn read(item: &Item) -> Result<Option<Failing>> {
     if record.optional_text(NOTICE).is_none() {
         return Ok(None);
     }
-    let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
+    let time = |name| record.optional_time(name);
     let count = |name| record.optional_number(name).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
     let newest = NEWEST.iter().chain([&AGAIN]).filter_map(|name| item.get(name.name())).map(read_failure);
     Ok(Some(Failing {

@@ -18,9 +18,8 @@ use super::{
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, number, text},
-        expression::{filter, select},
-        failure,
+        dynamo::{Item, Record, number, query_page, text},
+        expression::{Condition, filter, select},
     },
     error::Result,
     id::TenantId,
@@ -88,6 +87,7 @@ struct Part {
     destination: usize,
     shard: Shard,
     range: KeyRange,
+    bound: Bound,
 }
 
 /// A part that was read.
@@ -122,69 +122,60 @@ impl Log {
         now: Timestamp,
     ) -> Result<Vec<Statistics>> {
         let range = self.range(&Filter { since: Some(since), ..Filter::default() }, None, now);
-        let mut counted = vec![Statistics::default(); destinations.len()];
-        let all = destinations.iter().enumerate().flat_map(|(destination, shards)| {
-            let share = bound.share(destinations.len()).share(shards.len());
-            shards.iter().map(move |shard| (destination, *shard, share))
+        let parts = destinations.iter().enumerate().flat_map(|(destination, shards)| {
+            let bound = bound.share(destinations.len()).share(shards.len());
+            let range = &range;
+            shards.iter().map(move |shard| Part { destination, shard: *shard, range: range.clone(), bound })
         });
-        let parts = all.map(|(destination, shard, share)| (Part { destination, shard, range: range.clone() }, share));
-        let first = self.count_parts(tenant, parts.collect()).await?;
-        let left = bound.less(first.iter().map(|part| part.read).sum());
-        let unread = first.iter().filter(|part| part.next.is_some()).count();
-        let mut parts = Vec::new();
-        for Counted { part, statistics, next, .. } in first {
-            let Some(sum) = counted.get_mut(part.destination) else { continue };
-            match (next, left.map(|left| left.share(unread))) {
-                (Some(next), Some(share)) => {
-                    let range = KeyRange { to: next, ..part.range.clone() };
-                    parts.push((Part { range, ..part }, share));
-                    sum.add_part(statistics, None);
+        let mut parts: Vec<_> = parts.collect();
+        let mut counted = vec![Statistics::default(); destinations.len()];
+        for is_last in [false, true] {
+            let calls: Vec<_> = parts.drain(..).map(|part| self.count_part(tenant, part)).collect();
+            let read: Vec<_> = stream::iter(calls).buffer_unordered(CONCURRENCY).try_collect().await?;
+            let unread = read.iter().filter(|part| part.next.is_some()).count();
+            let left = bound.less(read.iter().map(|part| part.read).sum()).filter(|_| !is_last);
+            for Counted { part, statistics, next, .. } in read {
+                let Some(sum) = counted.get_mut(part.destination) else { continue };
+                match (next, left) {
+                    (Some(next), Some(left)) => {
+                        sum.add_part(statistics, None);
+                        let range = part.range.start().clone()..=next;
+                        parts.push(Part { range, bound: left.share(unread), ..part });
+                    }
+                    (next, _) => sum.add_part(statistics, next.and_then(|next| created(part.shard, &next))),
                 }
-                (next, _) => sum.add_part(statistics, next.as_deref().and_then(|next| created(part.shard, next))),
             }
         }
-        for Counted { part, statistics, next, .. } in self.count_parts(tenant, parts).await? {
-            let Some(sum) = counted.get_mut(part.destination) else { continue };
-            sum.add_part(statistics, next.as_deref().and_then(|next| created(part.shard, next)));
+        for (sum, open) in counted.iter_mut().zip(open) {
+            sum.add_open(open, since);
+            sum.hours.values().for_each(|counts| sum.total += *counts);
         }
-        counted.iter_mut().zip(open).for_each(|(sum, open)| sum.add_open(open, since));
         Ok(counted)
     }
 
-    async fn count_parts(&self, tenant: &TenantId, parts: Vec<(Part, Bound)>) -> Result<Vec<Counted>> {
-        let parts: Vec<_> = parts.into_iter().map(|(part, bound)| self.count_part(tenant, part, bound)).collect();
-        stream::iter(parts).buffer_unordered(CONCURRENCY).try_collect().await
-    }
-
-    async fn count_part(&self, tenant: &TenantId, part: Part, bound: Bound) -> Result<Counted> {
-        let query = self.query(tenant, part.shard, None, &part.range).scan_index_forward(false);
-        let (query, most, pages) = match bound {
+    async fn count_part(&self, tenant: &TenantId, part: Part) -> Result<Counted> {
+        let query = self.query_shard(tenant, part.shard, &part.range).scan_index_forward(false);
+        let (query, most, pages) = match part.bound {
             // DynamoDB applies the limit before the filter. Parsing an item without its status takes half the time.
-            Bound::Deliveries(most) => {
-                let delivered = STATUS.equals(text(Status::Delivered)).and(EVENT.differs_from(text(TEST)));
-                (filter(select(query, &[DELIVERY]), delivered), most, 1)
-            }
+            Bound::Deliveries(most) => (filter(select(query, &[DELIVERY]), is_success()), most, 1),
             Bound::Details(most) => (select(query, &[DELIVERY, EVENT, STATUS, ATTEMPTS, LAST_MS]), most, 1),
             Bound::Pages(pages) => (select(query, &[DELIVERY, EVENT, STATUS, LAST_OUTCOME]), PAGE, pages),
         };
-        let (mut statistics, mut read, mut start) = (Statistics::default(), 0, None);
+        let (mut statistics, mut read, mut start, mut next) = (Statistics::default(), 0, None, None);
         for page in 1..=pages {
             // Reads one more than is counted, to detect further deliveries.
             let limit = if page == pages { most.saturating_add(1) } else { most };
-            let query = query.clone().limit(i32::try_from(limit).unwrap_or(i32::MAX)).set_exclusive_start_key(start);
-            let answer = Box::pin(query.send()).await.map_err(failure("counting deliveries"))?;
-            read += usize::try_from(answer.scanned_count).unwrap_or_default();
-            let last = answer.last_evaluated_key;
-            let unread = last.as_ref().filter(|_| page == pages).and_then(moment).map(str::to_owned);
-            let items = answer.items.unwrap_or_default();
-            let items = items.iter().filter(|item| unread.is_none() || moment(item) != unread.as_deref());
+            let answer = query_page(query.clone().set_exclusive_start_key(start), limit, "counting deliveries").await?;
+            read += answer.read;
+            start = answer.last;
+            next = start.as_ref().filter(|_| page == pages).and_then(moment).map(str::to_owned);
+            let items = answer.items.iter().filter(|item| next.is_none() || moment(item) != next.as_deref());
             items.for_each(|item| statistics.add(part.shard, item));
-            if last.is_none() || unread.is_some() {
-                return Ok(Counted { part, statistics, read, next: unread });
+            if start.is_none() {
+                break;
             }
-            start = last;
         }
-        Ok(Counted { part, statistics, read, next: None })
+        Ok(Counted { part, statistics, read, next })
     }
 
     /// Whether an attempt that began at `since` or later has delivered an event to the destination with these shards.
@@ -199,29 +190,27 @@ impl Log {
     ) -> Result<bool> {
         let range = self.range(&Filter::default(), None, now);
         let share = (most / shards.len().max(1)).max(1);
-        let succeeded = STATUS.equals(text(Status::Delivered)).and(EVENT.differs_from(text(TEST)));
-        let succeeded = succeeded.and(LAST_AT.is_at_least(number(since.as_millisecond())));
+        let succeeded = is_success().and(LAST_AT.is_at_least(number(since.as_millisecond())));
         let found = stream::iter(shards.to_vec()).map(async |shard| {
-            let query = self.query(tenant, shard, None, &range).scan_index_forward(false);
-            let query = filter(select(query, &[DELIVERY]), succeeded.clone());
-            let mut start = None;
+            let query = self.query_shard(tenant, shard, &range).scan_index_forward(false);
+            let mut query = filter(select(query, &[DELIVERY]), succeeded.clone());
             for limit in [FEW.min(share), share.saturating_sub(FEW)].into_iter().filter(|limit| *limit > 0) {
-                let query = query.clone().limit(i32::try_from(limit).unwrap_or(i32::MAX));
-                let answer = Box::pin(query.set_exclusive_start_key(start).send()).await;
-                let answer = answer.map_err(failure("looking for a success"))?;
-                if answer.count > 0 {
-                    return Ok(true);
+                let page = query_page(query.clone(), limit, "looking for a success").await?;
+                if !page.items.is_empty() || page.last.is_none() {
+                    return Ok(!page.items.is_empty());
                 }
-                start = answer.last_evaluated_key;
-                if start.is_none() {
-                    break;
-                }
+                query = query.set_exclusive_start_key(page.last);
             }
             Ok(false)
         });
         let found: Vec<bool> = found.buffer_unordered(CONCURRENCY).try_collect().await?;
         Ok(found.contains(&true))
     }
+}
+
+/// The condition for deliveries of events that succeeded.
+fn is_success() -> Condition {
+    STATUS.equals(text(Status::Delivered)).and(EVENT.differs_from(text(TEST)))
 }
 
 /// Returns the start of the part that was read completely. `next` is the key of the newest unread delivery. The time is
@@ -236,7 +225,6 @@ impl Statistics {
     /// was read.
     fn add_part(&mut self, part: Self, read_since: Option<Timestamp>) {
         self.complete_since = self.complete_since.max(read_since);
-        self.total += part.total;
         part.hours.into_iter().for_each(|(hour, counts)| *self.hours.entry(hour).or_default() += counts);
         part.retried.into_iter().for_each(|(hour, count)| *self.retried.entry(hour).or_default() += count);
         self.durations.extend(part.durations);
@@ -251,45 +239,31 @@ impl Statistics {
         }
         let status = record.optional_parsed(STATUS).map(|status| status.unwrap_or(Status::Delivered));
         let Some((id, status)) = id(shard, item).zip(status.ok()) else { return };
-        let one = match status {
-            Status::Delivered => Counts { delivered: 1, ..Counts::default() },
-            Status::Ended => Counts { ended: 1, ..Counts::default() },
-            Status::Failed => {
-                let last = item.get(LAST.name()).and_then(|last| last.as_m().ok());
-                if let Some(reason) = last.and_then(|last| last.get(OUTCOME.name())?.as_s().ok()) {
-                    *self.reasons.entry(reason.clone()).or_default() += 1;
+        let last = item.get(LAST.name()).and_then(|last| Some(Record::new("attempt", last.as_m().ok()?)));
+        let hour = Timestamp::from_millisecond(id.at.get()).hour();
+        match status {
+            Status::Delivered => {
+                self.hours.entry(hour).or_default().delivered += 1;
+                if record.optional_number(ATTEMPTS).is_some_and(|attempts| attempts > 1) {
+                    *self.retried.entry(hour).or_default() += 1;
                 }
-                return;
+                self.durations.extend(last.and_then(|last| last.optional_integer::<u32>(MS)));
             }
-            Status::Pending | Status::Held => return,
-        };
-        let hour = hour(Timestamp::from_millisecond(id.at.get()));
-        self.total += one;
-        *self.hours.entry(hour).or_default() += one;
-        if status == Status::Delivered {
-            if record.optional_number(ATTEMPTS).is_some_and(|attempts| attempts > 1) {
-                *self.retried.entry(hour).or_default() += 1;
+            Status::Ended => self.hours.entry(hour).or_default().ended += 1,
+            Status::Failed => {
+                if let Some(reason) = last.and_then(|last| last.optional_text(OUTCOME)) {
+                    *self.reasons.entry(reason.to_owned()).or_default() += 1;
+                }
             }
-            let last = item.get(LAST.name()).and_then(|last| last.as_m().ok());
-            let took = last.and_then(|last| Record::new("attempt", last).optional_number(MS));
-            self.durations.extend(took.and_then(|took| u32::try_from(took).ok()));
+            Status::Pending | Status::Held => {}
         }
-    }
-
-    /// The 95th percentile of the durations of successful attempts, in milliseconds; `None` if there are none.
-    #[must_use]
-    pub fn p95(&self) -> Option<u32> {
-        let mut durations = self.durations.clone();
-        durations.sort_unstable();
-        durations.get((durations.len() * 95).div_ceil(100).checked_sub(1)?).copied()
     }
 
     /// Adds the undelivered deliveries that were created at `since` or later.
     fn add_open(&mut self, open: &Open, since: Timestamp) {
         let mut add = |backlog: &Backlog, one: Counts| {
             for at in backlog.newest.iter().filter(|at| **at >= since) {
-                self.total += one;
-                *self.hours.entry(hour(*at)).or_default() += one;
+                *self.hours.entry(at.hour()).or_default() += one;
             }
             self.open_since = self.open_since.max(backlog.newest_since.filter(|read| *read > since));
         };
@@ -297,23 +271,5 @@ impl Statistics {
         add(&open.failed, Counts { failed: 1, ..Counts::default() });
         add(&open.held, Counts { held: 1, ..Counts::default() });
         self.complete_since = self.complete_since.max(self.open_since);
-    }
-}
-
-/// The hour of `at`.
-fn hour(at: Timestamp) -> Timestamp {
-    Timestamp::from_millisecond(at.as_millisecond() / 3_600_000 * 3_600_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_p95_is_the_time_that_95_of_100_stay_within() {
-        let of = |durations: Vec<u32>| Statistics { durations, ..Statistics::default() }.p95();
-        assert_eq!((of(vec![]), of(vec![7]), of(vec![9, 1])), (None, Some(7), Some(9)));
-        assert_eq!(of((1..=100).rev().collect()), Some(95));
-        assert_eq!(of((1..=20).collect()), Some(19));
     }
 }

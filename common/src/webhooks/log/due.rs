@@ -11,17 +11,17 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::ReturnValue;
+use futures::{Stream, TryStreamExt};
 use serde::Deserialize;
 
 use super::{
     items::{DELIVERY, DESTINATION, EXPIRES_AT, LEASE},
-    table::{Log, Row, key},
+    table::{Key, Log, Row, keyed},
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, attributes, number, text},
-        expression::{query, select},
-        failure,
+        dynamo::{Item, Record, attributes, number, query_pages, text},
+        expression::{Condition, select},
     },
     error::Result,
     id::{LeaseId, TenantId},
@@ -52,18 +52,6 @@ pub struct DueRow {
     /// The queue that carries the attempt.
     pub queue: Queue,
 }
-
-/// A page of the due rows in a partition of a minute: at most a thousand.
-#[derive(Debug)]
-pub struct DuePage {
-    pub rows: Vec<DueRow>,
-    /// The end of the page; `None` if it is the last page.
-    pub next: Option<DueEnd>,
-}
-
-/// The position where the next page begins.
-#[derive(Debug)]
-pub struct DueEnd(Item);
 
 /// A number of minutes since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,8 +94,8 @@ impl Sweeper {
     }
 
     /// The key of its lease and its cursor.
-    fn key(self) -> Item {
-        key("due", format!("cursor.{}", self.0))
+    fn key(self) -> Key {
+        ["due".to_owned(), format!("cursor.{}", self.0)]
     }
 }
 
@@ -127,32 +115,15 @@ impl Minute {
         Self(time.as_second().div_euclid(60))
     }
 
-    /// The minute `time` later.
-    #[must_use]
-    pub fn after(self, time: Duration) -> Self {
-        Self(self.0.saturating_add(minutes(time)))
-    }
-
-    /// The minute `time` earlier.
-    #[must_use]
-    pub fn before(self, time: Duration) -> Self {
-        Self(self.0.saturating_sub(minutes(time)))
-    }
-
     /// The minutes after this one, up to `last`.
     pub fn until(self, last: Self) -> impl Iterator<Item = Self> {
         (self.0.saturating_add(1)..=last.0).map(Self)
     }
 
-    /// The time from the beginning of the minute to `now`.
-    #[must_use]
-    pub fn age(self, now: Timestamp) -> Duration {
+    /// The time from the beginning of the minute to `now`, in whole seconds.
+    fn age(self, now: Timestamp) -> Duration {
         Duration::from_secs(u64::try_from(now.as_second() - self.0.saturating_mul(60)).unwrap_or(0))
     }
-}
-
-fn minutes(time: Duration) -> i64 {
-    i64::try_from(time.as_secs() / 60).unwrap_or(i64::MAX)
 }
 
 /// The kind of rows whose wait exceeds SQS's maximum delay.
@@ -175,27 +146,19 @@ impl Log {
         row.to_row(CHECK, now)
     }
 
-    /// Reads a page of the long waits in a partition of a minute, after the page that ended at `after`.
-    pub async fn waits(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
-        self.due_page(minute, partition, WAKE, after).await
+    /// Reads the pages of all due attempts in a partition of a minute.
+    pub fn all_due(&self, minute: Minute, shard: u8) -> impl Stream<Item = Result<Vec<DueRow>>> + use<> {
+        self.due_pages(DESTINATION.equals(text(partition(minute, shard))))
     }
 
-    /// Reads a page of all due attempts in a partition of a minute, after the page that ended at `after`.
-    pub async fn all_due(&self, minute: Minute, partition: u8, after: Option<DueEnd>) -> Result<DuePage> {
-        self.due_page(minute, partition, "", after).await
+    /// Reads the pages of the long waits in a partition of a minute.
+    pub fn waits(&self, minute: Minute, shard: u8) -> impl Stream<Item = Result<Vec<DueRow>>> + use<> {
+        self.due_pages(DESTINATION.equals(text(partition(minute, shard))).and(DELIVERY.begins_with(text(WAKE))))
     }
 
-    async fn due_page(&self, minute: Minute, shard: u8, kind: &str, after: Option<DueEnd>) -> Result<DuePage> {
-        let minute = DESTINATION.equals(text(partition(minute, shard)));
-        let keys = if kind.is_empty() { minute } else { minute.and(DELIVERY.begins_with(text(kind))) };
-        let query = query(&self.dynamodb, &self.table, keys).consistent_read(true).limit(PAGE);
-        let query = select(query, &[DELIVERY]);
-        let query = query.set_exclusive_start_key(after.map(|DueEnd(key)| key));
-        let page = query.send().await.map_err(failure("reading due rows"))?;
-        Ok(DuePage {
-            rows: page.items().iter().filter_map(parse_due_row).collect(),
-            next: page.last_evaluated_key.map(DueEnd),
-        })
+    fn due_pages(&self, keys: Condition) -> impl Stream<Item = Result<Vec<DueRow>>> + use<> {
+        let rows = select(self.query(keys), &[DELIVERY]).consistent_read(true).limit(PAGE);
+        query_pages(rows, "reading due rows").map_ok(|page| page.iter().filter_map(parse_due_row).collect())
     }
 
     /// Takes the lease of `sweeper` until `until`, and returns the sweeper's progress. Returns `None` if the lease is
@@ -211,13 +174,13 @@ impl Log {
             .only_if(is_free.or(LEASE.equals(lease)));
         let taken = update.send_for(&self.dynamodb, ReturnValue::AllNew, "taking the sweep").await?;
         let Some(item) = taken else { return Ok(None) };
-        let (record, present) = (Record::new("sweep", &item), Minute::of(now));
+        let (record, ago) = (Record::new("sweep", &item), |time| Minute::of(now.before(time)));
         // A new deployment has no older rows.
-        let minute = |name| record.optional_number(name).map_or(present.before(CHECK_AFTER * 2), Minute);
+        let minute = |name| record.optional_number(name).map_or(ago(CHECK_AFTER * 2), Minute);
         // If an earlier sweep had a fast clock, its minutes may still get rows.
         Ok(Some(Sweep {
-            woken: minute(WOKEN).clamp(present.before(KEPT), present),
-            checked: minute(CHECKED).clamp(present.before(KEPT), present.before(CHECK_AFTER)),
+            woken: minute(WOKEN).clamp(ago(KEPT), Minute::of(now)),
+            checked: minute(CHECKED).clamp(ago(KEPT), ago(CHECK_AFTER)),
         }))
     }
 
@@ -233,15 +196,15 @@ impl Log {
             .map(drop)
     }
 
-    /// The last minute up to which all sweepers are on time; `None` if no sweeper has run. It reveals a sweeper whose
-    /// schedule has stopped.
-    pub async fn swept(&self) -> Result<Option<Minute>> {
-        let cursors = self.get(Sweeper::all().map(Sweeper::key).collect()).await?;
-        let swept = cursors.values().filter_map(|item| {
-            let minute = |name| Record::new("sweep", item).optional_number(name).map(Minute);
-            Some(minute(WOKEN)?.min(minute(CHECKED)?.after(CHECK_AFTER)))
+    /// The lag of the slowest sweeper; `None` if no sweeper has run. It reveals a sweeper whose schedule has stopped.
+    pub async fn sweep_lag(&self, now: Timestamp) -> Result<Option<Duration>> {
+        let cursors = self.get_all(Sweeper::all().map(Sweeper::key).collect()).await?;
+        let lags = cursors.values().filter_map(|item| {
+            let age =
+                |name, now| Record::new("sweep", item).optional_number(name).map(|minute| Minute(minute).age(now));
+            Some(age(WOKEN, now)?.max(age(CHECKED, now.before(CHECK_AFTER))?))
         });
-        Ok(swept.min())
+        Ok(lags.max())
     }
 }
 
@@ -255,10 +218,8 @@ impl DueRow {
         // An overdue row is written to the current minute, because past minutes have been swept.
         let due = now.max(*at);
         let partition = partition(Minute::of(due), id.webhook_id.shard(PARTITIONS));
-        let mut item = key(partition, format!("{kind}/{}/{attempt}/{id}/{tenant}", at.as_millisecond()));
-        let expires = i64::try_from(KEPT.as_secs()).unwrap_or(i64::MAX).saturating_add(due.as_second());
-        item.extend([EXPIRES_AT.with(number(expires))]);
-        Row(item)
+        let key = [partition, format!("{kind}/{}/{attempt}/{id}/{tenant}", at.as_millisecond())];
+        Row(keyed(key, [(EXPIRES_AT, number(due.after(KEPT).as_second()))]))
     }
 }
 

@@ -24,7 +24,7 @@ attributes! { pub(super)
 }
 
 /// An attempt as a map. Its names are short, to keep the item small.
-pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
+fn attempt_value(attempt: &Attempt) -> AttributeValue {
     let mut value = item([
         (AT, number(attempt.at.as_millisecond())),
         (MS, number(attempt.duration_ms.into())),
@@ -37,27 +37,32 @@ pub(super) fn attempt_value(attempt: &Attempt) -> AttributeValue {
     AttributeValue::M(value)
 }
 
-/// The attempts before the last one, if there are any.
-pub(super) fn earlier_value(earlier: &[Attempt]) -> Option<(Attribute, AttributeValue)> {
-    let values = earlier.iter().map(attempt_value).collect();
-    (!earlier.is_empty()).then_some((EARLIER, AttributeValue::L(values)))
+/// The attributes of attempts: the last one, and those before it, if there are any.
+pub(super) fn attempts_attributes(
+    earlier: &[Attempt],
+    last: Option<&Attempt>,
+) -> impl Iterator<Item = (Attribute, AttributeValue)> + use<> {
+    let earlier: Vec<_> = earlier.iter().map(attempt_value).collect();
+    let earlier = (!earlier.is_empty()).then_some((EARLIER, AttributeValue::L(earlier)));
+    last.map(|last| (LAST, attempt_value(last))).into_iter().chain(earlier)
 }
 
-/// Reads the attempts before the last one from `item`.
-pub(super) fn read_earlier(item: &Item) -> Result<Vec<Attempt>> {
-    let values = item.get(EARLIER.name()).and_then(|value| value.as_l().ok()).map_or(&[][..], Vec::as_slice);
-    values.iter().map(read_attempt).collect()
+/// Reads the attempts before the last one, and the last one.
+pub(super) fn read_attempts(item: &Item) -> Result<(Vec<Attempt>, Option<Attempt>)> {
+    let earlier = item.get(EARLIER.name()).and_then(|value| value.as_l().ok()).into_iter().flatten();
+    let last = item.get(LAST.name()).map(read_attempt);
+    Ok((earlier.map(read_attempt).collect::<Result<_>>()?, last.transpose()?))
 }
 
-pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
+fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
     let none = Item::new();
     let record = Record::new("attempt", value.as_m().unwrap_or(&none));
     Ok(Attempt {
         at: record.time(AT)?,
         outcome: record.text(OUTCOME)?.to_owned().into(),
-        status_code: record.optional_number(CODE).and_then(|code| u16::try_from(code).ok()),
+        status_code: record.optional_integer(CODE),
         detail: record.optional_text(DETAIL).map(|detail| Detail::new(detail.to_owned())),
-        duration_ms: u32::try_from(record.number(MS)?).unwrap_or(u32::MAX),
+        duration_ms: record.number(MS)?.try_into().unwrap_or(u32::MAX),
         response: record.optional_text(RESPONSE).map(str::to_owned),
         trigger: record.parsed(TRIGGER)?,
     })
@@ -65,24 +70,23 @@ pub(super) fn read_attempt(value: &AttributeValue) -> Result<Attempt> {
 
 pub(super) fn read_delivery(id: DeliveryId, item: &Item) -> Result<Delivery> {
     let record = Record::new("delivery", item);
-    let count = |name: Attribute| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-    let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
-    let (status, pull) = (record.parsed(STATUS)?, pull(&record)?);
+    let (status, pull) = (record.parsed(STATUS)?, read_pull(&record)?);
+    let (earlier, last_attempt) = read_attempts(item)?;
     let next_attempt_at = match &pull {
         Some(pull) => pull.due.filter(|_| status == Status::Pending),
-        None => time(NEXT_ATTEMPT_AT),
+        None => record.optional_time(NEXT_ATTEMPT_AT),
     };
     Ok(Delivery {
         status,
-        attempts: count(ATTEMPTS),
+        attempts: record.optional_integer(ATTEMPTS).unwrap_or(0),
         next_attempt_at,
-        last_attempt: item.get(LAST.name()).map(read_attempt).transpose()?,
-        earlier: read_earlier(item)?,
-        tries: count(TRIES),
+        last_attempt,
+        earlier,
+        tries: record.optional_integer(TRIES).unwrap_or(0),
         trigger: record.optional_text(TRIGGER).and_then(|name| name.parse().ok()).unwrap_or(Trigger::Event),
         fails_at: Timestamp::from_millisecond(record.optional_number(FAILS_AT).unwrap_or_default()),
         pull,
-        erased_at: time(ERASED_AT),
+        erased_at: record.optional_time(ERASED_AT),
         workflow: record.optional_text(WORKFLOW).map(str::to_owned),
         ..Delivery::new(id, record.parsed(EVENT)?, record.text(JOB_ID)?.to_owned())
     })
@@ -98,16 +102,12 @@ pub(super) fn pull_attributes(pull: &Pull) -> Vec<(Attribute, AttributeValue)> {
     set
 }
 
-fn pull(record: &Record<'_>) -> Result<Option<Pull>> {
+fn read_pull(record: &Record<'_>) -> Result<Option<Pull>> {
     if record.optional_text(KIND) != Some(PULL) {
         return Ok(None);
     }
-    let time = |name| record.optional_number(name).map(Timestamp::from_millisecond);
-    let lease = match record.optional_text(LEASE) {
-        Some(_) => Some(Lease { id: record.parsed(LEASE)?, ends: time(LEASE_ENDS) }),
-        None => None,
-    };
-    Ok(Some(Pull { due: time(DUE), lease }))
+    let lease = record.optional_parsed(LEASE)?.map(|id| Lease { id, ends: record.optional_time(LEASE_ENDS) });
+    Ok(Some(Pull { due: record.optional_time(DUE), lease }))
 }
 
 /// The kind of deliveries to pull endpoints. Other deliveries have no kind.

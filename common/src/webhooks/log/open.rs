@@ -17,7 +17,7 @@ use super::{
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, text},
+        dynamo::{Item, Record, query_page, text},
         expression::select,
         failure,
     },
@@ -133,15 +133,12 @@ impl Log {
             let (whole, rest) = places.split_at(if is_whole { places.len() } else { stopped.unwrap_or_default() });
             for (key, place) in whole {
                 let items = found.remove(key.as_str()).unwrap_or_default();
-                read.push((*place, Backlog::whole(items.into_iter().filter_map(|item| id(place.shard, item)))));
+                let ids = items.into_iter().filter_map(|item| id(place.shard, item));
+                read.push((*place, Backlog::whole(ids.collect())));
             }
-            places = match rest.split_first() {
-                Some(((_, place), rest)) => {
-                    read.push((*place, self.count_open(tenant, *place, range).await?));
-                    rest
-                }
-                None => rest,
-            };
+            let Some(((_, place), rest)) = rest.split_first() else { break };
+            read.push((*place, self.count_open(tenant, *place, range).await?));
+            places = rest;
         }
         Ok(read)
     }
@@ -155,7 +152,7 @@ impl Log {
              AND \"delivery\" BETWEEN ? AND ? ORDER BY \"open\"",
             self.table
         );
-        let keys = places.iter().map(|(key, _)| key).chain([&range.from, &range.to]);
+        let keys = places.iter().map(|(key, _)| key).chain([range.start(), range.end()]);
         let call = self.dynamodb.execute_statement().statement(statement).limit(READ);
         let call = call.set_parameters(Some(keys.map(text).collect()));
         let answer = Box::pin(call.send()).await.map_err(failure(DOING))?;
@@ -164,37 +161,26 @@ impl Log {
 
     /// Counts a partition of the index that is too large for the statement.
     async fn count_open(&self, tenant: &TenantId, place: Place, range: &KeyRange) -> Result<Backlog> {
-        let query = || self.query(tenant, place.shard, Some(place.status), range);
-        let read = |items: &[Item]| -> Vec<_> { items.iter().filter_map(|item| id(place.shard, item)).collect() };
-        let (mut ids, mut next) = (Vec::new(), None);
-        loop {
-            let room = i32::try_from(MOST.saturating_sub(ids.len())).unwrap_or(i32::MAX);
-            let page = select(query().scan_index_forward(false), &[DELIVERY]).limit(room);
-            let page = Box::pin(page.set_exclusive_start_key(next).send()).await.map_err(failure(DOING))?;
-            ids.extend(read(page.items()));
-            next = page.last_evaluated_key;
-            if next.is_none() {
-                return Ok(Backlog::whole(ids.into_iter()));
+        let query = self.query_index(index_key(tenant, place.shard, place.status), range);
+        let read = |items: Vec<Item>| items.into_iter().filter_map(move |item| id(place.shard, &item));
+        let (mut ids, mut newest) = (Vec::new(), select(query.clone().scan_index_forward(false), &[DELIVERY]));
+        while ids.len() < MOST {
+            let page = query_page(newest.clone(), MOST - ids.len(), DOING).await?;
+            ids.extend(read(page.items));
+            if page.last.is_none() {
+                return Ok(Backlog::whole(ids));
             }
-            if ids.len() >= MOST {
-                break;
-            }
+            newest = newest.set_exclusive_start_key(page.last);
         }
-        let first = Box::pin(query().limit(1).send()).await.map_err(failure(DOING))?;
-        let backlog = Backlog::whole(ids.into_iter());
-        Ok(Backlog {
-            is_longer: true,
-            oldest: read(first.items()).first().copied(),
-            newest_since: backlog.newest.last().copied(),
-            ..backlog
-        })
+        let oldest = read(query_page(query, 1, DOING).await?.items).next();
+        let backlog = Backlog::whole(ids);
+        Ok(Backlog { is_longer: true, oldest, newest_since: backlog.newest.last().copied(), ..backlog })
     }
 }
 
 impl Backlog {
     /// All of a shard's deliveries with a given status.
-    fn whole(ids: impl Iterator<Item = DeliveryId>) -> Self {
-        let mut ids: Vec<DeliveryId> = ids.collect();
+    fn whole(mut ids: Vec<DeliveryId>) -> Self {
         ids.sort_by_key(|id| Reverse(id.at));
         Self {
             count: ids.len(),

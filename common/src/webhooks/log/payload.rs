@@ -79,25 +79,18 @@ pub(super) fn stored_bytes(item: &Item) -> usize {
 /// Reads the payload in `item`, if any, of a delivery to `destination`.
 pub(super) fn read(destination: DestinationId, item: &Item) -> Result<Option<Payload>> {
     let Some(body) = body(item)? else { return Ok(None) };
+    let record = Record::new("payload", item);
     let destination = match destination {
         DestinationId::Endpoint(id) => Destination::Endpoint(id),
-        DestinationId::Callback => {
-            let record = Record::new("payload", item);
-            Destination::Callback {
-                url: record.checked(CALLBACK_URL, EndpointUrl::parse)?,
-                secret: record.checked(CALLBACK_SECRET, SigningSecret::parse)?,
-            }
-        }
+        DestinationId::Callback => Destination::Callback {
+            url: record.checked(CALLBACK_URL, EndpointUrl::parse)?,
+            secret: record.checked(CALLBACK_SECRET, SigningSecret::parse)?,
+        },
     };
-    Ok(Some(Payload { destination, body, trace: trace(item) }))
+    Ok(Some(Payload { destination, body, trace: record.optional_text(TRACE).and_then(TraceParent::parse) }))
 }
 
-/// Reads the trace in `item`, if any.
-pub(super) fn trace(item: &Item) -> Option<TraceParent> {
-    item.get(TRACE.name())?.as_s().ok().and_then(|text| TraceParent::parse(text))
-}
-
-pub(super) fn body(item: &Item) -> Result<Option<Bytes>> {
+fn body(item: &Item) -> Result<Option<Bytes>> {
     if let Some(body) = bytes(item, RAW) {
         return Ok(Some(Bytes::copy_from_slice(body)));
     }

@@ -11,28 +11,23 @@ use aws_sdk_dynamodb::{
     operation::query::builders::QueryFluentBuilder,
     types::{ReturnValue, Select},
 };
-use bytes::Bytes;
 use futures::{StreamExt, future::try_join_all, stream};
 
 use super::{
     items::{DELIVERY, DESTINATION, DUE, LEASE, LEASE_ENDS, pull_attributes, read_delivery},
     payload,
     search::id,
-    table::{Log, PAYLOAD, details_key, shard_key, state_key},
+    table::{Log, PAYLOAD, details_key, keyed, shard_key, state_key},
 };
 use crate::{
     aws::{
-        dynamo::{Item, Record, get, number, text},
-        expression::{query, select},
-        failure,
+        dynamo::{Item, Record, number, query_page, text},
+        expression::select,
     },
     error::{Error, Result},
     id::{LeaseId, TenantId},
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{Delivery, DeliveryId, Lease, Pull, Shard, Status},
-        event::TraceParent,
-    },
+    webhooks::delivery::{Delivery, DeliveryId, Lease, Payload, Pull, Shard, Status},
 };
 
 /// A received delivery.
@@ -41,9 +36,7 @@ pub struct Taken {
     pub delivery: Delivery,
     pub lease: LeaseId,
     pub ends: Timestamp,
-    pub body: Bytes,
-    /// The trace that the job belongs to.
-    pub trace: Option<TraceParent>,
+    pub payload: Payload,
 }
 
 /// The numbers of deliveries waiting to be received, up to [`MOST_COUNTED`] each.
@@ -84,46 +77,49 @@ impl Log {
         mut has_room: impl FnMut(&Taken) -> bool,
         now: Timestamp,
     ) -> Result<Vec<Taken>> {
-        let (mut taken, mut passed, mut is_full, mut failed) = (Vec::new(), BTreeMap::new(), false, None);
-        for _ in 0..LOOKS {
-            let wanted = limit.saturating_sub(taken.len());
-            let due = match self.due_for_taking(tenant, shards, wanted, &passed, now).await {
-                Ok(due) => due,
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            };
-            for some in due.chunks(LEASES) {
-                if is_full || failed.is_some() {
-                    break;
-                }
-                let leases: Vec<_> = some.iter().map(|due| self.lease(tenant, *due, now.after(lease_time))).collect();
-                for lease in stream::iter(leases).buffered(LEASES).collect::<Vec<_>>().await {
-                    match lease {
-                        Ok(None) => {}
-                        Ok(Some(lease)) if !is_full && has_room(&lease) => taken.push(lease),
-                        Ok(Some(lease)) => {
-                            is_full = true;
-                            let (leased, released) = (&lease.delivery, lease.delivery.released(now));
-                            failed = self.settle(tenant, leased, &released, now).await.err().or(failed);
+        let mut taken = Vec::new();
+        let all: Result<()> = async {
+            let (mut passed, mut is_full) = (BTreeMap::new(), false);
+            for _ in 0..LOOKS {
+                let wanted = limit.saturating_sub(taken.len());
+                let due = self.due_for_taking(tenant, shards, wanted, &passed, now).await?;
+                for some in due.chunks(LEASES) {
+                    let leases = some.iter().map(|due| self.lease(tenant, *due, now.after(lease_time)));
+                    let leases = stream::iter(leases.collect::<Vec<_>>()).buffered(LEASES);
+                    let mut settled = Ok(());
+                    // An error must not keep the other leases of the chunk from being returned or released.
+                    for lease in leases.collect::<Vec<_>>().await {
+                        match lease {
+                            Ok(None) => {}
+                            Ok(Some(lease)) if !is_full && has_room(&lease) => taken.push(lease),
+                            Ok(Some(Taken { delivery, .. })) => {
+                                is_full = true;
+                                let released = self.settle(tenant, &delivery, &delivery.released(now), now).await;
+                                settled = released.map(drop).and(settled);
+                            }
+                            Err(error) => settled = Err(error),
                         }
-                        Err(error) => failed = Some(error),
+                    }
+                    settled?;
+                    if is_full {
+                        return Ok(());
                     }
                 }
+                if due.len() < wanted || taken.len() >= limit {
+                    break;
+                }
+                passed.extend(due.into_iter().map(|due| (due.1.shard(), due)));
             }
-            if due.len() < wanted || taken.len() >= limit || is_full || failed.is_some() {
-                break;
-            }
-            passed.extend(due.into_iter().map(|due| (due.1.shard(), due)));
+            Ok(())
         }
-        match failed {
-            Some(error) if taken.is_empty() => Err(error),
-            Some(error) => {
+        .await;
+        match all {
+            Err(error) if taken.is_empty() => Err(error),
+            Err(error) => {
                 crate::log!("receive.incomplete", %tenant, ?error);
                 Ok(taken)
             }
-            None => Ok(taken),
+            Ok(()) => Ok(taken),
         }
     }
 
@@ -138,18 +134,15 @@ impl Log {
         now: Timestamp,
     ) -> Result<Vec<Due>> {
         let read = shards.iter().map(async |shard| {
-            let query = self.index_of_due(tenant, *shard, Timestamp::from_millisecond(0), now);
-            let behind = passed.get(shard).map(|(due, id)| {
-                let mut key = state_key(tenant, id);
-                key.extend([DUE.with(number(due.as_millisecond()))]);
-                key
-            });
-            let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-            let query = select(query.set_exclusive_start_key(behind).limit(limit), &[DELIVERY, DUE]);
-            let answer = Box::pin(query.send()).await.map_err(failure("reading the deliveries to receive"))?;
-            Ok::<_, Error>(answer.items.unwrap_or_default().iter().filter_map(|item| due(*shard, item)).collect())
+            let query =
+                select(self.index_of_due(tenant, *shard, Timestamp::from_millisecond(0), now), &[DELIVERY, DUE]);
+            let after = passed.get(shard);
+            let after = after.map(|(due, id)| keyed(state_key(tenant, id), [(DUE, number(due.as_millisecond()))]));
+            let query = query.set_exclusive_start_key(after);
+            let page = query_page(query, limit, "reading the deliveries to receive").await?;
+            Ok::<Vec<_>, Error>(page.items.iter().filter_map(|item| due(*shard, item)).collect())
         });
-        let mut read: Vec<Due> = try_join_all(read).await?.into_iter().flat_map(|read: Vec<Due>| read).collect();
+        let mut read = try_join_all(read).await?.concat();
         read.sort_unstable();
         read.truncate(limit);
         Ok(read)
@@ -158,7 +151,7 @@ impl Log {
     fn index_of_due(&self, tenant: &TenantId, shard: Shard, first: Timestamp, last: Timestamp) -> QueryFluentBuilder {
         let is_due = DUE.is_between(number(first.as_millisecond()), number(last.as_millisecond()));
         let keys = DESTINATION.equals(text(shard_key(tenant, shard))).and(is_due);
-        query(&self.dynamodb, &self.table, keys).index_name(INDEX)
+        self.query(keys).index_name(INDEX)
     }
 
     /// Leases a delivery, if it is still due at the indexed time. Another client may have received or settled it.
@@ -170,17 +163,16 @@ impl Log {
         let leased = update.send_for(&self.dynamodb, ReturnValue::AllNew, "leasing a delivery").await?;
         let Some(item) = leased else { return Ok(None) };
         let delivery = read_delivery(id, &item)?;
-        let mut found = content(&item)?;
-        if found.is_none() {
-            let key = details_key(tenant, &id, PAYLOAD);
-            let apart = get(&self.dynamodb, &self.table, key, "reading a payload").await?;
-            found = apart.as_ref().map_or(Ok(None), content)?;
+        let mut payload = payload::read(id.destination, &item)?;
+        if payload.is_none() {
+            let apart = self.get(details_key(tenant, &id, PAYLOAD), "reading a payload").await?;
+            payload = apart.map(|item| payload::read(id.destination, &item)).transpose()?.flatten();
         }
-        if found.is_none() {
+        if payload.is_none() {
             // The delivery becomes due again after its lease, and eventually fails.
             crate::log!("payload.missing", %tenant, delivery_id = %id);
         }
-        Ok(found.map(|(body, trace)| Taken { delivery, lease, ends, body, trace }))
+        Ok(payload.map(|payload| Taken { delivery, lease, ends, payload }))
     }
 
     /// Settles the lease of `before` by changing the state to `after`. Returns `false` if the lease is no longer
@@ -213,22 +205,15 @@ impl Log {
     }
 
     async fn count_due(&self, tenant: &TenantId, shards: &[Shard], first: Timestamp, last: Timestamp) -> Result<usize> {
-        let limit = i32::try_from(MOST_COUNTED / shards.len().max(1)).unwrap_or(i32::MAX);
+        let most = MOST_COUNTED / shards.len().max(1);
         let counted = shards.iter().map(async |shard| {
-            let query = self.index_of_due(tenant, *shard, first, last).select(Select::Count).limit(limit);
-            let answer = Box::pin(query.send()).await.map_err(failure("counting the deliveries to receive"))?;
-            Ok::<_, Error>(usize::try_from(answer.count).unwrap_or_default())
+            let query = self.index_of_due(tenant, *shard, first, last).select(Select::Count);
+            Ok::<_, Error>(query_page(query, most, "counting the deliveries to receive").await?.read)
         });
         Ok(try_join_all(counted).await?.into_iter().sum())
     }
 }
 
 fn due(shard: Shard, item: &Item) -> Option<Due> {
-    let due = Record::new("delivery", item).optional_number(DUE).map(Timestamp::from_millisecond)?;
-    Some((due, id(shard, item)?))
-}
-
-/// Reads the body and the trace in `item`, if there is a body.
-fn content(item: &Item) -> Result<Option<(Bytes, Option<TraceParent>)>> {
-    Ok(payload::body(item)?.map(|body| (body, payload::trace(item))))
+    Some((Record::new("delivery", item).optional_time(DUE)?, id(shard, item)?))
 }

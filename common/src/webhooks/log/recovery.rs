@@ -11,7 +11,6 @@
 //! condition that it is unchanged, so concurrent calls detect each other's recoveries.
 
 use std::{
-    collections::HashSet,
     ops::{
         ControlFlow::{Break, Continue},
         Range,
@@ -24,16 +23,16 @@ use aws_sdk_dynamodb::types::ReturnValue;
 use futures::{StreamExt, stream};
 
 use super::{
-    items::{DELIVERY, DESTINATION, EXPIRES_AT, OPEN, STATUS},
+    items::{DELIVERY, DESTINATION, OPEN, STATUS},
     search::{Filter, KeyRange, id},
-    table::{INDEX, Log, key},
+    table::{INDEX, Key, Log, index_key, key_of},
 };
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Item, Record, attributes, boolean, get, item, number, query_all, text},
-        expression::{query, select},
-        failure, rounds,
+        dynamo::{Item, Record, attributes, boolean, number, query_all, query_page, text},
+        expression::select,
+        rounds,
         transaction::{Marker, Transaction},
     },
     error::{Conflict, Error, Result},
@@ -70,7 +69,7 @@ pub struct Recovery {
 pub const PAGE: usize = 100;
 /// The maximum number of recoveries in a list, and the number of a tenant's recoveries that are searched for the list.
 const LISTED: usize = 10;
-const LOOKED_AT: i32 = 200;
+const LOOKED_AT: usize = 200;
 /// The maximum number of a tenant's unfinished recoveries. Concurrent calls may exceed it.
 const UNFINISHED: usize = 100;
 /// The partition of the index with the unfinished recoveries.
@@ -142,17 +141,16 @@ impl Log {
         latest: Option<String>,
         now: Timestamp,
     ) -> Transaction {
-        let mut added = recovery_key(tenant, recovery.id);
-        added.extend(item([
+        let attributes = [
             (OPEN, text(UNFINISHED_PARTITION)),
             (ENDPOINT, text(recovery.webhook_endpoint_id)),
             (SINCE, number(recovery.since.as_millisecond())),
             (UNTIL, number(recovery.until.as_millisecond())),
             (STATUS, text(recovery.status)),
-            (EXPIRES_AT, self.expiry(now)),
-        ]));
-        let mut last = latest_key(tenant, recovery.webhook_endpoint_id);
-        last.extend(item([(RECOVERY, text(recovery.id)), (EXPIRES_AT, self.expiry(now))]));
+        ];
+        let added = self.item(recovery_key(tenant, recovery.id), attributes, now);
+        let last = latest_key(tenant, recovery.webhook_endpoint_id);
+        let last = self.item(last, [(RECOVERY, text(recovery.id))], now);
         let is_latest = latest.map_or_else(|| DELIVERY.is_absent(), |latest| RECOVERY.equals(text(latest)));
         transaction.put_if(&self.table, last, is_latest).put(&self.table, added)
     }
@@ -174,16 +172,14 @@ impl Log {
 
     async fn newest_recoveries(&self, tenant: &TenantId) -> Result<Vec<Recovery>> {
         let keys = DESTINATION.equals(text(partition(tenant))).and(DELIVERY.is_above(text(BEFORE_IDS)));
-        let query = query(&self.dynamodb, &self.table, keys);
-        let answer = query.consistent_read(true).scan_index_forward(false).limit(LOOKED_AT).send().await;
-        let items = answer.map_err(failure("listing recoveries"))?.items.unwrap_or_default();
-        items.iter().map(Recovery::from_item).collect()
+        let query = self.query(keys).consistent_read(true).scan_index_forward(false);
+        let newest = query_page(query, LOOKED_AT, "listing recoveries").await?;
+        newest.items.iter().map(Recovery::from_item).collect()
     }
 
     /// Reads the id of the latest recovery of `endpoint`.
     async fn latest_recovery(&self, tenant: &TenantId, endpoint: EndpointId) -> Result<Option<String>> {
-        let key = latest_key(tenant, endpoint);
-        let found = get(&self.dynamodb, &self.table, key, "reading the latest recovery").await?;
+        let found = self.get(latest_key(tenant, endpoint), "reading the latest recovery").await?;
         found.map(|item| Record::new("latest recovery", &item).text(RECOVERY).map(str::to_owned)).transpose()
     }
 
@@ -191,27 +187,23 @@ impl Log {
     /// deliveries. Running one recovery at a time limits the rate of each tenant, and keeps a tenant with many
     /// recoveries from delaying others.
     pub async fn open_recoveries(&self, is_wanted: impl Fn(&TenantId) -> bool) -> Result<Vec<(TenantId, Recovery)>> {
-        let query = query(&self.dynamodb, &self.table, OPEN.equals(text(UNFINISHED_PARTITION))).index_name(INDEX);
+        let query = self.query(OPEN.equals(text(UNFINISHED_PARTITION))).index_name(INDEX);
         let keys = query_all(select(query, &[DESTINATION, DELIVERY]), "listing open recoveries").await?;
         let tenant = |partition: &str| -> Option<TenantId> { partition.strip_prefix(PREFIX)?.parse().ok() };
-        let wanted = keys.into_iter().filter(|key| {
-            let partition = key.get(DESTINATION.name()).and_then(|partition| partition.as_s().ok());
-            partition.and_then(|partition| tenant(partition)).is_some_and(|tenant| is_wanted(&tenant))
-        });
+        let wanted =
+            keys.iter().map(key_of).filter(|[partition, _]| tenant(partition).as_ref().is_some_and(&is_wanted));
         let mut open = Vec::new();
-        for ([partition, _], item) in self.get(wanted.collect()).await? {
-            let tenant = tenant(&partition);
+        for ([partition, _], item) in self.get_all(wanted.collect()).await? {
             // An unreadable recovery must not stop the other recoveries.
             match Recovery::from_item(&item) {
-                Ok(recovery) => open.extend(tenant.filter(|_| !recovery.done).map(|tenant| (tenant, recovery))),
+                Ok(recovery) => open.extend(tenant(&partition).filter(|_| !recovery.done).zip(Some(recovery))),
                 Err(error) => crate::log!("recovery.unreadable", partition, ?error),
             }
         }
-        open.sort_by_key(|(_, recovery)| recovery.id);
-        let mut tenants = HashSet::new();
-        open.retain(|(tenant, _): &(TenantId, _)| tenants.insert(tenant.clone()));
+        open.sort_by(|(one, first), (other, second)| (one, first.id).cmp(&(other, second.id)));
+        open.dedup_by(|(later, _), (tenant, _)| later == tenant);
         // A sweep may end before it gets to all of them.
-        open.sort_by_key(|(_, recovery)| recovery.resent);
+        open.sort_by_key(|(_, recovery)| (recovery.resent, recovery.id));
         Ok(open)
     }
 
@@ -235,12 +227,13 @@ impl Log {
             return Ok((Vec::new(), Ok(())));
         }
         let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
-        let KeyRange { from, to } = self.range(&filter, None, now);
+        let (from, to) = self.range(&filter, None, now).into_inner();
         // The position just after the last key. Keys have a fixed length.
         let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
+        let to = to.max(from.clone());
         let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
         let shard = Shard { destination, number: recovery.shard };
-        let ids = self.missed(tenant, shard, recovery.status, &KeyRange { to: to.max(from.clone()), from }).await?;
+        let ids = self.missed(tenant, shard, recovery.status, &(from..=to)).await?;
         let (resent, failed) = self.resend_missed(tenant, recovery, &ids, due, now).await;
         recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
         if let Some(error) = failed {
@@ -319,10 +312,9 @@ impl Log {
     ) -> Result<Vec<DeliveryId>> {
         let mut ids = Vec::new();
         for status in statuses(missed) {
-            let query = self.query(tenant, shard, Some(*status), range);
-            let query = query.limit(i32::try_from(PAGE).unwrap_or(i32::MAX));
-            let answer = Box::pin(query.send()).await.map_err(failure("listing missed deliveries"))?;
-            ids.extend(answer.items.unwrap_or_default().iter().filter_map(|item| id(shard, item)));
+            let query = self.query_index(index_key(tenant, shard, *status), range);
+            let oldest = query_page(query, PAGE, "listing missed deliveries").await?;
+            ids.extend(oldest.items.iter().filter_map(|item| id(shard, item)));
         }
         // `ids` contains the oldest deliveries of each status, and therefore the oldest of both.
         ids.sort_by_key(DeliveryId::moment);
@@ -395,16 +387,15 @@ impl Recovery {
 
     fn from_item(item: &Item) -> Result<Self> {
         let record = Record::new("recovery", item);
-        let count = |name| record.optional_number(name).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         Ok(Self {
             id: record.parsed(DELIVERY)?,
             webhook_endpoint_id: record.parsed(ENDPOINT)?,
             since: record.time(SINCE)?,
             until: record.time(UNTIL)?,
             status: record.optional_parsed(STATUS)?.unwrap_or_default(),
-            resent: count(RESENT),
+            resent: record.optional_integer(RESENT).unwrap_or(0),
             done: record.optional_text(OPEN).is_none(),
-            shard: u8::try_from(count(SHARD)).unwrap_or(SHARDS),
+            shard: record.optional_integer(SHARD).unwrap_or(0),
             after: record.optional_text(AFTER).unwrap_or_default().to_owned(),
             begun: item.contains_key(BEGUN.name()),
         })
@@ -420,10 +411,10 @@ pub(super) fn partition(tenant: &TenantId) -> String {
     format!("{PREFIX}{tenant}")
 }
 
-fn recovery_key(tenant: &TenantId, id: RecoveryId) -> Item {
-    key(partition(tenant), id)
+fn recovery_key(tenant: &TenantId, id: RecoveryId) -> Key {
+    [partition(tenant), id.to_string()]
 }
 
-fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Item {
-    key(partition(tenant), format!("#{endpoint}"))
+fn latest_key(tenant: &TenantId, endpoint: EndpointId) -> Key {
+    [partition(tenant), format!("#{endpoint}")]
 }

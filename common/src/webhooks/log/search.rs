@@ -1,27 +1,27 @@
 //! Finds deliveries to one or all of a tenant's destinations, newest first, with filters.
 
+use std::ops::RangeInclusive;
+
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::{
     items::*,
-    states::kept_job_id,
     table::{INDEX, Log, index_key, shard_key, tests_key},
 };
 use crate::{
     aws::{
         batch::CONCURRENCY,
-        dynamo::{Attribute, Item, text},
+        dynamo::{Attribute, Item, query_page, text},
         expression::{self, Condition, select},
-        failure,
     },
     error::Result,
     id::{NotAnId, TenantId},
     issue::Problem,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, Status, WebhookId, kept_workflow},
+        delivery::{Delivery, DeliveryId, DestinationId, Millis, Shard, Status, WebhookId, kept_job_id, kept_workflow},
         event::EventName,
     },
 };
@@ -90,12 +90,8 @@ const LISTED: [Attribute; 12] = [
     DELIVERY, EVENT, JOB_ID, WORKFLOW, STATUS, ATTEMPTS, NEXT_ATTEMPT_AT, LAST, EARLIER, KIND, DUE, ERASED_AT,
 ];
 
-/// The inclusive range of keys to read from a shard.
-#[derive(Clone, Debug)]
-pub(super) struct KeyRange {
-    pub(super) from: String,
-    pub(super) to: String,
-}
+/// A range of keys to read from a shard.
+pub(super) type KeyRange = RangeInclusive<String>;
 
 /// A part of the log, newest first.
 struct Stretch<T> {
@@ -106,9 +102,6 @@ struct Stretch<T> {
 
 impl Log {
     /// Finds the newest `limit` deliveries in `shards` that pass `filter`, after `cursor`. Each shard is read once.
-    ///
-    /// # Errors
-    /// A delivery cannot be parsed.
     pub async fn search(
         &self,
         tenant: &TenantId,
@@ -120,71 +113,34 @@ impl Log {
     ) -> Result<Page> {
         let range = self.range(filter, cursor, now);
         let page = match filter.status {
-            None | Some(Status::Delivered) => self.search_table(tenant, shards, filter, &range, limit).await?,
+            None | Some(Status::Delivered) => {
+                let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();
+                let most = share(is_filtered.then_some(FILTERED), shards, limit);
+                let queries = shards.iter().map(|shard| {
+                    let query = select(self.query_shard(tenant, *shard, &range), &LISTED);
+                    (*shard, filter.condition().into_iter().fold(query, expression::filter))
+                });
+                let read = read_newest(queries.collect(), most, filter.webhook_id, read_delivery).await?;
+                merge(read, limit, |delivery| delivery.id.moment())
+            }
             // The index contains only undelivered deliveries, so delivered ones are not read.
-            Some(_) => self.search_index(tenant, shards, filter, &range, limit).await?,
+            Some(status) => {
+                let is_filtered = filter.is_beyond_the_index();
+                let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
+                let all = shards.iter().map(|shard| (*shard, index_key(tenant, *shard, status)));
+                // Tests are in the first shard.
+                let first = shards.iter().filter(|shard| shard.number == 0);
+                let tests = first.filter_map(|shard| Some((*shard, tests_key(tenant, *shard, status)?)));
+                let queries = all.chain(tests).map(|(shard, key)| (shard, self.query_index(key, &range)));
+                let read = read_newest(queries.collect(), most, filter.webhook_id, |id, _| Ok(id)).await?;
+                let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
+                let known = self.known(tenant, &ids.found).await?;
+                // The index lags, so the status is checked again.
+                let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
+                merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment())
+            }
         };
         Ok(Page { deliveries: page.found, next: page.end.map(Cursor) })
-    }
-
-    async fn search_table(
-        &self,
-        tenant: &TenantId,
-        shards: &[Shard],
-        filter: &Filter,
-        range: &KeyRange,
-        limit: usize,
-    ) -> Result<Stretch<Delivery>> {
-        let is_filtered = filter.status.is_some() || filter.is_beyond_the_index();
-        let most = share(is_filtered.then_some(FILTERED), shards, limit);
-        let read = stream::iter(shards.to_vec()).map(async |shard| {
-            let query = select(self.query(tenant, shard, None, range), &LISTED);
-            let query = query.limit(most).scan_index_forward(false);
-            let query = filter.condition().into_iter().fold(query, expression::filter);
-            let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
-            let items = answer.items.unwrap_or_default();
-            let found = items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
-            let found = found.filter(|(id, _)| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id));
-            let found = found.map(|(id, item)| read_delivery(id, item));
-            Ok(Stretch { found: found.collect::<Result<_>>()?, end: end(answer.last_evaluated_key) })
-        });
-        let read: Vec<Stretch<Delivery>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
-        Ok(merge(read, limit, |delivery| delivery.id.moment()))
-    }
-
-    async fn search_index(
-        &self,
-        tenant: &TenantId,
-        shards: &[Shard],
-        filter: &Filter,
-        range: &KeyRange,
-        limit: usize,
-    ) -> Result<Stretch<Delivery>> {
-        let is_filtered = filter.is_beyond_the_index();
-        let most = share(is_filtered.then_some(FILTERED_KEYS), shards, limit);
-        let parts = shards.iter().map(|shard| (*shard, false));
-        // Failed and held tests have separate partitions, in the first shard.
-        let tested = filter.status.filter(|status| matches!(status, Status::Failed | Status::Held));
-        let tests = shards.iter().filter(|shard| shard.number == 0 && tested.is_some());
-        let parts = parts.chain(tests.map(|shard| (*shard, true))).collect::<Vec<_>>();
-        let read = stream::iter(parts).map(async |(shard, is_of_tests)| {
-            let query = match tested.filter(|_| is_of_tests) {
-                Some(status) => self.query_index(tests_key(tenant, shard, status), range),
-                None => self.query(tenant, shard, filter.status, range),
-            };
-            let query = query.limit(most).scan_index_forward(false);
-            let answer = Box::pin(query.send()).await.map_err(failure("listing deliveries"))?;
-            let items = answer.items.unwrap_or_default();
-            let found = items.iter().filter_map(|item| id(shard, item)).collect();
-            Ok(Stretch { found, end: end(answer.last_evaluated_key) })
-        });
-        let read: Vec<Stretch<DeliveryId>> = read.buffer_unordered(CONCURRENCY).try_collect().await?;
-        let ids = merge(read, if is_filtered { FILTERED_KEYS } else { limit }, DeliveryId::moment);
-        let found = ids.found.into_iter().filter(|id| filter.webhook_id.is_none_or(|wanted| wanted == id.webhook_id));
-        let known = self.known(tenant, &found.collect::<Vec<_>>()).await?;
-        // The index lags, so the status is checked again.
-        let found = known.into_values().filter(|delivery| filter.passes(delivery)).collect();
-        Ok(merge(vec![Stretch { found, end: ids.end }], limit, |delivery| delivery.id.moment()))
     }
 
     /// The key range of deliveries that were created in the period of `filter` and follow `cursor`.
@@ -197,31 +153,18 @@ impl Log {
         let last = [until, before].into_iter().flatten().min().unwrap_or_else(|| END.to_owned());
         let since = since.to_string();
         // DynamoDB rejects a range whose ends are in the wrong order.
-        KeyRange { to: last.max(since.clone()), from: since }
+        let last = last.max(since.clone());
+        since..=last
     }
 
-    /// Builds a query for the deliveries of a shard: all of them, or through the index those with `status`.
-    pub(super) fn query(
-        &self,
-        tenant: &TenantId,
-        shard: Shard,
-        status: Option<Status>,
-        range: &KeyRange,
-    ) -> QueryFluentBuilder {
-        match status {
-            Some(status) => self.query_index(index_key(tenant, shard, status), range),
-            None => self.query_range(DESTINATION, shard_key(tenant, shard), range),
-        }
+    /// Builds a query for a shard's deliveries.
+    pub(super) fn query_shard(&self, tenant: &TenantId, shard: Shard, range: &KeyRange) -> QueryFluentBuilder {
+        self.query(DESTINATION.equals(text(shard_key(tenant, shard))).and(is_within(range)))
     }
 
     /// Builds a query for the deliveries in a partition of the index.
-    fn query_index(&self, partition: String, range: &KeyRange) -> QueryFluentBuilder {
-        self.query_range(OPEN, partition, range).index_name(INDEX)
-    }
-
-    fn query_range(&self, key: Attribute, partition: String, range: &KeyRange) -> QueryFluentBuilder {
-        let keys = key.equals(text(partition)).and(DELIVERY.is_between(text(&range.from), text(&range.to)));
-        expression::query(&self.dynamodb, &self.table, keys)
+    pub(super) fn query_index(&self, partition: String, range: &KeyRange) -> QueryFluentBuilder {
+        self.query(OPEN.equals(text(partition)).and(is_within(range))).index_name(INDEX)
     }
 }
 
@@ -255,6 +198,7 @@ impl Filter {
         wanted.into_iter().flatten().reduce(Condition::and)
     }
 
+    /// Whether a delivery meets the conditions other than its `webhook-id` and time.
     fn passes(&self, delivery: &Delivery) -> bool {
         self.status.is_none_or(|status| status == delivery.status)
             && self.event.is_none_or(|event| event == delivery.event)
@@ -264,15 +208,31 @@ impl Filter {
                 .outcome
                 .as_ref()
                 .is_none_or(|wanted| delivery.last_attempt.as_ref().is_some_and(|last| last.outcome == *wanted))
-            && self.webhook_id.is_none_or(|wanted| wanted == delivery.webhook_id)
     }
 }
 
 /// The number of items to read from each shard: one more than `limit`, to detect further items; with a filter, up to
 /// `filtered` across all shards.
-fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> i32 {
+fn share(filtered: Option<usize>, shards: &[Shard], limit: usize) -> usize {
     let share = filtered.unwrap_or_default() / shards.len().max(1);
-    i32::try_from(share.max(limit.saturating_add(1))).unwrap_or(i32::MAX)
+    share.max(limit.saturating_add(1))
+}
+
+/// Reads the newest items of each shard's query, at most `most`, and keeps those with the wanted `webhook-id`.
+async fn read_newest<T>(
+    queries: Vec<(Shard, QueryFluentBuilder)>,
+    most: usize,
+    wanted: Option<WebhookId>,
+    read: impl Fn(DeliveryId, &Item) -> Result<T>,
+) -> Result<Vec<Stretch<T>>> {
+    let calls = stream::iter(queries).map(async |(shard, query)| {
+        let page = query_page(query.scan_index_forward(false), most, "listing deliveries").await?;
+        let found = page.items.iter().filter_map(|item| id(shard, item).zip(Some(item)));
+        let found = found.filter(|(id, _)| wanted.is_none_or(|wanted| wanted == id.webhook_id));
+        let found = found.map(|(id, item)| read(id, item)).collect::<Result<_>>()?;
+        Ok(Stretch { found, end: page.last.as_ref().and_then(moment).map(str::to_owned) })
+    });
+    calls.buffer_unordered(CONCURRENCY).try_collect().await
 }
 
 /// Merges the stretches of several shards, newest first, up to the point where all shards have been read. Returns at
@@ -289,6 +249,10 @@ fn merge<T>(read: Vec<Stretch<T>>, most: usize, moment: impl Fn(&T) -> String) -
     Stretch { found: found.into_iter().map(|(_, found)| found).collect(), end }
 }
 
+fn is_within(range: &KeyRange) -> Condition {
+    DELIVERY.is_between(text(range.start()), text(range.end()))
+}
+
 /// The last possible delivery key before `moment`.
 fn just_before(moment: &str) -> String {
     let (at, hex) = moment.split_once('.').unwrap_or((moment, ""));
@@ -301,10 +265,6 @@ fn just_before(moment: &str) -> String {
 /// The sort key of an item.
 pub(super) fn moment(item: &Item) -> Option<&str> {
     item.get(DELIVERY.name())?.as_s().ok().map(String::as_str)
-}
-
-fn end(last: Option<Item>) -> Option<String> {
-    last.as_ref().and_then(moment).map(str::to_owned)
 }
 
 /// The id of the delivery in `item`, which was read from `shard`.

@@ -5,7 +5,7 @@ use std::{
     iter,
 };
 
-use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest};
+use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
@@ -13,13 +13,13 @@ use super::{
     due::DueRow,
     items::*,
     payload::{self, LZ4, Packed, RAW, TRACE},
-    table::{Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, shard_key, state_key, tests_key},
+    table::{Log, NOT_FOUND, PAYLOAD, Row, details_key, details_partition, index_key, keyed, state_key, tests_key},
 };
 use crate::{
     aws::{
-        batch::{CONCURRENCY, WRITES},
-        dynamo::{Attribute, Item, number, text},
-        expression::{Update, delete_if, query},
+        batch::{CONCURRENCY, WRITES, batches, insert_statement},
+        dynamo::{Attribute, Item, number, query_page, text},
+        expression::{Update, delete_if},
         failure,
         transaction::Transaction,
     },
@@ -27,13 +27,11 @@ use crate::{
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery, DeliveryId, Payload, Status},
+        delivery::{Attempt, Delivery, DeliveryId, Payload, Status, kept_job_id},
         event::EventName,
     },
 };
 
-/// The maximum length of a job's id in the log, in bytes. Producers may send ids of any length.
-const JOB_ID_BYTES: usize = 1024;
 /// The largest body, in bytes, stored with the state of a delivery that is held immediately. One call writes many such
 /// states.
 pub const HELD_WITH_STATE: usize = 8 * 1024;
@@ -46,15 +44,6 @@ const ATTEMPT: &str = "attempt.";
 /// response as JSON inside a JSON string. In this form, a payload of 1 MiB takes up to 4 MiB, and an attempt up to 7.3
 /// KiB.
 const MAX_ATTEMPTS: usize = 200;
-
-/// The first state of a delivery that did not succeed immediately.
-pub struct First<'a> {
-    /// The delivery's owner.
-    pub tenant: &'a TenantId,
-    pub delivery: &'a Delivery,
-    /// The payload, if it has no separate item.
-    pub payload: Option<&'a Payload>,
-}
 
 impl Log {
     /// Builds the row of a delivery that succeeded immediately, with its payload unless it is too large to be kept.
@@ -70,11 +59,21 @@ impl Log {
         Row(item)
     }
 
+    /// Builds the row with the first state of a delivery that did not succeed immediately, and with its payload, if
+    /// that has no separate row. A delivery that is held immediately has only this row.
+    #[must_use]
+    pub fn first_row(&self, tenant: &TenantId, delivery: &Delivery, payload: Option<&Payload>, now: Timestamp) -> Row {
+        let mut item = self.state(tenant, delivery, now);
+        if let Some(payload) = payload {
+            Packed::new(&payload.body).put(&mut item, payload);
+        }
+        Row(item)
+    }
+
     /// Builds the row with the payload of a delivery that did not succeed immediately.
     #[must_use]
     pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
-        let mut item = details_key(tenant, id, PAYLOAD);
-        item.extend([EXPIRES_AT.with(self.expiry(now))]);
+        let mut item = self.item(details_key(tenant, id, PAYLOAD), [], now);
         Packed::new(&payload.body).put(&mut item, payload);
         Row(item)
     }
@@ -82,48 +81,32 @@ impl Log {
     /// Builds the row for the attempts in `before` that do not fit into the state `after`. Returns `None` if they fit.
     #[must_use]
     pub fn attempts_row(&self, tenant: &TenantId, before: &Delivery, after: &Delivery, now: Timestamp) -> Option<Row> {
-        let attempt = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
-        let mut item = details_key(tenant, &before.id, &attempt_key(before.attempts));
-        item.extend([LAST.with(attempt_value(attempt)), EXPIRES_AT.with(self.expiry(now))]);
-        item.extend(earlier_value(&before.earlier).map(|(attribute, value)| attribute.with(value)));
-        Some(Row(item))
+        let last = before.last_attempt.as_ref().filter(|_| after.earlier.is_empty())?;
+        let key = details_key(tenant, &before.id, &attempt_key(before.attempts));
+        Some(Row(self.item(key, attempts_attributes(&before.earlier, Some(last)), now)))
     }
 
     /// Stores the first states of deliveries. Returns the results in the same order. An existing state is an error:
-    /// another process is handling the same event, or the response to an earlier try was lost. If a payload is given,
-    /// it is stored with the state. For a delivery that is held immediately, this is the only item.
+    /// another process is handling the same event, or the response to an earlier try was lost. [`Error::Busy`] means
+    /// that the partition or the table was throttled.
     ///
-    /// [`Error::Busy`] means that the partition or the table was throttled.
-    ///
-    /// This call executes statements, because batched writes have no conditions, whereas an `INSERT` fails if the item
-    /// exists (<https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.insert.html>). No
-    /// delivery may occur twice, because the entire batch would fail.
-    pub async fn begin(&self, states: &[First<'_>], now: Timestamp) -> Vec<Result<()>> {
-        let calls: Vec<_> = states.chunks(WRITES).map(|batch| self.begin_batch(batch, now)).collect();
+    /// This call executes statements, because batched writes have no conditions. No delivery may occur twice, because
+    /// the entire batch would fail.
+    pub async fn begin(&self, states: Vec<Row>) -> Vec<Result<()>> {
+        let calls: Vec<_> = batches(states, WRITES).map(|batch| self.begin_batch(batch)).collect();
         stream::iter(calls).buffered(CONCURRENCY).collect::<Vec<_>>().await.into_iter().flatten().collect()
     }
 
-    async fn begin_batch(&self, batch: &[First<'_>], now: Timestamp) -> Vec<Result<()>> {
+    async fn begin_batch(&self, batch: Vec<Row>) -> Vec<Result<()>> {
         use BatchStatementErrorCodeEnum::{DuplicateItem, ProvisionedThroughputExceeded, ThrottlingError};
 
         let unwritten = || Error::Internal("the state of a delivery was not written".to_owned());
-        let statements = batch.iter().map(|First { tenant, delivery, payload }| {
-            let mut item = self.state(tenant, delivery, now);
-            if let Some(payload) = payload {
-                Packed::new(&payload.body).put(&mut item, payload);
-            }
-            let (names, values): (Vec<_>, Vec<_>) = item.into_iter().unzip();
-            let fields: Vec<_> = names.iter().map(|name| format!("'{name}': ?")).collect();
-            let statement = format!("INSERT INTO \"{}\" VALUE {{{}}}", self.table, fields.join(", "));
-            let statement = BatchStatementRequest::builder().statement(statement).set_parameters(Some(values)).build();
-            #[expect(clippy::expect_used, reason = "the statement is set")]
-            statement.expect("a complete statement")
-        });
-        let call = self.dynamodb.batch_execute_statement().set_statements(Some(statements.collect()));
-        let answers = match Box::pin(call.send()).await {
+        let states = batch.len();
+        let statements = batch.into_iter().map(|Row(item)| insert_statement(&self.table, item)).collect();
+        let call = self.dynamodb.batch_execute_statement().set_statements(Some(statements));
+        let answers = match Box::pin(call.send()).await.map_err(failure("writing deliveries")) {
             Ok(answer) => answer.responses.unwrap_or_default(),
             Err(error) => {
-                let error = failure("writing deliveries")(error);
                 crate::log!("log.states_unwritten", ?error);
                 Vec::new()
             }
@@ -140,7 +123,7 @@ impl Log {
             }
         });
         // Without a response, it is unknown which states were stored.
-        begun.chain(iter::repeat_with(|| Err(unwritten()))).take(batch.len()).collect()
+        begun.chain(iter::repeat_with(|| Err(unwritten()))).take(states).collect()
     }
 
     /// Adds the write of a new delivery's state to a transaction.
@@ -185,25 +168,19 @@ impl Log {
 
     /// Deletes the payload of a successful delivery, if it is in a separate item and too large to be kept.
     pub(super) async fn forget_large_apart(&self, tenant: &TenantId, id: &DeliveryId) -> Result<()> {
-        let key = details_key(tenant, id, PAYLOAD);
-        let kept = number(i64::try_from(self.kept_payload_bytes).unwrap_or(i64::MAX));
+        let key = keyed(details_key(tenant, id, PAYLOAD), []);
+        let kept = number(self.kept_payload_bytes.try_into().unwrap_or(i64::MAX));
         let is_large = RAW.is_larger_than(kept.clone()).or(LZ4.is_larger_than(kept));
         delete_if(&self.dynamodb, &self.table, key, is_large, "deleting a payload").await.map(drop)
     }
 
     /// Reads the states of the deliveries in `ids` that are in the log. The read is strongly consistent.
-    ///
-    /// # Errors
-    /// A delivery cannot be parsed.
     pub async fn known(&self, tenant: &TenantId, ids: &[DeliveryId]) -> Result<BTreeMap<DeliveryId, Delivery>> {
         // DynamoDB rejects a batch that contains a key twice.
         let different: BTreeSet<_> = ids.iter().collect();
-        let found = self.get(different.iter().map(|id| state_key(tenant, id)).collect()).await?;
-        let deliveries = different.into_iter().filter_map(|id| {
-            let item = found.get(&[shard_key(tenant, id.shard()), id.moment()])?;
-            Some(read_delivery(*id, item).map(|delivery| (*id, delivery)))
-        });
-        deliveries.collect()
+        let found = self.get_all(different.iter().map(|id| state_key(tenant, id)).collect()).await?;
+        let states = different.into_iter().filter_map(|id| Some((*id, found.get(&state_key(tenant, id))?)));
+        states.map(|(id, state)| Ok((id, read_delivery(id, state)?))).collect()
     }
 
     /// Reads the states of these attempts' deliveries, which may belong to different tenants, without duplicates.
@@ -213,10 +190,9 @@ impl Log {
     /// The reads are eventually consistent, at half the cost. States may be a second old, which is recent enough for
     /// the sweep, because it checks deliveries from 15 minutes ago.
     pub async fn states(&self, due: Vec<DueRow>) -> Vec<(DueRow, Result<Delivery>)> {
-        let key = |row: &DueRow| [shard_key(&row.attempt.tenant, row.attempt.id.shard()), row.attempt.id.moment()];
-        let different: BTreeMap<_, _> = due.into_iter().map(|row| (key(&row), row)).collect();
-        let keys = different.values().map(|row| state_key(&row.attempt.tenant, &row.attempt.id)).collect();
-        let (found, error) = self.get_all(keys, false).await;
+        let keyed = due.into_iter().map(|row| (state_key(&row.attempt.tenant, &row.attempt.id), row));
+        let different: BTreeMap<_, _> = keyed.collect();
+        let (found, error) = self.get_some(different.keys().cloned().collect(), false).await;
         if let Some(error) = error {
             crate::log!("deliveries.unread", ?error, unread = found.unread.len());
         }
@@ -232,32 +208,27 @@ impl Log {
     }
 
     /// Reads a delivery, with its payload if it was kept. The read is strongly consistent.
-    ///
-    /// # Errors
-    /// An item cannot be parsed.
     pub async fn find(&self, tenant: &TenantId, id: &DeliveryId) -> Result<Option<(Delivery, Option<Payload>)>> {
-        let found = self.get(vec![state_key(tenant, id), details_key(tenant, id, PAYLOAD)]).await?;
-        let Some(state) = found.get(&[shard_key(tenant, id.shard()), id.moment()]) else { return Ok(None) };
+        let [state, apart] = [state_key(tenant, id), details_key(tenant, id, PAYLOAD)];
+        let found = self.get_all(vec![state.clone(), apart.clone()]).await?;
+        let Some(state) = found.get(&state) else { return Ok(None) };
         let delivery = read_delivery(*id, state)?;
         if delivery.erased_at.is_some() {
             return Ok(Some((delivery, None)));
         }
-        let apart = found.get(&[details_partition(tenant, id), PAYLOAD.to_owned()]);
         // After a success, a payload that is too large counts as deleted, even if a crash prevented its deletion.
         let is_kept = |item: &&Item| {
             delivery.status != Status::Delivered || payload::stored_bytes(item) <= self.kept_payload_bytes
         };
-        let payload = match apart.or(Some(state)).filter(is_kept) {
-            Some(item) => payload::read(id.destination, item)?,
-            None => None,
-        };
-        Ok(Some((delivery, payload)))
+        let item = found.get(&apart).or(Some(state)).filter(is_kept);
+        let payload = item.map(|item| payload::read(id.destination, item)).transpose()?;
+        Ok(Some((delivery, payload.flatten())))
     }
 
     /// [Finds](Self::find) a delivery for its tenant. After the retention period, it counts as deleted.
     ///
     /// # Errors
-    /// There is no such delivery, or an item cannot be parsed.
+    /// There is no such delivery.
     pub async fn visible(
         &self,
         tenant: &TenantId,
@@ -269,9 +240,6 @@ impl Log {
     }
 
     /// Reads a delivery's attempts before the last one, oldest first. If there are too many, returns only the newest.
-    ///
-    /// # Errors
-    /// An attempt cannot be parsed.
     pub async fn earlier_attempts(&self, tenant: &TenantId, delivery: &Delivery) -> Result<Vec<Attempt>> {
         let in_state = u32::try_from(delivery.attempts_so_far().count()).unwrap_or(u32::MAX);
         let apart = delivery.attempts.saturating_sub(in_state);
@@ -280,15 +248,11 @@ impl Log {
         let keys = DESTINATION
             .equals(text(details_partition(tenant, &delivery.id)))
             .and(DELIVERY.is_between(text(ATTEMPT), text(attempt_key(apart))));
-        let query = query(&self.dynamodb, &self.table, keys)
-            .consistent_read(true)
-            .scan_index_forward(false)
-            .limit(i32::try_from(MAX_ATTEMPTS).unwrap_or(i32::MAX));
-        let items = query.send().await.map_err(failure("reading attempts"))?.items.unwrap_or_default();
+        let newest = self.query(keys).consistent_read(true).scan_index_forward(false);
         let mut attempts = Vec::new();
-        for item in items.iter().rev() {
-            attempts.extend(read_earlier(item)?);
-            attempts.extend(item.get(LAST.name()).map(read_attempt).transpose()?);
+        for item in query_page(newest, MAX_ATTEMPTS, "reading attempts").await?.items.iter().rev() {
+            let (earlier, last) = read_attempts(item)?;
+            attempts.extend(earlier.into_iter().chain(last));
         }
         attempts.extend(delivery.earlier.iter().cloned());
         // A success is always stored, so there may be items for attempts that the state does not include.
@@ -303,32 +267,24 @@ impl Log {
 
     /// Builds the item of a delivery's state.
     fn state(&self, tenant: &TenantId, delivery: &Delivery, now: Timestamp) -> Item {
-        let mut item = state_key(tenant, &delivery.id);
-        let mut set = |attribute: Attribute, value: AttributeValue| item.extend([attribute.with(value)]);
-        set(EVENT, text(delivery.event.as_str()));
-        set(JOB_ID, text(kept_job_id(&delivery.job_id)));
-        if let Some(workflow) = &delivery.workflow {
-            set(WORKFLOW, text(workflow));
-        }
-        set(ATTEMPTS, number(delivery.attempts.into()));
-        set(EXPIRES_AT, self.expiry(now));
-        if let Some(attempt) = &delivery.last_attempt {
-            set(LAST, attempt_value(attempt));
-        }
-        for (attribute, value) in standing(tenant, delivery).into_iter().chain(earlier_value(&delivery.earlier)) {
-            set(attribute, value);
-        }
-        item
+        let mut set = standing(tenant, delivery);
+        set.extend([
+            (EVENT, text(delivery.event.as_str())),
+            (JOB_ID, text(kept_job_id(&delivery.job_id))),
+            (ATTEMPTS, number(delivery.attempts.into())),
+        ]);
+        set.extend(delivery.workflow.as_ref().map(|name| (WORKFLOW, text(name))));
+        set.extend(attempts_attributes(&delivery.earlier, delivery.last_attempt.as_ref()));
+        self.item(state_key(tenant, &delivery.id), set, now)
     }
 
     /// Builds the update of the state after another attempt.
     pub(super) fn attempted(&self, tenant: &TenantId, after: &Delivery) -> Update {
-        let earlier = earlier_value(&after.earlier).into_iter().collect();
+        let attempts = attempts_attributes(&after.earlier, after.last_attempt.as_ref()).collect();
         self.update(state_key(tenant, &after.id))
             .replace(&PASSING, standing(tenant, after))
             .set(ATTEMPTS, number(after.attempts.into()))
-            .set_all(after.last_attempt.as_ref().map(|attempt| (LAST, attempt_value(attempt))))
-            .replace(&[EARLIER], earlier)
+            .replace(&[LAST, EARLIER], attempts)
     }
 }
 
@@ -344,7 +300,9 @@ fn attempt_key(number: u32) -> String {
 pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
-        set.push((OPEN, text(open_key(tenant, delivery))));
+        let (shard, status) = (delivery.id.shard(), delivery.status);
+        let tests = if delivery.event == EventName::Test { tests_key(tenant, shard, status) } else { None };
+        set.push((OPEN, text(tests.unwrap_or_else(|| index_key(tenant, shard, status)))));
         set.push((TRIES, number(delivery.tries.into())));
     }
     match (&delivery.pull, delivery.next_attempt_at) {
@@ -357,17 +315,4 @@ pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute
         set.push((FAILS_AT, number(delivery.fails_at.as_millisecond())));
     }
     set
-}
-
-/// The partition of the index that contains a delivery.
-fn open_key(tenant: &TenantId, delivery: &Delivery) -> String {
-    match (delivery.status, delivery.event) {
-        (status @ (Status::Failed | Status::Held), EventName::Test) => tests_key(tenant, delivery.id.shard(), status),
-        (status, _) => index_key(tenant, delivery.id.shard(), status),
-    }
-}
-
-/// Shortens a job's id to the form that the log stores.
-pub(super) fn kept_job_id(job_id: &str) -> &str {
-    job_id.get(..job_id.floor_char_boundary(JOB_ID_BYTES)).unwrap_or(job_id)
 }

@@ -6,16 +6,16 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::{Client, types::AttributeValue};
+use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 use futures::StreamExt;
 
-use super::items::{DELIVERY, DESTINATION};
+use super::items::{DELIVERY, DESTINATION, EXPIRES_AT};
 use crate::{
     aws::{
         batch::{Left, put_request, read_all, write_all},
         clients::Aws,
-        dynamo::{Item, item, number, text},
-        expression::Update,
+        dynamo::{Attribute, Item, Record, get, item, number},
+        expression::{Condition, Update, query},
         gathered::{Found, Gathered},
     },
     config::{ConfigError, Env},
@@ -66,16 +66,6 @@ impl Retention {
     }
 }
 
-/// Partition key and sort key.
-pub(super) type Key = [String; 2];
-
-pub(super) fn key_of(item: &Item) -> Key {
-    [DESTINATION, DELIVERY].map(|attribute| {
-        let value = item.get(attribute.name()).and_then(|value| value.as_s().ok());
-        value.cloned().unwrap_or_default()
-    })
-}
-
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
 /// Items outlive the retention period by this much, so a resend on the last day still has its full schedule.
@@ -83,6 +73,7 @@ const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60)
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
 impl Log {
+    /// Reads the settings in `env`.
     ///
     /// # Errors
     /// A variable is missing, does not parse or is out of range.
@@ -144,25 +135,30 @@ impl Log {
         unwritten
     }
 
-    /// Reads any number of items consistently by their keys.
-    pub(super) async fn get(&self, keys: Vec<Item>) -> Result<HashMap<Key, Item>> {
+    /// Reads an item consistently.
+    pub(super) async fn get(&self, key: Key, doing: &'static str) -> Result<Option<Item>> {
+        get(&self.dynamodb, &self.table, keyed(key, []), doing).await
+    }
+
+    /// Reads any number of items consistently.
+    pub(super) async fn get_all(&self, keys: Vec<Key>) -> Result<HashMap<Key, Item>> {
         let Some(gathered) = &self.gathered else {
-            let (found, error) = self.get_all(keys, true).await;
+            let (found, error) = self.get_some(keys, true).await;
             return error.map_or(Ok(found.values), Err);
         };
-        let read = |keys: Vec<Key>| async move {
-            let keys = keys.into_iter().map(|[destination, delivery]| key(destination, delivery));
-            let (found, error) = self.get_all(keys.collect(), true).await;
+        let read = |keys| async move {
+            let (found, error) = self.get_some(keys, true).await;
             if let Some(error) = error {
                 crate::log!("log.unread", ?error, unread = found.unread.len());
             }
             found
         };
-        gathered.get(keys.iter().map(key_of).collect(), read).await
+        gathered.get(keys, read).await
     }
 
     /// Reads items. Also returns an error if some keys could not be read.
-    pub(super) async fn get_all(&self, keys: Vec<Item>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
+    pub(super) async fn get_some(&self, keys: Vec<Key>, is_consistent: bool) -> (Found<Key, Item>, Option<Error>) {
+        let keys = keys.into_iter().map(|key| keyed(key, [])).collect();
         let mut calls = read_all(&self.dynamodb, &self.table, keys, is_consistent, "reading the delivery log");
         let (mut found, mut failed) = (Found::default(), None);
         while let Some((items, left)) = calls.next().await {
@@ -175,8 +171,23 @@ impl Log {
         (found, failed)
     }
 
-    pub(super) fn update(&self, key: Item) -> Update {
-        Update::of(&self.table, key)
+    /// Builds a query for the items whose keys meet a condition.
+    pub(super) fn query(&self, keys: Condition) -> QueryFluentBuilder {
+        query(&self.dynamodb, &self.table, keys)
+    }
+
+    pub(super) fn update(&self, key: Key) -> Update {
+        Update::of(&self.table, keyed(key, []))
+    }
+
+    /// Builds an item that expires after the retention period.
+    pub(super) fn item(
+        &self,
+        key: Key,
+        attributes: impl IntoIterator<Item = (Attribute, AttributeValue)>,
+        now: Timestamp,
+    ) -> Item {
+        keyed(key, attributes.into_iter().chain([(EXPIRES_AT, self.expiry(now))]))
     }
 
     pub(super) fn expiry(&self, now: Timestamp) -> AttributeValue {
@@ -185,8 +196,22 @@ impl Log {
 
     /// The creation time of the oldest visible deliveries.
     pub(super) fn oldest(&self, now: Timestamp) -> Millis {
-        Millis::new(now.as_millisecond() - i64::try_from(self.retention.0.as_millis()).unwrap_or(i64::MAX))
+        Millis::new(now.before(self.retention.0).as_millisecond())
     }
+}
+
+/// Partition key and sort key.
+pub(super) type Key = [String; 2];
+
+pub(super) fn key_of(item: &Item) -> Key {
+    let record = Record::new("delivery", item);
+    [DESTINATION, DELIVERY].map(|name| record.optional_text(name).unwrap_or_default().to_owned())
+}
+
+/// Builds an item with this key.
+pub(super) fn keyed(key: Key, attributes: impl IntoIterator<Item = (Attribute, AttributeValue)>) -> Item {
+    let [destination, delivery] = key.map(AttributeValue::S);
+    item([(DESTINATION, destination), (DELIVERY, delivery)].into_iter().chain(attributes))
 }
 
 /// The sort key of a payload.
@@ -202,10 +227,10 @@ pub(super) fn index_key(tenant: &TenantId, shard: Shard, status: Status) -> Stri
     format!("{tenant}/{shard}/{status}")
 }
 
-/// The index partition with a shard's failed or held tests. They are listed, but neither counted nor
-/// recovered.
-pub(super) fn tests_key(tenant: &TenantId, shard: Shard, status: Status) -> String {
-    format!("{tenant}/{shard}/{status}-test")
+/// The index partition with a shard's tests that have a given status, if it is separate: failed and held tests are
+/// listed, but neither counted nor recovered.
+pub(super) fn tests_key(tenant: &TenantId, shard: Shard, status: Status) -> Option<String> {
+    matches!(status, Status::Failed | Status::Held).then(|| format!("{tenant}/{shard}/{status}-test"))
 }
 
 /// The partition with a delivery's payload and earlier attempts.
@@ -213,14 +238,10 @@ pub(super) fn details_partition(tenant: &TenantId, id: &DeliveryId) -> String {
     format!("{tenant}/{}/{}", id.shard(), id.moment())
 }
 
-pub(super) fn state_key(tenant: &TenantId, id: &DeliveryId) -> Item {
-    key(shard_key(tenant, id.shard()), id.moment())
+pub(super) fn state_key(tenant: &TenantId, id: &DeliveryId) -> Key {
+    [shard_key(tenant, id.shard()), id.moment()]
 }
 
-pub(super) fn details_key(tenant: &TenantId, id: &DeliveryId, part: &str) -> Item {
-    key(details_partition(tenant, id), part)
-}
-
-pub(super) fn key(destination: impl ToString, delivery: impl ToString) -> Item {
-    item([(DESTINATION, text(destination)), (DELIVERY, text(delivery))])
+pub(super) fn details_key(tenant: &TenantId, id: &DeliveryId, part: &str) -> Key {
+    [details_partition(tenant, id), part.to_owned()]
 }

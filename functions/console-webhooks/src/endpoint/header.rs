@@ -44,7 +44,7 @@ pub(super) fn header(known: &Known, waiting: Option<Waiting>, now: Timestamp) ->
                 @if endpoint.kind == Kind::Push {
                     div {
                         dt { "Response time (p95)" }
-                        dd { @match known.counted.p95() { Some(ms) => strong { (ms) " ms" }, None => "–" } }
+                        dd { @match p95(&known.counted.durations) { Some(ms) => strong { (ms) " ms" }, None => "–" } }
                     }
                 }
                 @for (status, word, backlog) in [
@@ -113,6 +113,13 @@ pub(super) fn actions(endpoint: &EndpointView) -> Markup {
     }
 }
 
+/// The 95th percentile of durations; `None` if there are none.
+fn p95(durations: &[u32]) -> Option<u32> {
+    let mut durations = durations.to_vec();
+    durations.sort_unstable();
+    durations.get((durations.len() * 95).div_ceil(100).checked_sub(1)?).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +130,12 @@ mod tests {
             [(0, 0), (0, 3), (2, 3), (999, 1000), (9_999, 10_000), (7, 7)].map(|(part, all)| percent(part, all));
         let expected = [None, Some("0%"), Some("66.7%"), Some("99.9%"), Some("99.9%"), Some("100%")];
         assert_eq!(percents.each_ref().map(Option::as_deref), expected);
+    }
+
+    #[test]
+    fn the_p95_is_the_time_that_95_of_100_stay_within() {
+        assert_eq!((p95(&[]), p95(&[7]), p95(&[9, 1])), (None, Some(7), Some(9)));
+        assert_eq!(p95(&(1..=100).rev().collect::<Vec<_>>()), Some(95));
+        assert_eq!(p95(&(1..=20).collect::<Vec<_>>()), Some(19));
     }
 }

@@ -1,9 +1,6 @@
 //! `POST /v1/deliveries/erase`.
 
-use common::webhooks::{
-    delivery::{Attempt, Delivery, Failure, Outcome, Status, Trigger},
-    log::First,
-};
+use common::webhooks::delivery::{Attempt, Delivery, Failure, Outcome, Status, Trigger};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tests::{Browser, Doomed, Tenant, World, at_each_call, context, event, sample_event};
@@ -40,8 +37,8 @@ async fn failed(book: &Book, tenant: &Tenant, endpoint: &str) -> Delivery {
     let earlier = book.log.attempts_row(&owner, &delivery, &delivery, book.now).expect("it does not fit");
     (delivery.attempts, delivery.last_attempt, delivery.earlier) = (3, Some(attempt(7)), vec![attempt(8)]);
     book.put(vec![earlier, book.log.payload_row(&owner, &delivery.id, &payload, book.now)]).await;
-    let first = First { tenant: &owner, delivery: &delivery, payload: None };
-    assert!(book.log.begin(&[first], book.now).await.iter().all(Result::is_ok));
+    let first = book.log.first_row(&owner, &delivery, None, book.now);
+    assert!(book.log.begin(vec![first]).await.iter().all(Result::is_ok));
     delivery
 }
 
@@ -194,8 +191,8 @@ async fn a_concurrent_resend_does_not_restore_a_payload() {
     let (mut erased, mut resent) = (0, 0);
     for round in 0..20 {
         let (delivery, payload) = draft(&book, &endpoint, round, Status::Held).delivery(&owner);
-        let first = First { tenant: &owner, delivery: &delivery, payload: Some(&payload) };
-        assert!(book.log.begin(&[first], book.now).await.iter().all(Result::is_ok));
+        let first = book.log.first_row(&owner, &delivery, Some(&payload), book.now);
+        assert!(book.log.begin(vec![first]).await.iter().all(Result::is_ok));
         let fields = json!({"delivery_id": delivery.id});
         let calls = ["erase", "resend", "erase", "resend"].map(|route| format!("deliveries/{route}"));
         join_all(calls.iter().map(|route| world.rpc(&tenant.key, route, fields.clone()))).await;

@@ -1,10 +1,7 @@
 //! `POST /v1/deliveries/get`.
 
 use api::deliveries;
-use common::webhooks::{
-    delivery::{Attempt, Delivery, Detail, Failure, Outcome, Payload, Status, Trigger},
-    log::First,
-};
+use common::webhooks::delivery::{Attempt, Delivery, Detail, Failure, Outcome, Payload, Status, Trigger};
 use serde_json::json;
 use tests::World;
 
@@ -72,7 +69,7 @@ async fn every_attempt_is_shown_oldest_first() {
     }
     book.put(rows).await;
     assert!(matches!(
-        book.log.begin(&[First { tenant: &id(&tenant), delivery: &delivery, payload: None }], book.now).await[..],
+        book.log.begin(vec![book.log.first_row(&id(&tenant), &delivery, None, book.now)]).await[..],
         [Ok(())]
     ));
     let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
@@ -94,8 +91,8 @@ async fn an_attempt_in_two_places_of_the_log_is_shown_once() {
     book.put(book.log.attempts_row(&id(&tenant), &before, &delivery, book.now).into_iter().collect()).await;
     (delivery.attempts, delivery.last_attempt) = (5, Some(third.clone()));
     delivery.earlier = vec![first.clone(), second.clone()];
-    let states = [First { tenant: &id(&tenant), delivery: &delivery, payload: None }];
-    assert!(matches!(book.log.begin(&states, book.now).await[..], [Ok(())]));
+    let state = book.log.first_row(&id(&tenant), &delivery, None, book.now);
+    assert!(matches!(book.log.begin(vec![state]).await[..], [Ok(())]));
     let answer = read(&world, &tenant, "get", json!({"delivery_id": delivery.id})).await;
     assert_eq!(answer.ok()["attempts"], json!(shown(vec![first, second, third])));
 }
@@ -122,7 +119,7 @@ async fn the_largest_delivery_fits_into_lambdas_response() {
     }
     book.put(rows).await;
     assert!(matches!(
-        book.log.begin(&[First { tenant: &id(&tenant), delivery: &delivery, payload: None }], book.now).await[..],
+        book.log.begin(vec![book.log.first_row(&id(&tenant), &delivery, None, book.now)]).await[..],
         [Ok(())]
     ));
     let mut event = tests::sample_event("deliveries-get");

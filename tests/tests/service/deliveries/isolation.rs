@@ -9,7 +9,6 @@ use common::{
         delivery::{Delivery, Destination, MAX_AGE, Payload, Status},
         endpoints::News,
         event::JobEvent,
-        log::First,
     },
 };
 use futures::future::join_all;
@@ -54,8 +53,9 @@ async fn wait_since(world: &World, tenant: &Tenant, endpoint: &str, job: impl To
     let delivery = Delivery { next_attempt_at: Some(at), ..Delivery::first(&told, &destination, 1) };
     let payload = Payload { destination, body: told.body, trace: None };
     let owner = tenant.id.parse().expect("a tenant");
-    let first = First { tenant: &owner, delivery: &delivery, payload: Some(&payload) };
-    assert!(matches!(world.delivery_log().begin(&[first], Timestamp::now()).await[..], [Ok(())]));
+    let log = world.delivery_log();
+    let first = log.first_row(&owner, &delivery, Some(&payload), Timestamp::now());
+    assert!(matches!(log.begin(vec![first]).await[..], [Ok(())]));
     world.enqueue("hanging-deliveries", due_message(&tenant.id, &delivery)).await;
     delivery
 }

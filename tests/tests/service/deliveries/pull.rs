@@ -4,10 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use common::{
     timestamp::Timestamp,
-    webhooks::{
-        delivery::{AttemptResult, Queue, SHARDS, Status},
-        log::First,
-    },
+    webhooks::delivery::{AttemptResult, Queue, SHARDS, Status},
 };
 use futures::future::join_all;
 use reqwest::header::{HeaderMap, HeaderName};
@@ -414,8 +411,8 @@ async fn over_age(world: &World, tenant: &Tenant, endpoint: &str) {
     (old.attempts, old.tries, old.last_attempt, old.next_attempt_at) = (0, 0, None, None);
     let old = old.after(&AttemptResult::ToBeTaken, &[], || 0.0, book.now);
     book.put(vec![book.log.due_row(&id(tenant), &old, Queue::Shared, book.now)]).await;
-    let first = First { tenant: &id(tenant), delivery: &old, payload: Some(&payload) };
-    assert!(matches!(book.log.begin(&[first], book.now).await[..], [Ok(())]));
+    let first = book.log.first_row(&id(tenant), &old, Some(&payload), book.now);
+    assert!(matches!(book.log.begin(vec![first]).await[..], [Ok(())]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -551,9 +548,9 @@ async fn fill(book: &Book, tenant: &Tenant, endpoint: &str, settled: u32, waitin
     let waiting: Vec<_> = waiting.collect();
     let firsts: Vec<_> = waiting
         .iter()
-        .map(|(delivery, payload)| First { tenant: &tenant_id, delivery, payload: Some(payload) })
+        .map(|(delivery, payload)| book.log.first_row(&tenant_id, delivery, Some(payload), book.now))
         .collect();
-    assert!(book.log.begin(&firsts, book.now).await.iter().all(Result::is_ok));
+    assert!(book.log.begin(firsts).await.iter().all(Result::is_ok));
 }
 
 async fn reads_little(settled: u32, waiting: u32) {

@@ -12,10 +12,7 @@ use common::{
     timestamp::Timestamp,
     webhooks::{
         delivery::{Delivery, Status, Trigger},
-        log::{
-            First,
-            recovery::{PAGE, Recovery},
-        },
+        log::recovery::{PAGE, Recovery},
     },
 };
 use futures::future::join_all;
@@ -154,8 +151,8 @@ async fn a_throttled_page_is_completed_in_the_same_sweep() {
     for (delivery, payload) in &deliveries {
         let row = log.payload_row(&id(&tenant), &delivery.id, payload, book.now);
         assert!(log.put(vec![((), row)]).await.is_empty());
-        let first = First { tenant: &id(&tenant), delivery, payload: None };
-        assert!(matches!(log.begin(&[first], book.now).await[..], [Ok(())]));
+        let first = log.first_row(&id(&tenant), delivery, None, book.now);
+        assert!(matches!(log.begin(vec![first]).await[..], [Ok(())]));
     }
     recover(&world, &tenant, json!({"webhook_endpoint_id": endpoint, "since": book.ago(DAY)})).await;
     world.sweep(Timestamp::now()).await;

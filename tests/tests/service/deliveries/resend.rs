@@ -9,7 +9,7 @@ use common::{
         log::due::{Minute, PARTITIONS},
     },
 };
-use futures::future::join_all;
+use futures::{TryStreamExt, future::join_all};
 use serde_json::{Value, json};
 use tests::{Tenant, World};
 
@@ -24,8 +24,8 @@ async fn due(book: &Book, from: Timestamp) -> Vec<DueAttempt> {
     let mut found = Vec::new();
     for minute in Minute::of(from.before(Duration::from_secs(60))).until(Minute::of(Timestamp::now())) {
         for partition in 0..PARTITIONS {
-            let page = book.log.all_due(minute, partition, None).await.expect("the rows");
-            found.extend(page.rows.into_iter().map(|row| row.attempt));
+            let rows = book.log.all_due(minute, partition).try_concat().await.expect("the rows");
+            found.extend(rows.into_iter().map(|row| row.attempt));
         }
     }
     found

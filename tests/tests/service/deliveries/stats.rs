@@ -1,9 +1,6 @@
 //! `POST /v1/deliveries/stats`.
 
-use common::{
-    timestamp::Timestamp,
-    webhooks::{delivery::Status, log::First},
-};
+use common::{timestamp::Timestamp, webhooks::delivery::Status};
 use serde_json::{Value, json};
 use tests::World;
 
@@ -34,7 +31,7 @@ async fn deliveries_are_counted_by_status_hour_and_reason() {
     let (mut gone, _) = Draft::to(&endpoint, earlier, "7").status(Status::Failed).delivery(&id(&tenant));
     gone.last_attempt.as_mut().expect("an attempt").outcome = "gone".into();
     assert!(matches!(
-        book.log.begin(&[First { tenant: &id(&tenant), delivery: &gone, payload: None }], book.now).await[..],
+        book.log.begin(vec![book.log.first_row(&id(&tenant), &gone, None, book.now)]).await[..],
         [Ok(())]
     ));
     world.rpc(&tenant.key, "webhooks/delete", json!({"id": deleted})).await.ok();
