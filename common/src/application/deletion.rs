@@ -18,7 +18,7 @@ use crate::{
     error::{Conflict, Error, Result},
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoints, log::Retention},
+    webhooks::{delivery::Retention, endpoints::Endpoints},
 };
 
 /// The stores for deleting an account.

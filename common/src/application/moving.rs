@@ -18,7 +18,7 @@ use crate::{
     id::InvitationId,
     telemetry::metrics,
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoints, log::Retention},
+    webhooks::{delivery::Retention, endpoints::Endpoints},
 };
 
 /// The stores for moving to another organization.

@@ -12,6 +12,7 @@ mod outcome;
 mod payload;
 mod pull;
 mod reason;
+mod retention;
 mod state;
 
 pub use api::deliveries::{Status, Trigger};
@@ -25,6 +26,7 @@ pub use self::{
     payload::{Destination, Payload},
     pull::{Claim, Lease, Pull},
     reason::{error_meaning, error_name, parse_outcome},
+    retention::Retention,
     state::{AttemptResult, Delivery, JOB_ID_BYTES},
 };
 pub(in crate::webhooks) use self::{

@@ -24,12 +24,11 @@ pub mod open;
 mod payload;
 pub mod pull;
 pub mod recovery;
-mod resend;
 pub mod search;
 mod states;
 mod table;
 
 pub use self::{
     states::{CHANGED_WITH_STATE, HELD_WITH_STATE},
-    table::{Log, Retention, Row},
+    table::{Log, Row},
 };

@@ -15,10 +15,7 @@ use common::{
     id::TenantId,
     random,
     timestamp::Timestamp,
-    webhooks::{
-        endpoints::Endpoints,
-        log::{Log, Retention},
-    },
+    webhooks::{delivery::Retention, endpoints::Endpoints, log::Log},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lambda_runtime::LambdaEvent;

@@ -11,10 +11,10 @@ use common::{
     id::TenantId,
     presentation::console::Console,
     webhooks::{
-        delivery::{DeliveryId, Status},
+        delivery::{DeliveryId, Retention, Status},
         destination::DestinationPolicy,
         endpoints::{Endpoints, HoldFor, MAX_ENDPOINTS, disable_after},
-        log::{Log, Retention},
+        log::Log,
         queue::SharedQueue,
     },
 };

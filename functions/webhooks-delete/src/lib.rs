@@ -12,7 +12,7 @@ use common::{
     http::{Call, Caller, Done, Fault, Fields, Function, Rejected, Route, Verified, Wire},
     id::EndpointId,
     timestamp::Timestamp,
-    webhooks::{endpoints::Endpoints, log::Retention},
+    webhooks::{delivery::Retention, endpoints::Endpoints},
 };
 
 /// The route's dependencies.

@@ -134,8 +134,8 @@ impl Endpoints {
         log.put_all(rows).await?;
         for delivery in &new {
             // Another process may have written the state in the meantime.
-            let state = log.begin_in(Transaction::new("announcing a notice"), tenant, delivery, now);
-            state.try_commit(&self.dynamodb).await?;
+            let state = log.first_row(tenant, delivery, None, now);
+            log.begin_in(Transaction::new("announcing a notice"), state).try_commit(&self.dynamodb).await?;
         }
         let waiting = known.values().filter(|known| known.status == Status::Pending);
         let due = new.iter().chain(waiting).filter_map(|delivery| DueAttempt::soon(tenant, delivery, now));

@@ -59,7 +59,7 @@ impl Endpoints {
                 .set(TESTED_AT, AttributeValue::L(times.into_iter().map(number).collect()))
                 .only_if(is_unchanged);
             let transaction = Transaction::new("testing an endpoint").update(count);
-            let transaction = log.begin_in(transaction, tenant, test, now).once(once);
+            let transaction = log.begin_in(transaction, log.first_row(tenant, test, None, now)).once(once);
             match transaction.first_refused(&self.dynamodb).await? {
                 None => return Ok(()),
                 Some(0) => {}

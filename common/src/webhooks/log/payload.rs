@@ -33,13 +33,9 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs `body`. It stays uncompressed if the item fits into a kilobyte, the minimum that DynamoDB charges for.
-    pub(super) fn new(body: &Bytes) -> Self {
-        Self::beside(body, 0)
-    }
-
-    /// Packs `body` for an item that is `more` bytes larger than usual.
-    pub(super) fn beside(body: &Bytes, more: usize) -> Self {
+    /// Packs `body` for an item that is `more` bytes larger than usual. It stays uncompressed if the item fits into a
+    /// kilobyte, the minimum that DynamoDB charges for.
+    pub(super) fn new(body: &Bytes, more: usize) -> Self {
         if body.len() > SMALL.saturating_sub(more) {
             let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
             let mut bytes = length.to_vec();
@@ -117,7 +113,7 @@ mod tests {
     fn stored(bytes: Vec<u8>) -> (Item, Bytes) {
         let (mut item, body) = (Item::new(), Bytes::from(bytes));
         let destination = Destination::Endpoint("01890f3e-7b5a-7cc0-8000-000000000000".parse().expect("an id"));
-        Packed::new(&body).put(&mut item, &Payload { destination, body: body.clone(), trace: None });
+        Packed::new(&body, 0).put(&mut item, &Payload { destination, body: body.clone(), trace: None });
         (item, body)
     }
 

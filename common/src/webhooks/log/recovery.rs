@@ -24,7 +24,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     items::{DELIVERY, DESTINATION, OPEN, STATUS},
-    search::{Filter, KeyRange, id},
+    search::{Filter, id},
     table::{INDEX, Key, Log, index_key, key_of},
 };
 use crate::{
@@ -221,30 +221,29 @@ impl Log {
         now: Timestamp,
     ) -> Result<(Vec<Delivery>, Result<()>)> {
         if recovery.waits() {
-            self.begin_recovery(tenant, recovery).await?;
+            // From now on, it can no longer be extended, so its period is final.
+            let begin = self.update(recovery_key(tenant, recovery.id)).set(BEGUN, boolean(true));
+            let begin = begin.only_if(DELIVERY.exists());
+            match begin.send_for(&self.dynamodb, ReturnValue::AllNew, "beginning a recovery").await? {
+                Some(begun) => *recovery = Recovery::from_item(&begun)?,
+                // It has been deleted.
+                None => recovery.done = true,
+            }
         }
         if recovery.done {
             return Ok((Vec::new(), Ok(())));
         }
-        let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
-        let (from, to) = self.range(&filter, None, now).into_inner();
-        // The position just after the last key. Keys have a fixed length.
-        let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
-        let to = to.max(from.clone());
-        let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
-        let shard = Shard { destination, number: recovery.shard };
-        let ids = self.missed(tenant, shard, recovery.status, &(from..=to)).await?;
-        let (resent, failed) = self.resend_missed(tenant, recovery, &ids, due, now).await;
-        recovery.resent = recovery.resent.saturating_add(u32::try_from(resent.len()).unwrap_or(u32::MAX));
-        if let Some(error) = failed {
-            return Ok((resent, Err(error)));
+        let ids = self.missed(tenant, recovery, now).await?;
+        let (resent, rest) = self.resend_missed(tenant, recovery, &ids, due, now).await;
+        recovery.resent = recovery.resent.saturating_add(resent.len().try_into().unwrap_or(u32::MAX));
+        if rest.is_ok() {
+            match ids.last().filter(|_| ids.len() == PAGE) {
+                Some(last) => recovery.after = last.moment(),
+                None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
+            }
+            recovery.done = recovery.shard >= SHARDS;
         }
-        match ids.last().filter(|_| ids.len() == PAGE) {
-            Some(last) => recovery.after = last.moment(),
-            None => (recovery.shard, recovery.after) = (recovery.shard.saturating_add(1), String::new()),
-        }
-        recovery.done = recovery.shard >= SHARDS;
-        Ok((resent, Ok(())))
+        Ok((resent, rest))
     }
 
     /// Resends the deliveries that the recovery still wants, each at the time that `due` returns. Returns the resent
@@ -256,7 +255,7 @@ impl Log {
         ids: &[DeliveryId],
         due: impl Fn() -> Timestamp,
         now: Timestamp,
-    ) -> (Vec<Delivery>, Option<Error>) {
+    ) -> (Vec<Delivery>, Result<()>) {
         // If the partition is throttled, the remaining deliveries wait for the next call.
         let is_throttled = AtomicBool::new(false);
         let calls = ids.iter().map(|id| (id, due())).map(async |(id, due)| {
@@ -280,39 +279,28 @@ impl Log {
         });
         let calls: Vec<_> = calls.collect();
         let mut calls = stream::iter(calls).buffer_unordered(CONCURRENCY);
-        let (mut resent, mut failed) = (Vec::new(), None);
+        let (mut resent, mut rest) = (Vec::new(), Ok(()));
         while let Some(call) = calls.next().await {
             match call {
                 Ok(delivery) => resent.extend(delivery),
-                Err(error) => failed = Some(error),
+                Err(error) => rest = Err(error),
             }
         }
-        (resent, failed)
+        (resent, rest)
     }
 
-    /// Begins a recovery, so that it can no longer be extended, and reads its final period. A deleted recovery counts
-    /// as done.
-    async fn begin_recovery(&self, tenant: &TenantId, recovery: &mut Recovery) -> Result<()> {
-        let key = recovery_key(tenant, recovery.id);
-        let update = self.update(key).set(BEGUN, boolean(true)).only_if(DELIVERY.exists());
-        match update.send_for(&self.dynamodb, ReturnValue::AllNew, "beginning a recovery").await? {
-            Some(begun) => *recovery = Recovery::from_item(&begun)?,
-            None => recovery.done = true,
-        }
-        Ok(())
-    }
-
-    /// Reads the first page of the deliveries in a shard that the endpoint missed, oldest first.
-    async fn missed(
-        &self,
-        tenant: &TenantId,
-        shard: Shard,
-        missed: Missed,
-        range: &KeyRange,
-    ) -> Result<Vec<DeliveryId>> {
+    /// Reads the next page of the deliveries that the endpoint missed, oldest first.
+    async fn missed(&self, tenant: &TenantId, recovery: &Recovery, now: Timestamp) -> Result<Vec<DeliveryId>> {
+        let filter = Filter { since: Some(recovery.since), until: Some(recovery.until), ..Filter::default() };
+        let (from, to) = self.range(&filter, None, now).into_inner();
+        // The position just after the last key. Keys have a fixed length.
+        let from = if recovery.after.is_empty() { from } else { format!("{}+", recovery.after) };
+        let range = from.clone()..=to.max(from);
+        let destination = DestinationId::Endpoint(recovery.webhook_endpoint_id);
+        let shard = Shard { destination, number: recovery.shard };
         let mut ids = Vec::new();
-        for status in statuses(missed) {
-            let query = self.query_index(index_key(tenant, shard, *status), range);
+        for status in statuses(recovery.status) {
+            let query = self.query_index(index_key(tenant, shard, *status), &range);
             let oldest = query_page(query, PAGE, "listing missed deliveries").await?;
             ids.extend(oldest.items.iter().filter_map(|item| id(shard, item)));
         }

@@ -176,38 +176,26 @@ impl Filter {
         self.event.is_some() || self.webhook_id.is_some() || texts.into_iter().any(Option::is_some)
     }
 
-    /// The workflow's name, as the log stores it.
-    fn kept_workflow(&self) -> Option<&str> {
-        self.workflow.as_deref().map(kept_workflow)
-    }
-
-    /// The job's id, as the log stores it.
-    fn kept_job_id(&self) -> Option<&str> {
-        self.job_id.as_ref().map(|job| kept_job_id(job))
-    }
-
     /// The filter condition for DynamoDB; `None` if every delivery passes.
     fn condition(&self) -> Option<Condition> {
         let wanted = [
             self.status.map(|status| STATUS.equals(text(status))),
             self.event.map(|event| EVENT.equals(text(event.as_str()))),
-            self.kept_job_id().map(|job| JOB_ID.equals(text(job))),
+            self.job_id.as_deref().map(|job| JOB_ID.equals(text(kept_job_id(job)))),
             self.outcome.as_ref().map(|outcome| LAST_OUTCOME.equals(text(outcome))),
-            self.kept_workflow().map(|workflow| WORKFLOW.equals(text(workflow))),
+            self.workflow.as_deref().map(|name| WORKFLOW.equals(text(kept_workflow(name)))),
         ];
         wanted.into_iter().flatten().reduce(Condition::and)
     }
 
     /// Whether a delivery meets the conditions other than its `webhook-id` and time.
     fn passes(&self, delivery: &Delivery) -> bool {
+        let outcome = delivery.last_attempt.as_ref().map(|last| &*last.outcome);
         self.status.is_none_or(|status| status == delivery.status)
             && self.event.is_none_or(|event| event == delivery.event)
-            && self.kept_job_id().is_none_or(|job| job == delivery.job_id)
-            && self.kept_workflow().is_none_or(|workflow| delivery.workflow.as_deref() == Some(workflow))
-            && self
-                .outcome
-                .as_ref()
-                .is_none_or(|wanted| delivery.last_attempt.as_ref().is_some_and(|last| last.outcome == *wanted))
+            && self.job_id.as_deref().is_none_or(|job| kept_job_id(job) == delivery.job_id)
+            && self.workflow.as_deref().is_none_or(|name| Some(kept_workflow(name)) == delivery.workflow.as_deref())
+            && self.outcome.as_deref().is_none_or(|wanted| Some(wanted) == outcome)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter,
+    ops::ControlFlow::{Break, Continue},
 };
 
 use aws_sdk_dynamodb::types::{AttributeValue, BatchStatementErrorCodeEnum};
@@ -20,14 +21,14 @@ use crate::{
         batch::{CONCURRENCY, WRITES, batches, insert_statement},
         dynamo::{Attribute, Item, number, query_page, text},
         expression::{Update, delete_if},
-        failure,
-        transaction::Transaction,
+        failure, rounds,
+        transaction::{Marker, Transaction},
     },
-    error::{Error, Result},
+    error::{Conflict, Error, Result},
     id::TenantId,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{Attempt, Delivery, DeliveryId, Payload, Status, kept_job_id},
+        delivery::{Attempt, Delivery, DeliveryId, Payload, Queue, Status, Trigger, kept_job_id},
         event::EventName,
     },
 };
@@ -52,7 +53,7 @@ impl Log {
         let mut item = self.state(tenant, delivery, now);
         let trace = payload.trace.as_ref().map_or(0, |trace| TRACE.name().len() + trace.as_str().len());
         let workflow = delivery.workflow.as_ref().map_or(0, |name| WORKFLOW.name().len() + name.len());
-        let packed = Packed::beside(&payload.body, trace + workflow);
+        let packed = Packed::new(&payload.body, trace + workflow);
         if packed.len() <= self.kept_payload_bytes {
             packed.put(&mut item, payload);
         }
@@ -65,7 +66,7 @@ impl Log {
     pub fn first_row(&self, tenant: &TenantId, delivery: &Delivery, payload: Option<&Payload>, now: Timestamp) -> Row {
         let mut item = self.state(tenant, delivery, now);
         if let Some(payload) = payload {
-            Packed::new(&payload.body).put(&mut item, payload);
+            Packed::new(&payload.body, 0).put(&mut item, payload);
         }
         Row(item)
     }
@@ -74,7 +75,7 @@ impl Log {
     #[must_use]
     pub fn payload_row(&self, tenant: &TenantId, id: &DeliveryId, payload: &Payload, now: Timestamp) -> Row {
         let mut item = self.item(details_key(tenant, id, PAYLOAD), [], now);
-        Packed::new(&payload.body).put(&mut item, payload);
+        Packed::new(&payload.body, 0).put(&mut item, payload);
         Row(item)
     }
 
@@ -127,14 +128,8 @@ impl Log {
     }
 
     /// Adds the write of a new delivery's state to a transaction.
-    pub(in crate::webhooks) fn begin_in(
-        &self,
-        transaction: Transaction,
-        tenant: &TenantId,
-        delivery: &Delivery,
-        now: Timestamp,
-    ) -> Transaction {
-        transaction.put_new(&self.table, DELIVERY, self.state(tenant, delivery, now))
+    pub(in crate::webhooks) fn begin_in(&self, transaction: Transaction, Row(state): Row) -> Transaction {
+        transaction.put_new(&self.table, DELIVERY, state)
     }
 
     /// Changes the state from `before` to `after`. Returns `false` if another attempt or a resend has changed the state
@@ -158,9 +153,91 @@ impl Log {
         update.send(&self.dynamodb, "updating a delivery").await
     }
 
+    /// Makes a delivery of any status pending again, with a new schedule that begins now. Returns its new state. Adds a
+    /// due row; the caller sends the message.
+    ///
+    /// # Errors
+    /// There is no such delivery, its payload was not kept, or the marker already exists.
+    pub async fn resend(
+        &self,
+        tenant: &TenantId,
+        id: &DeliveryId,
+        once: Option<&Marker>,
+        now: Timestamp,
+    ) -> Result<Delivery> {
+        self.resend_if(tenant, id, (Trigger::Resend, now), once, |_| true, now).await
+    }
+
+    /// Like [`Self::resend`], but the first attempt is at `due`, and a delivery whose current state is not wanted
+    /// counts as not found.
+    pub(super) async fn resend_if(
+        &self,
+        tenant: &TenantId,
+        id: &DeliveryId,
+        (trigger, due): (Trigger, Timestamp),
+        once: Option<&Marker>,
+        is_wanted: impl Fn(&Delivery) -> bool,
+        now: Timestamp,
+    ) -> Result<Delivery> {
+        let is_wanted = &is_wanted;
+        rounds((), |()| async move {
+            let (before, payload) = self.visible(tenant, id, now).await?;
+            let is_done = before.next_attempt_at == Some(due) && before.trigger == trigger && before.tries == 0;
+            if is_done && once.is_none() {
+                // An earlier try made this write, but its response was lost.
+                return Ok(Break(before));
+            }
+            if !is_wanted(&before) {
+                return Err(NOT_FOUND);
+            }
+            let payload = payload.ok_or(Error::Conflict(Conflict::PayloadNotKept))?;
+            // A large payload is moved out of the state, because it would make each update expensive.
+            let may_be_in_state = matches!(before.status, Status::Delivered | Status::Held) && before.pull.is_none();
+            let is_moved = may_be_in_state && payload.body.len() > CHANGED_WITH_STATE;
+            let moved = is_moved.then(|| self.payload_row(tenant, id, &payload, now));
+            let after = before.clone().reopened(trigger, due, now);
+            self.put_all([self.due_row(tenant, &after, Queue::Shared, now)]).await?;
+            let is_reopened = self.reopen(tenant, &before, (&after, moved), once, now).await?;
+            Ok(if is_reopened { Break(after) } else { Continue(()) })
+        })
+        .await
+    }
+
+    /// Makes a delivery pending again, unless an attempt, another resend or an erasure came first. One transaction
+    /// moves the payload out of the state. If the payload were written to its own item earlier, it could survive an
+    /// erasure.
+    async fn reopen(
+        &self,
+        tenant: &TenantId,
+        before: &Delivery,
+        (after, moved): (&Delivery, Option<Row>),
+        once: Option<&Marker>,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let update = self
+            .update(state_key(tenant, &after.id))
+            .replace(&PASSING, standing(tenant, after))
+            .set(EXPIRES_AT, self.expiry(now))
+            .remove(payload::ATTRIBUTES.into_iter().filter(|_| moved.is_some()))
+            .only_if(ATTEMPTS.equals(number(before.attempts.into())))
+            .only_if(STATUS.equals(text(before.status)))
+            .only_if(ERASED_AT.is_absent());
+        if once.is_some() || moved.is_some() {
+            let transaction = Transaction::new("resending a delivery").update(update);
+            let transaction = moved.into_iter().fold(transaction, |all, Row(item)| all.put(&self.table, item));
+            let transaction = transaction.once(once);
+            return match transaction.first_refused(&self.dynamodb).await? {
+                None => Ok(true),
+                Some(0) => Ok(false),
+                Some(_) => Err(Error::Busy),
+            };
+        }
+        update.send(&self.dynamodb, "resending a delivery").await
+    }
+
     /// Deletes the payload of a successful delivery, if it is too large to be kept.
     pub async fn forget_large(&self, tenant: &TenantId, id: &DeliveryId, body: &Bytes) -> Result<()> {
-        if body.len() <= self.kept_payload_bytes || Packed::new(body).len() <= self.kept_payload_bytes {
+        if body.len() <= self.kept_payload_bytes || Packed::new(body, 0).len() <= self.kept_payload_bytes {
             return Ok(());
         }
         self.forget_large_apart(tenant, id).await
@@ -289,7 +366,7 @@ impl Log {
 }
 
 /// The attributes of [`standing`] that some statuses lack. They are removed if they are not set.
-pub(super) const PASSING: [Attribute; 5] = [NEXT_ATTEMPT_AT, OPEN, DUE, LEASE, LEASE_ENDS];
+const PASSING: [Attribute; 5] = [NEXT_ATTEMPT_AT, OPEN, DUE, LEASE, LEASE_ENDS];
 
 /// The sort key of an earlier attempt.
 fn attempt_key(number: u32) -> String {
@@ -297,7 +374,7 @@ fn attempt_key(number: u32) -> String {
 }
 
 /// The attributes that depend on the status. `delivered` needs only a few.
-pub(super) fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
+fn standing(tenant: &TenantId, delivery: &Delivery) -> Vec<(Attribute, AttributeValue)> {
     let mut set = vec![(STATUS, text(delivery.status))];
     if delivery.status != Status::Delivered {
         let (shard, status) = (delivery.id.shard(), delivery.status);

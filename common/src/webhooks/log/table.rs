@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
-    time::Duration,
 };
 
 use aws_sdk_dynamodb::{Client, operation::query::builders::QueryFluentBuilder, types::AttributeValue};
@@ -22,7 +21,7 @@ use crate::{
     error::{Error, Result},
     id::TenantId,
     timestamp::Timestamp,
-    webhooks::delivery::{DeliveryId, MAX_AGE, Millis, Shard, Status},
+    webhooks::delivery::{DeliveryId, Millis, Retention, Shard, Status},
 };
 
 /// The delivery log. Cloning is cheap.
@@ -35,48 +34,16 @@ pub struct Log {
     gathered: Option<Arc<Gathered<Key, Item>>>,
 }
 
-/// Deliveries are visible for this long.
-#[derive(Clone, Copy, Debug)]
-pub struct Retention(Duration);
-
 /// An item to write unconditionally. It may contain a callback's secret, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Row(pub(super) Item);
 
-impl Retention {
-    /// Reads `DELIVERY_RETENTION`, in days.
-    ///
-    /// # Errors
-    /// The variable is missing, does not parse or is out of range.
-    pub fn from_env(env: &Env) -> Result<Self, ConfigError> {
-        let days: u32 = env.number("DELIVERY_RETENTION", 1..=3650)?;
-        Ok(Self(Duration::from_secs(u64::from(days) * 24 * 60 * 60)))
-    }
-
-    /// Deliveries are visible for this long.
-    #[must_use]
-    pub fn period(self) -> Duration {
-        self.0
-    }
-
-    /// When an item written at `now` expires. DynamoDB may delete it days later, so reads check the age.
-    #[must_use]
-    pub fn end(self, now: Timestamp) -> Timestamp {
-        now.after(self.0 + GRACE)
-    }
-}
-
 /// The index of all deliveries that are not `delivered`.
 pub(super) const INDEX: &str = "by-status";
-/// Items outlive the retention period by this much, so a resend on the last day still has its full schedule.
-const GRACE: Duration = MAX_AGE.saturating_add(Duration::from_secs(24 * 60 * 60));
 pub(super) const NOT_FOUND: Error = Error::NotFound("Delivery not found");
 
 impl Log {
-    /// Reads the settings in `env`.
-    ///
-    /// # Errors
-    /// A variable is missing, does not parse or is out of range.
+    /// Builds the log with the settings in `env`.
     pub fn from_env(env: &Env, aws: &Aws<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             dynamodb: aws.dynamodb(),
@@ -196,7 +163,7 @@ impl Log {
 
     /// The creation time of the oldest visible deliveries.
     pub(super) fn oldest(&self, now: Timestamp) -> Millis {
-        Millis::new(now.before(self.retention.0).as_millisecond())
+        Millis::new(now.before(self.retention.period()).as_millisecond())
     }
 }
 
