@@ -29,7 +29,7 @@ use common::{
     telemetry::metrics,
     timestamp::Timestamp,
     webhooks::{
-        delivery::{AttemptResult, Delivery, DeliveryId, DueAttempt, Queue, SHARDS, Status, retry_schedule},
+        delivery::{AttemptResult, Delivery, DueAttempt, Queue, SHARDS, Status, retry_schedule},
         endpoints::{Endpoints, Health, HoldFor, disable_after},
         log::{Log, Row},
         queue::Queues,
