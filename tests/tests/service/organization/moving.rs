@@ -539,7 +539,7 @@ async fn a_move_during_a_reset_does_not_stop_it() {
             writes.on();
             block_in_place(|| {
                 while !moved.is_on() {
-                    std::thread::sleep(PAUSE)
+                    std::thread::sleep(PAUSE);
                 }
             });
         }
