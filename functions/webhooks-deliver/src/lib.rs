@@ -151,11 +151,11 @@ impl App {
         let body = record.body.as_deref().unwrap_or_default();
         let record = Record::of(index, record);
         if batch.queue.is_none() {
-            let event = JobEvent::parse(body, record.sent_at)?;
+            let event = JobEvent::parse(body, record.sent_at).map_err(Undone::Malformed)?;
             batch.keep_failed(&record, &event);
             return fresh::event(&record, event, sender, ledger, batch).await;
         }
-        let due = parse_message(body)?;
+        let due = parse_message(body).map_err(Undone::Malformed)?;
         match in_progress.begin(due.clone()) {
             // Boxed, like other rare paths: the future of every record is as large as its largest path.
             Some(mark) => Box::pin(retry::attempt(&record, due, mark, sender, ledger, batch)).await,

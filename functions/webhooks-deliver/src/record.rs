@@ -47,12 +47,6 @@ impl Record {
     }
 }
 
-impl From<Malformed> for Undone {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
 impl From<Error> for Undone {
     fn from(error: Error) -> Self {
         Self::Failed(error)

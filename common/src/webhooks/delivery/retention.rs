@@ -1,4 +1,4 @@
-//! How long deliveries are kept.
+//! The retention period of deliveries.
 
 use std::time::Duration;
 
