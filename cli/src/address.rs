@@ -47,10 +47,7 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     if let Some(Host::Ipv4(address)) = url.host()
         && !text.contains(&address.to_string())
     {
-        return Err(format!(
-            "has a number as its host, which stands for the address {address}: use a name or an \
-                            address"
-        ));
+        return Err(format!("has a number as its host, which stands for {address}: use a name or an address"));
     }
     Ok(url)
 }

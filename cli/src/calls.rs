@@ -175,8 +175,7 @@ enum Refused {
 fn refused(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
     if status == 407 {
         let failure = Failure::unreachable(
-            "The proxy rejected the call with HTTP 407, because it requires a user name and a \
-                                  password.",
+            "The proxy rejected the call with HTTP 407, because it requires a user name and a password.",
         );
         return failure.hint("Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT.");
     }

@@ -11,7 +11,7 @@ mod verify;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, SystemTime},
 };
 
@@ -23,7 +23,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use common::webhooks::destination::SigningSecret;
+use common::{lock::lock, webhooks::destination::SigningSecret};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::kept::Manner;
@@ -83,7 +83,7 @@ impl Inbox {
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shelf)
     }
 
     /// Whether a request comes from an inbox page.

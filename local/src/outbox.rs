@@ -1,7 +1,7 @@
 //! The embedded SES: accepts every email and keeps it in memory. It has one operation, `SendEmail`, because the service
 //! calls no other. A published implementation of all operations took more time to compile than the service's functions.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::{
     Router,
@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use common::timestamp::Timestamp;
+use common::{lock::lock, timestamp::Timestamp};
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ pub(crate) struct Email {
 impl Outbox {
     /// Returns the emails, oldest first.
     pub(crate) fn emails(&self) -> Vec<Email> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     /// Returns the routes of SES.
@@ -57,7 +57,7 @@ async fn send(State(outbox): State<Outbox>, form: Bytes) -> Response {
         return xml(StatusCode::BAD_REQUEST, error);
     };
     let sent = html! { SendEmailResponse { SendEmailResult { MessageId { (email.id) } } } };
-    outbox.0.lock().unwrap_or_else(PoisonError::into_inner).push(email);
+    lock(&outbox.0).push(email);
     xml(StatusCode::OK, sent)
 }
 

@@ -55,15 +55,12 @@ impl Input {
         let actor = fields
             .about(
                 "Only changes by the user or key with this id, or by `system`, the service itself. By default, \
-                    changes by all actors.",
+                 changes by all actors.",
             )
             .example("01a1fd8f-0d9d-7467-9431-944eedd69c67")
             .optional_text(List::NAMES.actor, |text| Ok(text.to_owned()));
         let action = fields
-            .about(
-                "Only changes of this type. By default, changes of all \
-                          types.",
-            )
+            .about("Only changes of this type. By default, changes of all types.")
             .optional_text(List::NAMES.action, parse_name);
         let limit = fields
             .about("The maximum number of entries to return. The default is 20.")

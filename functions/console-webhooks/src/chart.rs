@@ -139,8 +139,8 @@ pub(crate) fn large(counted: &Statistics, endpoint: EndpointId, held: &str, now:
         p .soft {
             (numbers(counted, held)) " in 24 hours, by the time of the event. Tests are not counted."
             @if let Some(since) = counted.complete_since {
-                " Successes before " (times::hour(since)) " are not included: only the newest 1,000 deliveries are \
-                                                           read."
+                " Successes before " (times::hour(since)) " are not included: only the newest 1,000 "
+                "deliveries are read."
             }
         }
     }

@@ -262,10 +262,9 @@ fn another_account(user: &User, slug: &Slug, id: InvitationId) -> Markup {
     html! {
         (warning(html! {
             p {
-                "In this browser, " strong { (user.email) } " is signed in, but the invitation is for another address. \
-                                                             If that address has an account, sign out and sign in to \
-                                                             that account. Otherwise, create one below, which also \
-                                                             signs you in to it."
+                "In this browser, " strong { (user.email) } " is signed in, but the invitation is for another address. "
+                "If that address has an account, sign out and sign in to that account. Otherwise, create one below, "
+                "which also signs you in to it."
             }
         }))
         (sign_out)

@@ -155,13 +155,15 @@ async fn change(app: &App, call: &Call<()>, token: &Token) -> Result<Reply> {
         Purpose::Change => {
             app.email_changes.change(token, &app.organizations, &call.device(), &call.base, now).await.map(|link| {
                 link.map(|link| {
-                let content = html! {
-                    p { "Sign in with " strong { (link.email) } " from now on. For 24 hours, you can undo the change \
-                                                                 with a link that we emailed to the old address." }
-                    p { a .button href="/console" { "Open the console" } }
-                };
-                Page::new("Your email address is changed", content).done().into()
-            })
+                    let content = html! {
+                        p {
+                            "Sign in with " strong { (link.email) } " from now on. For 24 hours, you can undo the "
+                            "change with a link that we emailed to the old address."
+                        }
+                        p { a .button href="/console" { "Open the console" } }
+                    };
+                    Page::new("Your email address is changed", content).done().into()
+                })
             })
         }
         Purpose::Undo => match app.email_changes.undo(token, (&app.organizations, &app.hasher), now).await {

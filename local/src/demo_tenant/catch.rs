@@ -1,7 +1,7 @@
 //! Intercepts the messages that a function sends in the simulated past, because SQS would count their delays from now.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use aws_smithy_runtime_api::{
     http::StatusCode,
 };
 use aws_smithy_types::body::SdkBody;
+use common::lock::lock;
 use serde_json::{Value, json};
 
 /// A message and its delay.
@@ -32,7 +33,7 @@ pub(super) struct Caught(Arc<Mutex<Vec<Sent>>>);
 impl Caught {
     /// Returns the messages intercepted since the last call.
     pub(super) fn take(&self) -> Vec<Sent> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.0))
     }
 
     /// Wraps `client` so that its messages are intercepted.
@@ -48,7 +49,7 @@ impl Caught {
         let batch: Value = serde_json::from_slice(body)?;
         let url = batch.get("QueueUrl").and_then(Value::as_str).context("a batch without a queue")?;
         let queue = url.rsplit('/').next().unwrap_or_default();
-        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = lock(&self.0);
         let mut taken = Vec::new();
         for entry in batch.get("Entries").and_then(Value::as_array).into_iter().flatten() {
             let body = entry.get("MessageBody").and_then(Value::as_str).context("a message without a body")?;

@@ -4,11 +4,12 @@ use std::{
     collections::HashMap,
     mem,
     sync::{
-        Mutex, MutexGuard, PoisonError, Weak,
+        Mutex, MutexGuard, Weak,
         atomic::{AtomicI64, Ordering},
     },
 };
 
+use common::lock::lock;
 use rustack_sqs_core::queue::extract_queue_name;
 use rustack_sqs_model::types::{self, MessageAttributeValue};
 
@@ -133,7 +134,7 @@ impl Messages {
     }
 
     fn notes(&self) -> MutexGuard<'_, HashMap<String, Note>> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.notes)
     }
 
     fn write(&self, change: Change) -> Written {

@@ -154,8 +154,9 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
             (states::of_delivery(delivery.status, is_pulled))
             " "
             @match (delivery.status, delivery.next_attempt_at) {
-                (Status::Pending, _) if is_deleted(delivery, endpoint) => "The endpoint was deleted. This delivery \
-                                                                           won't be retried.",
+                (Status::Pending, _) if is_deleted(delivery, endpoint) => {
+                    "The endpoint was deleted. This delivery won't be retried."
+                },
                 (Status::Pending, Some(next)) if now.since(next) > SOON => {
                     "The attempt was due " (times::when(next, now)) " and is waiting its turn"
                     @if endpoint.is_some_and(|endpoint| endpoint.is_slow) { ": its receiver is slow, so few attempts run at once" }
@@ -164,10 +165,12 @@ fn standing(delivery: &Delivery, endpoint: Option<&EndpointView>, now: Timestamp
                 (Status::Pending, Some(next)) if next <= now => "An attempt is in progress or starts in a moment.",
                 (Status::Pending, Some(next)) => { "Next attempt " (times::when(next, now)) "." },
                 (Status::Held, _) if is_pulled => "Waiting for a client to receive it.",
-                (Status::Held, _) if is_inactive => "The endpoint is disabled. This delivery won't be sent \
-                                                     automatically.",
-                (Status::Held, _) => "The endpoint was disabled when the event arrived. This delivery won't be sent \
-                                      automatically.",
+                (Status::Held, _) if is_inactive => {
+                    "The endpoint is disabled. This delivery won't be sent automatically."
+                },
+                (Status::Held, _) => {
+                    "The endpoint was disabled when the event arrived. This delivery won't be sent automatically."
+                },
                 (Status::Failed, _) => "This delivery won't be retried automatically.",
                 (Status::Ended, _) if is_deleted(delivery, endpoint) => "Canceled: its endpoint was deleted.",
                 (Status::Ended, _) => "Canceled: its endpoint was disabled for too long.",
