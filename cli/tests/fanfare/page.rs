@@ -149,8 +149,9 @@ mod on_a_terminal {
             let is_login = line.contains(" login") && !line.contains("--key") && !line.contains("--complete");
             let is_approved = is_login || line.contains("keys create") || line.contains("team accept");
             let is_confirmed = line.contains("team accept");
-            let lasts = [("listen ", "Forwarding to"), ("--watch", "CREATED")].into_iter();
-            let lasts = lasts.filter(|(word, _)| line.contains(word)).map(|(_, shown)| shown).next();
+            // `--watch` inherits that SIGINT is ignored if a shell has started the tests in the background.
+            let lasts = [("listen ", "Forwarding to", "INT"), ("--watch", "CREATED", "TERM")].into_iter();
+            let lasts = lasts.filter(|(word, ..)| line.contains(word)).map(|(_, shown, signal)| (shown, signal)).next();
             let run = async {
                 let mut terminal = apart(|| Terminal::start(command, 120)).await;
                 if is_approved {
@@ -166,9 +167,9 @@ mod on_a_terminal {
                         terminal.says("[y/N] ");
                         terminal.types("y\n");
                     }
-                    if let Some(shown) = lasts {
+                    if let Some((shown, signal)) = lasts {
                         terminal.says(shown);
-                        terminal.signal("INT");
+                        terminal.signal(signal);
                     }
                     terminal.end()
                 })
